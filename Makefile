@@ -15,7 +15,7 @@ TAG ?=
 OPTIMISED = --config 'profile.test.package.redlock-operator.opt-level = 1'
 
 .DEFAULT_GOAL := help
-.PHONY: demo test test-kubernetes test-others test-sequences test-doc check simulate lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-slots prove-run chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
+.PHONY: demo test test-servers test-valkey test-kubernetes test-others test-sequences test-doc check simulate lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-slots prove-run chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
 
 # The debug build: the demo measures only waiting times, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
@@ -28,7 +28,7 @@ test: export RUST_TEST_THREADS ?= 4
 test: tools ## All tests
 	$(CARGO) fmt --all --check
 	scripts/build-kubernetes $(CARGO) test --workspace --no-run
-	@+$(MAKE) --jobs 2 --output-sync=target --keep-going --no-print-directory test-kubernetes test-others test-sequences test-doc
+	@+$(MAKE) --jobs 2 --output-sync=target --keep-going --no-print-directory test-kubernetes test-others test-sequences test-doc test-valkey
 
 # Its tests wait for API servers and leases: five at once leave time of the CPUs for the others.
 test-kubernetes: export RUST_TEST_THREADS = 5
@@ -41,8 +41,16 @@ test-others:
 test-sequences:
 	REDLOCK_SEQUENCES=$(SEQUENCES) $(CARGO) $(OPTIMISED) test --workspace --lib -- index::simulation::
 
+# What differs between Redis and Valkey: permissions, the process behind a vote, errors.
+test-valkey:
+	@FILTER='acl:: process:: programs:: unknown:: specification::' CARGO='$(CARGO)' scripts/test-servers valkey-9.1.2
+
 test-doc:
 	$(CARGO) test --workspace --doc
+
+test-servers: export RUST_TEST_THREADS ?= 4
+test-servers: tools ## The tests that need a server, on each version of Redis and Valkey that scripts/servers.txt names; ARGS=valkey-9.1.2 for one
+	@CARGO='$(CARGO)' scripts/test-servers $(ARGS)
 
 check: tools ## After each edit: format, clippy, unit and property tests, 2,000 seeds of the simulation
 	$(CARGO) fmt --all --check

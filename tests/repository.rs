@@ -24,6 +24,8 @@ mod generated;
 mod install_buildah;
 #[path = "repository/install_lint_tools.rs"]
 mod install_lint_tools;
+#[path = "repository/install_servers.rs"]
+mod install_servers;
 #[path = "repository/install_tools.rs"]
 mod install_tools;
 #[path = "repository/krew.rs"]

@@ -77,7 +77,11 @@ pub struct MasterStatus {
     /// Its replication role as the master reports it, `master` or `slave`; only a `master` may vote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// Version of the server, such as `7.2.4`; 6.2 is the oldest that may vote.
+    /// The program, such as `Redis` or `Valkey`, by the fields of its INFO.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// Version of the program, such as `8.1.1`. Redis 6.2 and Valkey 7.2 are the oldest that may vote. Of a program that the
+    /// operator does not know, the version of Redis with which it is compatible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Persistence of its memory over a restart: `aof` (an append-only file) or `none`.

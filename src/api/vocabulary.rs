@@ -107,6 +107,7 @@ words! {
         SealBlocked: "a master cannot be sealed",
         ClockStep: "the clock of a master stepped",
         ServerTooOld: "the version of a master is too old",
+        ServerUnsupported: "a master is a program that cannot keep leases, such as Dragonfly",
         IsReplica: "a master is a replica of another server",
         HasReplicas: "a master has replicas",
         ClusterMode: "a master is part of a Redis Cluster",

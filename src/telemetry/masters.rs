@@ -97,7 +97,8 @@ fn of_each(text: &mut Text, masters: &[Master<'_>]) {
 fn info(facts: &MasterFacts, failure_domain: &str) -> String {
     labels(&[
         ("role", &facts.role),
-        ("version", &facts.version),
+        ("server", facts.server.name()),
+        ("version", facts.server.version()),
         ("persistence", if facts.aof { "aof" } else { "none" }),
         ("eviction_policy", &facts.eviction_policy),
         ("failure_domain", failure_domain),

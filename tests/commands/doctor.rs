@@ -1,7 +1,7 @@
 //! Tests `redlock doctor`.
 
 use crate::program::{quorum, redlock, redlock_with, urls};
-use redlock_testkit::{Persistence, RedisServers, ServerOptions, admin};
+use redlock_testkit::{FakeServer, Persistence, RedisServers, Scripts, ServerOptions, admin};
 
 #[tokio::test]
 async fn healthy_masters_are_reported_healthy_and_no_key_remains() {
@@ -17,6 +17,7 @@ async fn healthy_masters_are_reported_healthy_and_no_key_remains() {
     ran.expect(
         0,
         &[
+            "✓ version          ",
             "✓ scripts",
             "✓ sealed",
             "✓ persistence",
@@ -50,6 +51,34 @@ async fn healthy_masters_are_reported_healthy_and_no_key_remains() {
     assert_eq!(json["healthy"], true);
     assert_eq!(json["masters"][2]["checks"][0]["name"], "reachable");
     assert_eq!(json["masters"][2]["checks"][0]["level"], "good");
+}
+
+#[test]
+fn programs_that_cannot_be_masters_are_refused_by_name() {
+    let (servers, _) = quorum();
+    let look = Scripts::Look { role: "master" };
+    let dragonfly = FakeServer::start(Some("redis_version:7.4.0\ndragonfly_version:df-v1.40.1"), look);
+    let garnet = FakeServer::start(
+        Some("garnet_version:1.1.9\nredis_version:7.4.3"),
+        Scripts::Unknown,
+    );
+    let urls = [dragonfly.url(), servers[0].url(), garnet.url()].join(",");
+    let ran = redlock(&["doctor", "--masters", &urls]);
+    ran.expect(
+        69,
+        &[
+            "✗ version",
+            "Dragonfly df-v1.40.1 cannot be a master: its INFO has no run_id",
+            "Garnet 1.1.9 cannot be a master",
+            "use Redis 6.2, Valkey 7.2 or newer",
+            "docs/servers.md",
+        ],
+    );
+    assert!(!ran.stdout.contains("same server"), "{ran:#?}");
+    let status = redlock(&["status", "-o", "json", "--masters", &urls]).json();
+    assert_eq!(status["masters"][0]["server"], "Dragonfly", "{status:#}");
+    assert_eq!(status["masters"][0]["version"], "df-v1.40.1", "{status:#}");
+    redlock(&["status", "--masters", &urls]).expect(0, &["Dragonfly df-v1.40.1", "refused"]);
 }
 
 #[test]

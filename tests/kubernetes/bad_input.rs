@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::world::{World, condition, message, quorum_of, timed};
-use redlock_testkit::{RedisServer, ServerOptions};
+use redlock_testkit::{FakeServer, RedisServer, Scripts, ServerOptions};
 
 /// The documented limit is two seconds; the rest is for a machine that runs all tests at once, and pauses for some
 /// time.
@@ -133,6 +133,7 @@ async fn a_mistake_is_named_within_two_seconds_and_its_repair_is_noticed() {
 
     servers_that_are_not_there(&world, &case("quorum", "away"), &case("quorum", "nowhere")).await;
     servers_that_are_one(&world, &case("quorum", "one")).await;
+    servers_that_cannot_keep_leases(&world, &case("quorum", "others")).await;
     let log = operator.child.stderr().join("\n");
     assert!(!log.contains(PASSWORD), "{log}");
 }
@@ -172,4 +173,33 @@ async fn servers_that_are_one(world: &World, case: &Case<'_>) {
     }
     world.apply(&quorum_of(case.name, &urls, "  firstStart: Immediate\n"));
     case.shows("Ready", "MajorityVotes", "3 of 3").await;
+}
+
+async fn servers_that_cannot_keep_leases(world: &World, case: &Case<'_>) {
+    let server = server(None);
+    let dragonfly = "redis_version:7.4.0\ndragonfly_version:df-v1.40.1";
+    let garnet = "garnet_version:1.1.9\nredis_version:7.4.3";
+    let fakes = [
+        FakeServer::start(Some(dragonfly), Scripts::Look { role: "master" }),
+        FakeServer::start(Some(garnet), Scripts::Unknown),
+    ];
+    let urls = [fakes[0].url(), fakes[1].url(), server.url()];
+    world.apply(&quorum_of(case.name, &urls, "  firstStart: Immediate\n"));
+    case.shows(
+        "Ready",
+        "ServerUnsupported",
+        "Dragonfly df-v1.40.1 cannot be a master",
+    )
+    .await;
+    let status = case
+        .shows("Safe", "Unfit", "Garnet 1.1.9 cannot be a master")
+        .await;
+    let programs = ["Dragonfly", "Garnet"].map(Value::from);
+    assert_eq!([0, 1].map(|n| status["masters"][n]["server"].clone()), programs);
+    let of_server = &status["masters"][2];
+    assert!(
+        ["Redis", "Valkey"].contains(&of_server["server"].as_str().unwrap())
+            && of_server["version"].is_string(),
+        "{status:#}"
+    );
 }

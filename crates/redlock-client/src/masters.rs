@@ -32,7 +32,7 @@ pub use link::{MasterStatus, Notice};
 pub use preflight::PreflightError;
 pub use redlock_core::{
     Answer, Command, Completion, Fingerprint, FingerprintError, Ineligible, Keyspace, LeaseAttempt, LockKeys,
-    MasterFacts, Operation, QuorumId, Unknown,
+    MasterFacts, Operation, QuorumId, Refusal, Server, Unknown, server,
 };
 pub use reporters::{Reporters, reporter_lock, scope_reporter_lock};
 pub use scan::{LockAccount, LockNames};

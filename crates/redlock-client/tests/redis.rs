@@ -25,6 +25,8 @@ mod model;
 mod plant;
 #[path = "redis/process.rs"]
 mod process;
+#[path = "redis/programs.rs"]
+mod programs;
 #[allow(dead_code, reason = "the simulation uses more of it")]
 #[path = "../../redlock-core/tests/core/rate.rs"]
 mod rate;

@@ -2,20 +2,28 @@
 
 use thiserror::Error;
 
-use crate::{Fingerprint, MasterFacts, QuorumId};
+use crate::{
+    Fingerprint, MasterFacts, QuorumId,
+    server::{self, Refusal, Server},
+};
 
 /// The reason why a server that answers has no vote.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Ineligible {
-    #[error("Redis {0} is too old; 6.2 or newer is needed")]
-    TooOld(String),
+    /// By the program and its version.
+    #[error("{0}")]
+    Server(Refusal),
+    #[error("{0} reports no run_id, so a restart is not detected; use Redis 6.2, Valkey 7.2 or newer")]
+    NoRunId(Server),
     #[error(
         "it is a {0}, not a master; every master must be independent, without replicas that can take over"
     )]
     Replica(String),
     #[error("{}", has_replicas(*.0))]
     HasReplicas(u64),
-    #[error("it runs in cluster mode; every master must be an independent server")]
+    #[error(
+        "it runs in cluster mode; every master must be an independent server: cluster-enabled no, and of a managed service one without cluster mode"
+    )]
     ClusterMode,
     /// The text of the retirement.
     #[error("it was taken out of the quorum ({0})")]
@@ -29,7 +37,7 @@ pub enum Ineligible {
         "it belongs to quorum {found}, not to quorum {own}; give the url of the master of this quorum, or delete <key prefix>:meta on this server, so that it is sealed again"
     )]
     OtherQuorum { found: String, own: QuorumId },
-    #[error("maxmemory-policy is {0}; it must be noeviction, or leases and registers vanish")]
+    #[error("{}; it must be noeviction, or leases and registers vanish", policy(.0))]
     EvictionPolicy(String),
     #[error(
         "{0} keys were evicted since its seal; restart it, so that its memory is restored and sealed again"
@@ -42,8 +50,13 @@ pub enum Ineligible {
 /// The prefix of the text that replaces the fingerprint of a retired server; the scripts use it, too.
 pub const RETIRED: &str = "retired:";
 
-/// The first version with every command that the scripts use.
-const OLDEST: (u32, u32) = (6, 2);
+/// Describes the policy; a server that is compatible with Redis may omit it.
+fn policy(found: &str) -> String {
+    match found {
+        "" => "it reports no maxmemory-policy".into(),
+        found => format!("maxmemory-policy is {found}"),
+    }
+}
 
 fn has_replicas(attached: u64) -> String {
     match attached {
@@ -94,8 +107,12 @@ fn other_fingerprint(found: &str, own: &str) -> String {
 /// quorum, once it is known.
 #[must_use]
 pub fn check(facts: &MasterFacts, fingerprint: &str, quorum: Option<&QuorumId>) -> Option<Ineligible> {
-    if version(&facts.version).is_none_or(|v| v < OLDEST) {
-        return Some(Ineligible::TooOld(facts.version.clone()));
+    if let Some(refusal) = server::refusal(&facts.server) {
+        return Some(Ineligible::Server(refusal));
+    }
+    // Without it a restart is not seen, and two servers are not distinguished.
+    if facts.run_id.is_empty() {
+        return Some(Ineligible::NoRunId(facts.server.clone()));
     }
     if facts.role != "master" {
         return Some(Ineligible::Replica(facts.role.clone()));
@@ -135,17 +152,12 @@ pub fn check(facts: &MasterFacts, fingerprint: &str, quorum: Option<&QuorumId>) 
     None
 }
 
-fn version(text: &str) -> Option<(u32, u32)> {
-    let mut parts = text.split('.').map(|p| p.parse().ok());
-    Some((parts.next()??, parts.next()??))
-}
-
 /// Returns the facts of a server that votes under the fingerprint `f`.
 #[cfg(test)]
 pub(crate) fn fit() -> MasterFacts {
     MasterFacts {
         run_id: "a1".into(),
-        version: "7.0.15".into(),
+        server: Server::Redis("7.0.15".into()),
         role: "master".into(),
         eviction_policy: "noeviction".into(),
         seal: "a1".into(),
@@ -212,16 +224,35 @@ mod tests {
     fn each_reason_has_a_name() {
         type Change = fn(&mut MasterFacts);
         let own = QuorumId::parse(&"a".repeat(32)).unwrap();
-        let cases: [(Change, Option<Ineligible>); 20] = [
+        let cases: [(Change, Option<Ineligible>); 23] = [
             (|_| {}, None),
-            (|f| f.version = "6.2.0".into(), None),
+            (|f| f.server = Server::Valkey("8.1.1".into()), None),
             (
-                |f| f.version = "6.0.16".into(),
-                Some(Ineligible::TooOld("6.0.16".into())),
+                |f| f.server = Server::Redis("6.0.16".into()),
+                Some(Ineligible::Server(Refusal::TooOld(Server::Redis(
+                    "6.0.16".into(),
+                )))),
             ),
             (
-                |f| f.version = "what".into(),
-                Some(Ineligible::TooOld("what".into())),
+                |f| f.server = Server::Redis("what".into()),
+                Some(Ineligible::Server(Refusal::NoVersion("what".into()))),
+            ),
+            // Whatever else is wrong with it: its name is what helps.
+            (
+                |f| {
+                    f.server = Server::Dragonfly("df-v1.40.1".into());
+                    f.run_id = String::new();
+                    f.role = "slave".into();
+                },
+                server::refusal(&Server::Dragonfly("df-v1.40.1".into())).map(Ineligible::Server),
+            ),
+            (
+                |f| f.run_id = String::new(),
+                Some(Ineligible::NoRunId(Server::Redis("7.0.15".into()))),
+            ),
+            (
+                |f| f.eviction_policy = String::new(),
+                Some(Ineligible::EvictionPolicy(String::new())),
             ),
             (
                 |f| f.role = "slave".into(),

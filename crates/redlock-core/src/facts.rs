@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::{
-    QuorumId, Unknown, quorum_id,
+    QuorumId, Server, Unknown, quorum_id,
     reply::{self, Value},
+    server,
 };
 
 /// The facts that a master reports about itself.
@@ -12,7 +13,7 @@ use crate::{
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct MasterFacts {
     pub run_id: String,
-    pub version: String,
+    pub server: Server,
     pub role: String,
     pub eviction_policy: String,
     pub evicted: u64,
@@ -72,7 +73,7 @@ impl MasterFacts {
             && facts.replication_id == whole.replication_id
         {
             facts.run_id.clone_from(&whole.run_id);
-            facts.version.clone_from(&whole.version);
+            facts.server.clone_from(&whole.server);
             facts.eviction_policy.clone_from(&whole.eviction_policy);
             facts.aof = whole.aof;
             facts.cluster_mode = whole.cluster_mode;
@@ -80,10 +81,28 @@ impl MasterFacts {
         Ok(facts)
     }
 
+    /// Of a server that runs no script: enough to refuse it by name. `None` where nothing speaks against it, since the rest is
+    /// not known.
+    #[must_use]
+    pub fn refused(info: &str) -> Option<Self> {
+        let server = server::identify(info);
+        // What no field names may be anything, such as a server that is starting.
+        if server == Server::Unknown {
+            return None;
+        }
+        server::refusal(&server)?;
+        Some(Self {
+            run_id: server::field(info, "run_id").unwrap_or_default().to_owned(),
+            server,
+            cluster_mode: server::in_cluster_mode(info),
+            ..Self::default()
+        })
+    }
+
     fn parse_alone(counter: u64, items: &[Value]) -> Result<Self, Unknown> {
         let [
             run_id,
-            version,
+            info,
             role,
             policy,
             evicted,
@@ -105,15 +124,16 @@ impl MasterFacts {
             )));
         };
         let text = |v| reply::text(v).map(str::to_owned);
+        let info = reply::text(info)?;
         let (fingerprint, quorum) = quorum_id::split(reply::text(fingerprint)?);
         Ok(Self {
             run_id: text(run_id)?,
-            version: text(version)?,
+            server: server::identify(info),
             role: text(role)?,
             eviction_policy: text(policy)?,
             evicted: reply::number(evicted)?,
             aof: text(aof)? == "1",
-            cluster_mode: text(cluster)? == "1",
+            cluster_mode: text(cluster)? == "1" || server::in_cluster_mode(info),
             seal: text(seal)?,
             fingerprint: fingerprint.to_owned(),
             quorum,
@@ -141,10 +161,14 @@ mod tests {
     use super::*;
 
     fn reply(run_id: &str, policy: &str, replication_id: &str) -> Vec<Value> {
-        let version = if run_id.is_empty() { "" } else { "7.0.15" };
+        let info = if run_id.is_empty() {
+            ""
+        } else {
+            "# Server\r\nredis_version:7.0.15\r\nrole:master\r\n"
+        };
         let texts = [
             run_id,
-            version,
+            info,
             "master",
             policy,
             "7",
@@ -169,7 +193,7 @@ mod tests {
         assert_eq!(brief, whole);
         // A server that omits a requested value has no vote: it is too old.
         let other = MasterFacts::parse(0, &reply("", "", "b2"), Some(&whole)).unwrap();
-        assert_eq!((other.run_id.as_str(), other.version.as_str()), ("", ""));
+        assert_eq!((other.run_id.as_str(), &other.server), ("", &Server::Unknown));
         let changed = MasterFacts::parse(0, &reply("a1", "allkeys-lru", "b1"), Some(&whole)).unwrap();
         assert_eq!(changed.eviction_policy, "allkeys-lru");
     }

@@ -47,8 +47,9 @@ impl Unknown {
     /// An error that the server gave.
     #[must_use]
     pub fn server(code: &str, detail: &str) -> Self {
-        // Redis 7 words it like this when a command inside a script is not permitted.
-        let forbidden = code == "ERR" && detail.contains("user executing the script can't");
+        // Redis 7, and Redis 8 and Valkey, word a command that is not permitted inside a script like this.
+        const IN_SCRIPT: [&str; 2] = ["user executing the script can't", "ACL failure in script"];
+        let forbidden = code == "ERR" && IN_SCRIPT.iter().any(|text| detail.contains(text));
         Self::Server {
             code: if forbidden {
                 "NOPERM".into()
@@ -89,8 +90,36 @@ impl Unknown {
         matches!(self, Self::Server { code, .. } if CODES.contains(&code.as_str()))
     }
 
+    /// Whether a program that is no Redis may have given this answer: an error without a code of its own, or a reply of
+    /// another form.
+    #[must_use]
+    pub fn may_be_of_another_program(&self) -> bool {
+        matches!(self, Self::Reply(_)) || matches!(self, Self::Server { code, .. } if code == "ERR")
+    }
+
     #[must_use]
     pub fn is_no_script(&self) -> bool {
         matches!(self, Self::Server { code, .. } if code == "NOSCRIPT")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permission_that_a_script_lacks_is_known_by_the_words_of_every_server() {
+        for detail in [
+            "The user executing the script can't run this command or subcommand script: 5c, on @user_script:42.",
+            "ACL failure in script: User app has no permissions to run the 'info' command script: 40, on @user_script:12.",
+            "ACL failure in script: No permissions to access a channel script: 5c, on @user_script:42.",
+        ] {
+            let unknown = Unknown::server("ERR", detail);
+            assert!(unknown.is_no_permission() && unknown.is_auth(), "{unknown}");
+            assert!(!unknown.may_be_of_another_program(), "{unknown}");
+        }
+        let other = Unknown::server("ERR", "unknown command 'EVALSHA'");
+        assert!(!other.is_no_permission() && other.may_be_of_another_program());
+        assert!(!Unknown::server("LOADING", "").may_be_of_another_program());
     }
 }

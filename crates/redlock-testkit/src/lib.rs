@@ -3,6 +3,7 @@
 //! [`RedisServer`] is a `redis-server` process that can be paused, killed and started empty, and that never outlives
 //! the program that started it. [`observer`] reads masters from outside. The feature `harness` adds the surroundings of
 //! tests and measurements: [`Proxy`], a network that delays, swallows and resets; [`TlsMaterial`], certificates;
+//! [`FakeServer`], a program that is not Redis;
 //! [`ChildGuard`] for programs under test; [`eventually`] for bounded waits; [`masters`], the locks of redlock-client
 //! on these servers.
 
@@ -13,7 +14,8 @@ mod server;
 
 #[cfg(feature = "harness")]
 pub use harness::{
-    ChildGuard, Mode, Proxy, TlsMaterial, acl, admin, eventually, eventually_blocking, masters, patient,
+    ChildGuard, FakeServer, Mode, Proxy, Scripts, TlsMaterial, acl, admin, eventually, eventually_blocking,
+    masters, patient,
 };
 pub use server::{
     Persistence, RedisServer, RedisServerError, RedisServers, ServerOptions, TlsFiles, free_port,

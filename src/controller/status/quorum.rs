@@ -10,7 +10,7 @@ use super::{
 use crate::{
     api::quorum_status::{MasterStatus as Shown, NotReadyReplica, RedisQuorumStatus, ReporterStatus},
     controller::problem::{Problem, Reason},
-    masters::{Ineligible, MasterStatus, Unknown},
+    masters::{Ineligible, MasterStatus, Refusal, Server, Unknown},
 };
 
 /// The health of a quorum's masters, as far as conditions show it: no status is written while it stays equal.
@@ -166,7 +166,8 @@ fn is_unsafe(unfit: &Ineligible) -> bool {
             | Ineligible::OtherQuorum { .. }
             | Ineligible::EvictionPolicy(_)
             | Ineligible::Evicted(_)
-            | Ineligible::TooOld(_)
+            | Ineligible::Server(_)
+            | Ineligible::NoRunId(_)
     )
 }
 
@@ -181,7 +182,8 @@ fn cause(master: &MasterStatus) -> Cause {
     }
     if let Some(unfit) = &master.ineligible {
         let reason = match unfit {
-            Ineligible::TooOld(_) => Reason::ServerTooOld,
+            Ineligible::Server(Refusal::TooOld(_)) => Reason::ServerTooOld,
+            Ineligible::Server(_) | Ineligible::NoRunId(_) => Reason::ServerUnsupported,
             Ineligible::Replica(_) => Reason::IsReplica,
             Ineligible::HasReplicas(_) => Reason::HasReplicas,
             Ineligible::ClusterMode => Reason::ClusterMode,
@@ -322,6 +324,11 @@ fn progress(facts: &QuorumFacts<'_>) -> Progress {
 
 fn shown(master: &MasterStatus) -> Shown {
     let facts = master.facts.as_ref();
+    let known = facts
+        .map(|facts| &facts.server)
+        .filter(|server| **server != Server::Unknown);
+    // A program that is refused by name alone has reported nothing else.
+    let reported = facts.filter(|facts| !facts.role.is_empty());
     let left = master.sealing_left.filter(|_| master.seal_blocked.is_none());
     Shown {
         name: master.name.clone(),
@@ -329,10 +336,11 @@ fn shown(master: &MasterStatus) -> Shown {
         sealed: facts.is_some_and(crate::masters::MasterFacts::sealed),
         sealed_in_seconds: left
             .map(|left| i64::try_from(left.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)),
-        role: facts.map(|facts| facts.role.clone()),
-        version: facts.map(|facts| facts.version.clone()),
-        persistence: facts.map(|facts| if facts.aof { "aof" } else { "none" }.to_owned()),
-        eviction_policy: facts.map(|facts| facts.eviction_policy.clone()),
+        role: reported.map(|facts| facts.role.clone()),
+        server: known.map(|server| server.name().to_owned()),
+        version: known.map(|server| server.version().to_owned()),
+        persistence: reported.map(|facts| if facts.aof { "aof" } else { "none" }.to_owned()),
+        eviction_policy: reported.map(|facts| facts.eviction_policy.clone()),
         latency_microseconds: i64::try_from(master.latency.as_micros())
             .ok()
             .filter(|us| *us > 0),

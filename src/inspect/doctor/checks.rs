@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     inspect::text::milliseconds,
-    masters::{Ineligible, MasterFacts, MasterStatus, PreflightError, Unknown},
+    masters::{Ineligible, MasterFacts, MasterStatus, PreflightError, Refusal, Unknown, server},
 };
 
 /// Clocks further apart confuse people, and slots of CronJobs that are compared with the time of a total loss. No lease
@@ -89,8 +89,14 @@ pub(super) fn of(seen: &MasterEvidence<'_>) -> Vec<Check> {
     let Some(facts) = facts else {
         return checks;
     };
+    let version = version(facts);
+    if version.is_bad() {
+        // Its other answers may be left out, or mean something else.
+        checks.push(version);
+        return checks;
+    }
     checks.extend([
-        version(facts, seen.status),
+        version,
         role(facts),
         single(seen.status),
         preflight(facts, seen.preflight),
@@ -146,15 +152,20 @@ fn reached(seen: &MasterEvidence<'_>) -> Vec<Check> {
 
 const NOT_UNDERSTOOD: &str = "is it a Redis server? If another program wrote to <key prefix>:meta (redlock:meta) \
     there, delete that key, of this one master alone: it is sealed again after its wait";
+const OTHER_SERVERS: &str = "docs/servers.md lists the servers and services that can be masters";
 const UNREACHABLE: &str = "is the server running, the url right, the port open; does it want TLS (rediss://, --tls-ca, --tls-cert)?";
 
-fn version(facts: &MasterFacts, status: &MasterStatus) -> Check {
-    match &status.ineligible {
-        Some(unfit @ Ineligible::TooOld(_)) => {
-            Check::but("version", Level::Bad, unfit.to_string(), "upgrade the server")
+fn version(facts: &MasterFacts) -> Check {
+    let (unfit, hint) = match server::refusal(&facts.server) {
+        Some(refusal @ Refusal::TooOld(_)) => (refusal.to_string(), "upgrade the server"),
+        Some(refusal) => (refusal.to_string(), OTHER_SERVERS),
+        None if facts.run_id.is_empty() => {
+            let unfit = Ineligible::NoRunId(facts.server.clone());
+            (unfit.to_string(), OTHER_SERVERS)
         }
-        _ => Check::good("version", format!("Redis {}", facts.version)),
-    }
+        None => return Check::good("version", facts.server.to_string()),
+    };
+    Check::but("version", Level::Bad, unfit, hint)
 }
 
 fn role(facts: &MasterFacts) -> Check {

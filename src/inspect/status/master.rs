@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 
-use crate::masters::{MasterStatus, Registers, Unknown};
+use crate::masters::{MasterStatus, Registers, Server, Unknown};
 
 /// What is known of one master.
 #[derive(Clone, Debug, Serialize)]
@@ -28,6 +28,9 @@ pub struct MasterReport {
     /// Why it does not answer.
     pub trouble: Option<String>,
     pub role: Option<String>,
+    /// The program, such as `Valkey`.
+    pub server: Option<String>,
+    /// Of the program.
     pub version: Option<String>,
     /// `aof` or `none`.
     pub persistence: Option<&'static str>,
@@ -46,6 +49,11 @@ impl MasterReport {
         unix_now: Duration,
     ) -> Self {
         let facts = status.facts.as_ref().filter(|_| status.answers());
+        let known = facts
+            .map(|facts| &facts.server)
+            .filter(|server| **server != Server::Unknown);
+        // A program that is refused by name alone has reported nothing else.
+        let reported = facts.filter(|facts| !facts.role.is_empty());
         let sealed = facts.is_some_and(|facts| facts.sealed());
         let probed = facts.and_then(|facts| facts.probed_for(unix_now));
         let left = probed.map(|since| seal_wait.saturating_sub(since).as_secs_f64().ceil());
@@ -77,14 +85,21 @@ impl MasterReport {
                 (None, None) => Some("no answer".into()),
                 (None, Some(_)) => None,
             },
-            role: facts.map(|facts| facts.role.clone()),
-            version: facts.map(|facts| facts.version.clone()),
-            persistence: facts.map(|facts| if facts.aof { "aof" } else { "none" }),
-            eviction_policy: facts.map(|facts| facts.eviction_policy.clone()),
+            role: reported.map(|facts| facts.role.clone()),
+            server: known.map(|server| server.name().to_owned()),
+            version: known.map(|server| server.version().to_owned()),
+            persistence: reported.map(|facts| if facts.aof { "aof" } else { "none" }),
+            eviction_policy: reported.map(|facts| facts.eviction_policy.clone()),
             latency_milliseconds: facts.map(|_| (status.latency.as_secs_f64() * 1e6).round() / 1e3),
             counter: facts.map(|facts| facts.counter),
             registers,
         }
+    }
+
+    /// As people name it: `Valkey 8.1.1`.
+    pub(super) fn program(&self) -> Option<String> {
+        let (server, version) = (self.server.as_ref()?, self.version.as_ref()?);
+        Some(format!("{server} {version}"))
     }
 
     /// The word for its vote: what keeps it from voting, or that it does.

@@ -136,6 +136,18 @@ mod tests {
                 "+publish, which the script reserve needs",
             ),
             (
+                "ERR",
+                "ACL failure in script: User a has no permissions to run the 'publish' command script: 5c, on @user_script:42.",
+                Some(&*RESERVE),
+                "+publish, which the script reserve needs",
+            ),
+            (
+                "ERR",
+                "ACL failure in script: No permissions to access a channel script: 5c, on @user_script:42.",
+                Some(&*RESERVE),
+                "&team:released, which the script reserve needs",
+            ),
+            (
                 "NOPERM",
                 "No permissions to access a key",
                 Some(&*GRANT),

@@ -286,7 +286,11 @@ impl Engine {
     /// Marks every master that shares a `run_id` with another one, and pins the id of the quorum once a majority of the
     /// servers shows one.
     fn compare_servers(&mut self) {
-        let run_id = |master: &Master| Some(master.listed_facts()?.run_id.clone());
+        // A server without one is no master of any quorum, and not known to be another one's twin.
+        let run_id = |master: &Master| {
+            let run_id = master.listed_facts()?.run_id.clone();
+            Some(run_id).filter(|run_id| !run_id.is_empty())
+        };
         let all: Vec<Option<String>> = self.masters.iter().map(run_id).collect();
         for (master, own) in self.masters.iter_mut().zip(&all) {
             let same = |other: &&Option<String>| own.is_some() && own == *other;

@@ -4,10 +4,12 @@
 -- as the process, or shows its effect in the evicted keys, is left empty.
 local time = redis.call('TIME')
 local replication_id, synchronised, _, replicas, role, evicted = history()
-local run_id, version, policy, aof, cluster = '', '', '', '', ''
+local run_id, program, policy, aof, cluster = '', '', '', '', ''
 if ARGV[1] == '' or ARGV[1] ~= replication_id then
   local server = redis.call('INFO', 'server')
-  run_id, version = field(server, 'run_id') or '', field(server, 'redis_version') or ''
+  run_id = field(server, 'run_id') or ''
+  -- What names the program and its version: an own section has KeyDB, and the role of its active replicas.
+  program = server .. redis.call('INFO', 'keydb') .. 'role:' .. role .. '\r\n'
   policy = field(redis.call('INFO', 'memory'), 'maxmemory_policy') or ''
   aof = field(redis.call('INFO', 'persistence'), 'aof_enabled') or '0'
   cluster = field(redis.call('INFO', 'cluster'), 'cluster_enabled') or '0'
@@ -18,6 +20,6 @@ if #KEYS == 2 then
   probe = redis.call('GET', KEYS[2])
 end
 return {'ok', time[1], time[2], meta[3] or '0',
-  run_id, version, role, policy, evicted, aof, cluster,
+  run_id, program, role, policy, evicted, aof, cluster,
   meta[1] or '', meta[2] or '', meta[4] or '0', probe or '',
   replicas, replication_id, synchronised, meta[5] or ''}

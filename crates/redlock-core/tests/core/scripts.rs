@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use redlock_core::{
-    Command, Fingerprint, LeaseAttempt, LeaseValue, MasterFacts, Obstacle, QuorumId, Transmit,
+    Command, Fingerprint, LeaseAttempt, LeaseValue, MasterFacts, Obstacle, QuorumId, Server, Transmit,
     command::Item,
     reply::{Code, Reply, Value},
     seal,
@@ -174,7 +174,7 @@ pub(crate) fn facts(run_id: String, sealed: bool, fingerprint: Option<String>, c
     MasterFacts {
         seal: if sealed { run_id.clone() } else { String::new() },
         run_id,
-        version: "7.0".into(),
+        server: Server::Redis("7.0".into()),
         role: "master".into(),
         eviction_policy: "noeviction".into(),
         quorum: fingerprint.is_some().then(quorum),

@@ -1,7 +1,7 @@
 //! Finds the `redis-server` of this machine.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -9,6 +9,8 @@ use super::RedisServerError;
 
 /// Fedora and Arch ship Valkey instead of Redis; it speaks the same protocol and reads the same configuration.
 const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
+/// Names the program to run instead of the one in PATH.
+const CHOICE: &str = "REDIS_SERVER";
 /// The oldest version that the protocol accepts as a master.
 const OLDEST: (u32, u32) = (6, 2);
 
@@ -19,7 +21,8 @@ pub(super) struct Program {
 }
 
 pub(super) fn find() -> Result<Program, RedisServerError> {
-    let path = find_in(&env::var_os("PATH").unwrap_or_default()).ok_or(RedisServerError::Missing)?;
+    let path = chosen(env::var_os(CHOICE), &env::var_os("PATH").unwrap_or_default());
+    let path = path.ok_or(RedisServerError::Missing)?;
     let output = Command::new(&path)
         .arg("--version")
         .stdin(Stdio::null())
@@ -43,6 +46,11 @@ pub(super) fn find() -> Result<Program, RedisServerError> {
         });
     }
     Ok(Program { path, version })
+}
+
+fn chosen(choice: Option<OsString>, path: &OsStr) -> Option<PathBuf> {
+    let choice = choice.filter(|choice| !choice.is_empty());
+    choice.map(PathBuf::from).or_else(|| find_in(path))
 }
 
 fn find_in(path: &OsStr) -> Option<PathBuf> {
@@ -86,6 +94,20 @@ mod tests {
         let redis = second.path().join("redis-server");
         std::fs::write(&redis, "").unwrap();
         assert_eq!(find_in(&path), Some(redis));
+    }
+
+    #[test]
+    fn named_program_is_taken_before_those_of_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let in_path = folder.path().join("redis-server");
+        std::fs::write(&in_path, "").unwrap();
+        let chosen = |choice: Option<&str>| chosen(choice.map(OsString::from), folder.path().as_os_str());
+        assert_eq!(
+            chosen(Some("/servers/valkey")),
+            Some(PathBuf::from("/servers/valkey"))
+        );
+        assert_eq!(chosen(None), Some(in_path.clone()));
+        assert_eq!(chosen(Some("")), Some(in_path));
     }
 
     #[test]

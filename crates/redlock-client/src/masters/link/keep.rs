@@ -116,8 +116,13 @@ impl Link {
         if exchange.reply.as_ref().is_err_and(Unknown::is_of_a_cluster) {
             exchange = ask(&[]).await;
         }
-        let reply = exchange.reply?;
-        let mut facts = MasterFacts::parse(reply.counter, &reply.items, whole.as_ref())?;
+        let parsed = exchange
+            .reply
+            .and_then(|reply| MasterFacts::parse(reply.counter, &reply.items, whole.as_ref()));
+        let mut facts = match parsed {
+            Ok(facts) => facts,
+            Err(unknown) => return self.refused_by_name(unknown).await,
+        };
         if process.is_empty() || process != facts.replication_id {
             let now = exchange.received;
             self.state().whole = Some((now, facts.clone()));
@@ -129,6 +134,24 @@ impl Link {
                 .update(|engine, _| engine.recall_retirement(self.index, &call, &mut facts));
         }
         Ok((connection, facts))
+    }
+
+    /// A program that does not run the script may be one that is refused by name. Whatever cannot be read leaves the error
+    /// as it is: without a name nothing is refused.
+    async fn refused_by_name(&self, unknown: Unknown) -> Result<(ConnectionId, MasterFacts), Unknown> {
+        let open = self.state().open.clone();
+        let (Some(open), true) = (open, unknown.may_be_of_another_program()) else {
+            return Err(unknown);
+        };
+        let mut connection = open.connection.clone();
+        let mut command = redis::cmd("INFO");
+        let asked = command.arg("server").query_async::<String>(&mut connection);
+        match time::timeout(self.command_timeout(), asked).await {
+            Ok(Ok(info)) => MasterFacts::refused(&info)
+                .map(|facts| (open.id, facts))
+                .ok_or(unknown),
+            Ok(Err(_)) | Err(_) => Err(unknown),
+        }
     }
 
     /// Returns the facts that a brief poll may omit while it finds the same process.

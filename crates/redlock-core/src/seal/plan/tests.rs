@@ -30,7 +30,7 @@ use Shows::{NoSeal, Nothing, Odd, Probe, Restarted, Sealed};
 fn facts(master: usize, shows: &Shows, fingerprint: &Fingerprint) -> Option<MasterFacts> {
     let mut facts = MasterFacts {
         run_id: RUNS[master].into(),
-        version: "7.0.15".into(),
+        server: crate::Server::Redis("7.0.15".into()),
         role: "master".into(),
         eviction_policy: "noeviction".into(),
         replication_at_seal: "|0".into(),
@@ -241,7 +241,7 @@ fn what_the_gate_refuses_is_never_sealed_and_never_a_source() {
     let changes: [fn(&mut MasterFacts); 6] = [
         |f| f.role = "slave".into(),
         |f| f.cluster_mode = true,
-        |f| f.version = "6.0.16".into(),
+        |f| f.server = crate::Server::Redis("6.0.16".into()),
         |f| f.eviction_policy = "allkeys-lru".into(),
         // Two names of one server: neither counts.
         |f| f.run_id = RUNS[0].into(),
