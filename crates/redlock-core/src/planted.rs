@@ -41,6 +41,14 @@ pub enum Plant {
     RenewedAtTheReply,
     /// Script calls carry no `not_after` of the present time.
     CallsWithoutEnd,
+    /// Contrary evidence does not end a permit.
+    ContraryIgnored,
+    /// A frozen pod is thawed by the permit of another lineage.
+    ThawOnOtherFirst,
+    /// A pod starts by a round that began before it was published.
+    StartOnKeptPermit,
+    /// A pod starts although the holder forbids starts.
+    ClosedIgnored,
 }
 
 impl Plant {

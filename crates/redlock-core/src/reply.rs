@@ -81,7 +81,7 @@ impl Answer {
     }
 }
 
-fn bad(what: &str, value: &Value) -> Unknown {
+pub(crate) fn bad(what: &str, value: &Value) -> Unknown {
     let shown: String = format!("{value:?}").chars().take(120).collect();
     Unknown::Reply(format!("{what} expected, got {shown}"))
 }
@@ -109,7 +109,7 @@ pub fn number(value: &Value) -> Result<u64, Unknown> {
 /// below it the numbers run out: nobody gets a token then.
 const LAST_TOKEN: u64 = (1 << 53) - 1;
 
-fn token(value: &Value) -> Result<u64, Unknown> {
+pub(crate) fn token(value: &Value) -> Result<u64, Unknown> {
     match number(value)? {
         token @ ..=LAST_TOKEN => Ok(token),
         _ => Err(bad("token of at most 2^53 - 1", value)),
