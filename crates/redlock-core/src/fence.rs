@@ -5,6 +5,7 @@
 //! and thaws or kills the pod by the rounds that follow. The agent carries out the effects.
 
 mod clock;
+mod lease;
 mod mark;
 mod observation;
 mod reading;
@@ -16,9 +17,10 @@ mod watch;
 use std::time::Duration;
 
 pub use clock::ClockWatch;
+pub use lease::{FencedLease, Removal, Succession, own_reservation};
 pub use mark::{FenceMark, MARK_OBJECT, MarkError, MarkRegister};
 pub use observation::{Finding, Observation, Permit, Withheld};
-pub use reading::{Left, Reading, reading};
+pub use reading::{Left, Reading, reading, readings};
 pub use record::{Effect, Input, Lineage, Origin, Record, Refusal, Run, State};
 pub use watch::{Pace, Watch};
 

@@ -1,6 +1,9 @@
 //! Reads replies of the scripts. A reply that is none of the documented shapes is an unknown vote.
 
-use crate::{BootInstant, DeclaredDelay, LeaseValue, Marks, Obstacle, Sighting, SlotRegister, Unknown};
+use crate::{
+    BootInstant, DeclaredDelay, LeaseValue, Marks, Obstacle, Sighting, SlotRegister, Unknown,
+    fence::{MarkError, MarkRegister},
+};
 
 /// One value of a reply, as RESP transports it. An error of the server is no value: it is an [`Unknown`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +54,12 @@ pub enum Code {
 /// One lock's part of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    Granted { number: u64, marks: Marks },
+    Granted {
+        number: u64,
+        marks: Marks,
+        /// The fence mark, of a grant of a fenced lock.
+        mark: Option<Box<MarkRegister>>,
+    },
     Refused(Sighting),
     Slot(SlotRegister),
     Unknown(Unknown),
@@ -69,6 +77,7 @@ impl Answer {
                 milliseconds: 0,
             },
         },
+        mark: None,
     };
 
     /// A refusal counts whatever a clock shows: it can only end authority, or delay it.
@@ -166,13 +175,15 @@ fn parse_answer(item: &Value, now: BootInstant) -> Result<Answer, Unknown> {
         return Err(bad("answer", item));
     };
     match (text(kind)?, rest) {
-        ("granted", [grant, held, clean, delay]) => Ok(Answer::Granted {
+        ("granted", [grant, marks @ .., mark]) if marks.len() == 3 => Ok(Answer::Granted {
             number: token(grant)?,
-            marks: Marks {
-                held: number(held)?,
-                clean: number(clean)?,
-                delay: declared(text(delay)?).ok_or_else(|| bad("delay", delay))?,
-            },
+            marks: parse_marks(marks)?,
+            mark: Some(Box::new(MarkRegister::parse(text(mark)?).map_err(unreadable)?)),
+        }),
+        ("granted", [grant, marks @ ..]) => Ok(Answer::Granted {
+            number: token(grant)?,
+            marks: parse_marks(marks)?,
+            mark: None,
         }),
         ("lease", [value, left]) => {
             let value = text(value)?;
@@ -203,6 +214,21 @@ fn parse_answer(item: &Value, now: BootInstant) -> Result<Answer, Unknown> {
         }),
         _ => Err(bad("answer", item)),
     }
+}
+
+fn parse_marks(marks: &[Value]) -> Result<Marks, Unknown> {
+    let [held, clean, delay] = marks else {
+        return Err(bad("held, clean and delay", &Value::Array(marks.to_vec())));
+    };
+    Ok(Marks {
+        held: number(held)?,
+        clean: number(clean)?,
+        delay: declared(text(delay)?).ok_or_else(|| bad("delay", delay))?,
+    })
+}
+
+pub(crate) fn unreadable(error: MarkError) -> Unknown {
+    Unknown::Reply(error.to_string())
 }
 
 /// `<token>|<milliseconds>`.
@@ -329,7 +355,11 @@ mod tests {
             (texts(&["ours"]), Answer::Refused(Sighting::OURS)),
             (
                 texts(&["granted", "7", "1", "2", "3|400"]),
-                Answer::Granted { number: 7, marks },
+                Answer::Granted {
+                    number: 7,
+                    marks,
+                    mark: None,
+                },
             ),
             (texts(&["lease", "x", "9"]), foreign(left(9))),
             // A key without expiry, and one that is just gone.

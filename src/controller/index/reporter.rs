@@ -171,6 +171,7 @@ impl Reporter {
             ordered_delay: Duration::ZERO,
             guards: false,
             siblings_first: false,
+            fenced: false,
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::mark::MarkRegister;
 use crate::{
     BootInstant, ClusterId, DeclaredDelay, FencingToken, LeaseValue, Nonce, Obstacle, Unknown,
-    reply::{self, Value},
+    reply::{self, Code, Reply, Value},
 };
 
 /// How long a key still lives, as its master shows it.
@@ -94,10 +94,27 @@ pub fn reading(item: &Value, time: u64, received: BootInstant) -> Result<Reading
         lease: key(reply::text(lease)?, lease_left)?.map(|(text, left)| (obstacle(text), left)),
         reservation: key(reply::text(reserved)?, reserved_left)?.map(|(text, left)| (text.to_owned(), left)),
         held: reply::token(held)?.max(reply::token(floor)?),
-        mark: MarkRegister::parse(reply::text(mark)?).map_err(|error| Unknown::Reply(error.to_string()))?,
+        mark: MarkRegister::parse(reply::text(mark)?).map_err(reply::unreadable)?,
         delay: reply::declared(reply::text(delay)?).ok_or_else(|| reply::bad("delay", delay))?,
         closed: FencingToken(reply::token(closed)?),
     })
+}
+
+/// What one master shows of so many locks, received at `received`.
+///
+/// # Errors
+/// The master is not sealed for this quorum, the call came too late, or the reply is of another shape.
+pub fn readings(reply: &Reply, locks: usize, received: BootInstant) -> Result<Vec<Reading>, Unknown> {
+    match &reply.code {
+        Code::Ok if reply.items.len() == locks => {}
+        Code::Ok => return Err(Unknown::Reply("one reading for each lock expected".into())),
+        Code::Unsealed => return Err(Unknown::NotSealed),
+        Code::Foreign => return Err(Unknown::OtherFingerprint),
+        Code::Late => return Err(Unknown::TooLate),
+        Code::Other(code) => return Err(Unknown::Reply(format!("code {code:?} not expected"))),
+    }
+    let items = reply.items.iter();
+    items.map(|item| reading(item, reply.time, received)).collect()
 }
 
 fn obstacle(text: &str) -> Obstacle {

@@ -1,6 +1,7 @@
 //! One test a rule of node fencing, and random rounds against a monitor that knows only what must hold.
 
 mod clock;
+mod lease;
 mod mark;
 mod observation;
 mod random;

@@ -6,10 +6,10 @@ mod op;
 #[path = "master/registers.rs"]
 mod registers;
 
-use redlock_core::{LeaseValue, Obstacle};
+use redlock_core::{LeaseValue, Mark, Obstacle};
 
 pub(crate) use self::{
-    op::{Answer, Op, Reply},
+    op::{Answer, Fenced, Op, Reply},
     registers::{Job, Registers},
 };
 use crate::{
@@ -151,6 +151,7 @@ impl Master {
             time: self.micros(at),
             counter: self.registers.counter,
             marks: self.registers.marks(),
+            fence: matches!(op, Op::Grant { fenced: true, .. }).then(|| self.registers.mark.clone()),
             published,
         }
     }
@@ -176,14 +177,29 @@ impl Master {
                     self.lease = None;
                     return Answer::Done;
                 }
-                self.reserved = Some(("nobody".to_owned(), self.millis(at) + longest_ms));
+                let left = self
+                    .reservation(at)
+                    .and(self.reserved.as_ref())
+                    .map_or(0, |(_, last)| *last);
+                self.reserved = Some(("nobody".to_owned(), left.max(self.millis(at) + longest_ms)));
                 Answer::Done
             }
-            Op::Mark { stem, token, mark } => {
+            Op::Mark {
+                stem,
+                token,
+                mark,
+                fence,
+            } => {
                 if !self.lease(at).is_some_and(|value| mine(value, stem)) {
                     return Answer::NotDone;
                 }
-                self.registers.mark(*token, *mark, self.plant);
+                match (fence, mark) {
+                    (Some(fence), Mark::Held { delay }) => {
+                        let delay = u64::try_from(delay.as_millis()).unwrap();
+                        self.registers.raise(*token, fence, delay, self.plant);
+                    }
+                    _ => self.registers.mark(*token, *mark, self.plant),
+                }
                 Answer::Done
             }
             Op::Claim { slot, job } => match self.registers.claim(*slot, *job) {
@@ -206,6 +222,7 @@ impl Master {
                 stem,
                 floor,
                 lease_ms,
+                ..
             } => {
                 if let Some(value) = found.as_ref().filter(|value| mine(value, stem)) {
                     return Answer::Granted(value.grant);
@@ -223,6 +240,7 @@ impl Master {
                 stem,
                 token,
                 lease_ms,
+                fence,
             } => {
                 let hold = self.foreign(at, &stem.cluster.to_string());
                 if hold.is_some() || found.as_ref().is_some_and(|value| !mine(value, stem)) {
@@ -235,9 +253,22 @@ impl Master {
                         self.lease = Some((granted(stem, *token), now + lease_ms));
                     }
                 }
+                if let Some(fence) = fence.as_ref().filter(|fence| !fence.mark.is_empty()) {
+                    self.keep(at, &stem.cluster.to_string(), *token, fence);
+                }
                 Answer::Done
             }
             _ => Answer::NotDone,
+        }
+    }
+
+    /// A renewal of a marked lease was granted.
+    fn keep(&mut self, at: Instant, own: &str, token: u64, fence: &Fenced) {
+        self.registers.raise(token, &fence.mark, fence.delay, self.plant);
+        let last = self.millis(at) + fence.keep_ms;
+        match (self.reservation(at).is_some(), &mut self.reserved) {
+            (true, Some((_, before))) => *before = last.max(*before),
+            (_, reserved) => *reserved = Some((own.to_owned(), last)),
         }
     }
 
@@ -262,7 +293,7 @@ impl Master {
                 *published = *publish;
                 Answer::Done
             }
-            Op::Reserve { stem, cluster } => {
+            Op::Reserve { stem, cluster, keep } => {
                 // One for the own cluster is the one by which the lock came here: it is replaced.
                 let own = stem.cluster.to_string();
                 let theirs = self.foreign(at, cluster).is_some() && self.foreign(at, &own).is_some();
@@ -271,7 +302,13 @@ impl Master {
                 }
                 let now = self.millis(at);
                 let last = self.lease.take().map_or(now, |(_, last)| last.max(now + 1));
-                self.reserved = Some((cluster.clone(), last));
+                let kept = self.reservation(at).is_some();
+                let before = self.reserved.as_ref().filter(|_| kept && keep.is_some());
+                let last = before.map_or(last, |(_, before)| last.max(*before));
+                let stays = *keep == Some(true) && kept && self.foreign(at, cluster).is_some();
+                if !stays {
+                    self.reserved = Some((cluster.clone(), last));
+                }
                 *published = true;
                 Answer::Done
             }

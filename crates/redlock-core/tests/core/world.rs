@@ -225,6 +225,7 @@ impl World {
             ordered_delay: Duration::ZERO,
             guards: self.guards,
             siblings_first: self.guards,
+            fenced: false,
         }
     }
 

@@ -95,6 +95,7 @@ impl World {
                     self.declare(candidate);
                 }
             }
+            Mark::Closed => {}
             Mark::Clean => {
                 let abstain = Duration::from_millis(self.rng.u64(..500));
                 self.tell(candidate, Event::StepDown { abstain });
