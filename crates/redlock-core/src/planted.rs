@@ -49,6 +49,12 @@ pub enum Plant {
     StartOnKeptPermit,
     /// A pod starts although the holder forbids starts.
     ClosedIgnored,
+    /// A lease of which a mark was sent is taken for one that was never marked.
+    MarkForgotten,
+    /// The release of an unmarked lease deletes the reservation of its cluster.
+    UnmarkedReleased,
+    /// A marked lease is released and passed on before its stop is confirmed.
+    ReleasedEarly,
 }
 
 impl Plant {

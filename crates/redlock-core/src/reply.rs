@@ -178,7 +178,9 @@ fn parse_answer(item: &Value, now: BootInstant) -> Result<Answer, Unknown> {
         ("granted", [grant, marks @ .., mark]) if marks.len() == 3 => Ok(Answer::Granted {
             number: token(grant)?,
             marks: parse_marks(marks)?,
-            mark: Some(Box::new(MarkRegister::parse(text(mark)?).map_err(unreadable)?)),
+            mark: Some(Box::new(
+                MarkRegister::parse(text(mark)?).map_err(|error| unreadable(&error))?,
+            )),
         }),
         ("granted", [grant, marks @ ..]) => Ok(Answer::Granted {
             number: token(grant)?,
@@ -227,7 +229,7 @@ fn parse_marks(marks: &[Value]) -> Result<Marks, Unknown> {
     })
 }
 
-pub(crate) fn unreadable(error: MarkError) -> Unknown {
+pub(crate) fn unreadable(error: &MarkError) -> Unknown {
     Unknown::Reply(error.to_string())
 }
 

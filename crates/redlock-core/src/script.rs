@@ -231,15 +231,12 @@ fn write_item(to: &mut impl Arguments, lock: &LockKeys, item: &Item, master: usi
         Item::ReserveAgain { attempt, cluster, .. } => {
             write_reserve(to, attempt, name, cluster);
             if attempt.fence().is_some() {
-                to.text(KEEP);
+                to.text("again");
             }
         }
         Item::Command(command) => write_command(to, name, command),
     }
 }
-
-/// An own reservation stays: pods may run by it, or by that of a sibling since.
-const KEEP: &str = "keep";
 
 fn write_reserve(to: &mut impl Arguments, attempt: &LeaseAttempt, name: &str, cluster: &ClusterId) {
     to.text(attempt.stem.as_str());
@@ -282,7 +279,11 @@ fn write_command(to: &mut impl Arguments, name: &str, command: &Command) {
         Command::Reserve { attempt, cluster } => {
             write_reserve(to, attempt, name, cluster);
             if let Some(fence) = attempt.fence() {
-                to.text(if fence.removal() == Removal::All { "" } else { KEEP });
+                to.text(if fence.removal() == Removal::All {
+                    ""
+                } else {
+                    "keep"
+                });
             }
         }
         Command::Mark { attempt, token, mark } => {

@@ -28,7 +28,7 @@ impl Engine {
         }
         self.last_request = now;
         let Request { id, lock, command } = request;
-        let command = match fenced::admit(command) {
+        let command = match fenced::admit(command, self.plant) {
             Ok(command) => command,
             Err(completion) => {
                 return self.outputs.push_back(Output::Completed {

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::{Command, Completion, LeaseAttempt, MAX_MASTERS, Mark, command::Item, fence::Removal};
+use crate::{
+    Command, Completion, LeaseAttempt, MAX_MASTERS, Mark, command::Item, fence::Removal, planted::Plant,
+};
 
 /// The request as it may be sent; `Err` completes one that may not. Requests of locks without fencing are as they were.
-pub(super) fn admit(command: Command) -> Result<Command, Completion> {
+pub(super) fn admit(command: Command, plant: Plant) -> Result<Command, Completion> {
     let item = Item::Command(command);
     let removal = item
         .attempt()
@@ -13,6 +15,7 @@ pub(super) fn admit(command: Command) -> Result<Command, Completion> {
     let Item::Command(command) = item else {
         return Err(not_sent());
     };
+    let removal = removal.map(|removal| planted(removal, plant));
     let Some(removal) = removal else {
         // No lock without fencing forbids starts.
         let closes = matches!(
@@ -27,11 +30,11 @@ pub(super) fn admit(command: Command) -> Result<Command, Completion> {
     let allowed = match &command {
         Command::Mark { attempt, .. } => marks(attempt, &command),
         Command::Undo { .. } => removal == Removal::Lease,
-        Command::Release { attempt } if removal == Removal::Lease => {
+        Command::Release { attempt } if removal == Removal::Lease && !plant.is(Plant::UnmarkedReleased) => {
             let (attempt, publish) = (Arc::clone(attempt), true);
             return Ok(Command::Undo { attempt, publish });
         }
-        Command::Release { .. } => removal == Removal::All,
+        Command::Release { .. } => removal != Removal::Nothing,
         // A sibling continues with what runs. Any other cluster starts beside it.
         Command::Reserve { attempt, cluster } => {
             removal != Removal::Nothing || attempt.fence().is_some_and(|fence| fence.is_of(cluster))
@@ -39,6 +42,15 @@ pub(super) fn admit(command: Command) -> Result<Command, Completion> {
         _ => true,
     };
     if allowed { Ok(command) } else { Err(not_sent()) }
+}
+
+/// What a planted fault takes the lease for.
+fn planted(removal: Removal, plant: Plant) -> Removal {
+    match removal {
+        Removal::Nothing if plant.is(Plant::MarkForgotten) => Removal::Lease,
+        Removal::Nothing if plant.is(Plant::ReleasedEarly) => Removal::All,
+        removal => removal,
+    }
 }
 
 fn marks(attempt: &LeaseAttempt, command: &Command) -> bool {

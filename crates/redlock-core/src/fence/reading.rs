@@ -94,7 +94,7 @@ pub fn reading(item: &Value, time: u64, received: BootInstant) -> Result<Reading
         lease: key(reply::text(lease)?, lease_left)?.map(|(text, left)| (obstacle(text), left)),
         reservation: key(reply::text(reserved)?, reserved_left)?.map(|(text, left)| (text.to_owned(), left)),
         held: reply::token(held)?.max(reply::token(floor)?),
-        mark: MarkRegister::parse(reply::text(mark)?).map_err(reply::unreadable)?,
+        mark: MarkRegister::parse(reply::text(mark)?).map_err(|error| reply::unreadable(&error))?,
         delay: reply::declared(reply::text(delay)?).ok_or_else(|| reply::bad("delay", delay))?,
         closed: FencingToken(reply::token(closed)?),
     })

@@ -9,7 +9,7 @@ mod registers;
 use redlock_core::{LeaseValue, Mark, Obstacle};
 
 pub(crate) use self::{
-    op::{Answer, Fenced, Op, Reply},
+    op::{Answer, Fenced, Op, Own, Reply},
     registers::{Job, Registers},
 };
 use crate::{
@@ -90,6 +90,14 @@ impl Master {
     pub(crate) fn left(&self, at: Instant) -> u64 {
         self.lease(at)
             .and(self.lease.as_ref())
+            .map_or(0, |(_, last)| (last + 1 - self.millis(at)) * MS)
+    }
+
+    /// The same of the reservation.
+    #[allow(dead_code, reason = "for the agents of the simulation")]
+    pub(crate) fn reserved_left(&self, at: Instant) -> u64 {
+        self.reservation(at)
+            .and(self.reserved.as_ref())
             .map_or(0, |(_, last)| (last + 1 - self.millis(at)) * MS)
     }
 
@@ -262,6 +270,35 @@ impl Master {
         }
     }
 
+    fn reserve(
+        &mut self,
+        at: Instant,
+        (value, stem): (&LeaseValue, &LeaseValue),
+        cluster: &str,
+        own: Option<Own>,
+        published: &mut bool,
+    ) -> Answer {
+        // One for the own cluster is the one by which the lock came here: it is replaced.
+        let of_other = self.foreign(at, cluster).is_some();
+        let theirs = of_other && self.foreign(at, &stem.cluster.to_string()).is_some();
+        if !mine(value, stem) || theirs {
+            return Answer::NotDone;
+        }
+        if of_other && own == Some(Own::Refuses) {
+            return Answer::NotDone;
+        }
+        let now = self.millis(at);
+        let last = self.lease.take().map_or(now, |(_, last)| last.max(now + 1));
+        let kept = own.is_some() && self.plant != Plant::ReserveShortens && self.reservation(at).is_some();
+        let before = self.reserved.as_ref().filter(|_| kept);
+        let last = before.map_or(last, |(_, before)| last.max(*before));
+        if !(of_other && own == Some(Own::Stays)) {
+            self.reserved = Some((cluster.to_owned(), last));
+        }
+        *published = true;
+        Answer::Done
+    }
+
     /// A renewal of a marked lease was granted.
     fn keep(&mut self, at: Instant, own: &str, token: u64, fence: &Fenced) {
         self.registers.raise(token, &fence.mark, fence.delay, self.plant);
@@ -293,25 +330,7 @@ impl Master {
                 *published = *publish;
                 Answer::Done
             }
-            Op::Reserve { stem, cluster, keep } => {
-                // One for the own cluster is the one by which the lock came here: it is replaced.
-                let own = stem.cluster.to_string();
-                let theirs = self.foreign(at, cluster).is_some() && self.foreign(at, &own).is_some();
-                if !mine(&value, stem) || theirs {
-                    return Answer::NotDone;
-                }
-                let now = self.millis(at);
-                let last = self.lease.take().map_or(now, |(_, last)| last.max(now + 1));
-                let kept = self.reservation(at).is_some();
-                let before = self.reserved.as_ref().filter(|_| kept && keep.is_some());
-                let last = before.map_or(last, |(_, before)| last.max(*before));
-                let stays = *keep == Some(true) && kept && self.foreign(at, cluster).is_some();
-                if !stays {
-                    self.reserved = Some((cluster.clone(), last));
-                }
-                *published = true;
-                Answer::Done
-            }
+            Op::Reserve { stem, cluster, own } => self.reserve(at, (&value, stem), cluster, *own, published),
             _ => Answer::NotDone,
         }
     }

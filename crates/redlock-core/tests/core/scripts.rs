@@ -11,7 +11,7 @@ use redlock_core::{
 };
 
 use crate::{
-    master::{self, Answer, Fenced, Job, Op},
+    master::{self, Answer, Fenced, Job, Op, Own},
     world::{ACQUIRE_LIMIT, LONGEST},
 };
 
@@ -52,7 +52,7 @@ pub(crate) fn op(
         Item::ReserveAgain { attempt, cluster, .. } => Op::Reserve {
             stem: value(attempt),
             cluster: cluster.to_string(),
-            keep: attempt.fence().map(|_| true),
+            own: attempt.fence().map(|_| Own::Stays),
         },
         Item::Command(command) => of_command(command, &payload.cluster, value, floor),
     }
@@ -96,7 +96,10 @@ fn of_command(command: &Command, own: &str, value: impl Fn(&LeaseAttempt) -> Lea
         Command::Reserve { attempt, cluster } => Op::Reserve {
             stem: value(attempt),
             cluster: cluster.to_string(),
-            keep: attempt.fence().map(|fence| fence.removal() != Removal::All),
+            own: attempt.fence().map(|fence| match fence.removal() {
+                Removal::All => Own::Replaced,
+                Removal::Lease | Removal::Nothing => Own::Refuses,
+            }),
         },
         Command::Observe | Command::Inspect => Op::Observe {
             cluster: own.to_owned(),

@@ -4,7 +4,7 @@ use redis::Value;
 use redis::aio::MultiplexedConnection;
 use redlock_client::lease::{DeclaredDelay, Mark};
 
-use crate::master::{Answer, Fenced, Op, Registers};
+use crate::master::{Answer, Fenced, Op, Own, Registers};
 use redlock_testkit::patient;
 
 const META: &str = "model:meta";
@@ -171,16 +171,24 @@ impl Real {
                 call.arg(stem_of(&stem.to_string()))
                     .arg(if *publish { LOCK } else { "" });
             }
-            Op::Reserve { stem, cluster, keep } => {
-                let script = keep.map_or(RESERVE, |_| RESERVE_FENCED);
+            Op::Reserve {
+                stem,
+                cluster,
+                own: kept,
+            } => {
+                let script = kept.map_or(RESERVE, |_| RESERVE_FENCED);
                 begin(script, &[LEASE, RESERVED]);
                 call.arg(CHANNEL)
                     .arg(own)
                     .arg(stem_of(&stem.to_string()))
                     .arg(LOCK)
                     .arg(cluster);
-                if let Some(keep) = keep {
-                    call.arg(if *keep { "keep" } else { "" });
+                if let Some(kept) = kept {
+                    call.arg(match kept {
+                        Own::Replaced => "",
+                        Own::Refuses => "keep",
+                        Own::Stays => "again",
+                    });
                 }
             }
             Op::Observe { cluster } => {

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use redlock_client::lease::{ClusterId, DeclaredDelay, HolderIdentity, LeaseValue, Mark, Nonce, Obstacle};
 
 use super::real::Real;
-use crate::master::{Answer, Fenced, Master, Op, Registers};
+use crate::master::{Answer, Fenced, Master, Op, Own, Registers};
 use crate::plant::Plant;
 use crate::rate::Rate;
 use redlock_testkit::eventually;
@@ -186,7 +186,7 @@ impl<'a> Sequence<'a> {
                 Op::Reserve {
                     stem,
                     cluster: ClusterId::new(cluster, cluster).unwrap().to_string(),
-                    keep: fenced.then(|| self.rng.bool()),
+                    own: fenced.then(|| [Own::Replaced, Own::Refuses, Own::Stays][self.rng.usize(..3)]),
                 }
             }
             8 => Op::Observe {

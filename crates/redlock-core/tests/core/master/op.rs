@@ -13,6 +13,16 @@ pub(crate) struct Fenced {
     pub(crate) keep_ms: u64,
 }
 
+/// What becomes of an own reservation whose place another cluster would take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    Replaced,
+    /// The reserve is refused.
+    Refuses,
+    /// The lease alone is deleted.
+    Stays,
+}
+
 /// One script call.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
@@ -42,8 +52,8 @@ pub(crate) enum Op {
     Reserve {
         stem: LeaseValue,
         cluster: String,
-        /// Of a fenced lock: whether an own reservation stays.
-        keep: Option<bool>,
+        /// Of a fenced lock.
+        own: Option<Own>,
     },
     Observe {
         cluster: String,
