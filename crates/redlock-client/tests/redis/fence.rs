@@ -103,7 +103,11 @@ async fn reserved(server: &RedisServer) -> (Option<String>, i64) {
     found.unwrap()
 }
 
-async fn eventually_reserved(servers: &[RedisServer], by: Option<&str>, milliseconds: std::ops::Range<i64>) {
+pub(crate) async fn eventually_reserved(
+    servers: &[RedisServer],
+    by: Option<&str>,
+    milliseconds: std::ops::Range<i64>,
+) {
     eventually(BOUND, "the reservation on each master", async || {
         let mut found = Vec::new();
         for server in servers {
@@ -120,7 +124,7 @@ async fn eventually_reserved(servers: &[RedisServer], by: Option<&str>, millisec
     .await;
 }
 
-async fn eventually_marked(servers: &[RedisServer], field: &str, text: &str) {
+pub(crate) async fn eventually_marked(servers: &[RedisServer], field: &str, text: &str) {
     eventually(BOUND, "the register on each master", async || {
         let mut found = Vec::new();
         for server in servers {
