@@ -7,6 +7,10 @@
 mod acl;
 #[path = "redis/adopt.rs"]
 mod adopt;
+#[path = "redis/fence.rs"]
+mod fence;
+#[path = "redis/fenced_elector.rs"]
+mod fenced_elector;
 #[path = "redis/first_start.rs"]
 mod first_start;
 #[path = "redis/identity.rs"]

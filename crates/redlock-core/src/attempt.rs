@@ -3,14 +3,21 @@
 use std::time::Duration;
 
 use super::{
-    BootInstant, FencingToken, Marks, QuorumSize, Sighting, Tally, Verdict, View, Vote, timing,
+    BootInstant, FencingToken, Marks, QuorumSize, Sighting, Tally, Verdict, View, Vote,
+    fence::{MarkRegister, Succession},
+    timing,
     vote::MAX_MASTERS,
 };
 
 /// One master's reply to `grant`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GrantReply {
-    Granted { number: u64, marks: Marks },
+    Granted {
+        number: u64,
+        marks: Marks,
+        /// Of a fenced lock.
+        mark: Option<Box<MarkRegister>>,
+    },
     Refused(Sighting),
     Unknown,
 }
@@ -35,6 +42,8 @@ pub struct Won {
     pub started: BootInstant,
     /// Greatest registers among the grants of this win.
     pub marks: Marks,
+    /// Of a fenced lock.
+    pub succession: Option<Succession>,
 }
 
 /// Why an attempt was lost. Whatever the reason: undo everywhere.
@@ -80,6 +89,8 @@ pub struct Attempt {
     phase: Phase,
     granted: [Option<u64>; MAX_MASTERS],
     marks: Marks,
+    /// The greatest mark of a fenced lock among the grants.
+    mark: MarkRegister,
     view: View,
 }
 
@@ -100,8 +111,15 @@ impl Attempt {
             phase: Phase::Granting(Tally::new(size)),
             granted: [None; MAX_MASTERS],
             marks: Marks::default(),
+            mark: MarkRegister::Never,
             view: View::new(size),
         }
+    }
+
+    /// The greatest mark among the grants that counted.
+    #[must_use]
+    pub const fn mark(&self) -> &MarkRegister {
+        &self.mark
     }
 
     /// No reply counts after this.
@@ -124,9 +142,12 @@ impl Attempt {
         }
         let (verdict, outstanding) = (tally.verdict(), tally.outstanding());
         match reply {
-            GrantReply::Granted { number, marks } => {
+            GrantReply::Granted { number, marks, mark } => {
                 self.granted[master] = Some(number);
                 self.marks = self.marks.merged(marks);
+                if let Some(mark) = mark {
+                    self.mark = std::mem::take(&mut self.mark).merged(*mark);
+                }
                 self.view.record(master, Sighting::FREE);
             }
             GrantReply::Refused(sighting) => self.view.record(master, sighting),
@@ -215,6 +236,7 @@ impl Attempt {
             valid_until,
             started: self.started,
             marks: self.marks,
+            succession: None,
         })
     }
 
@@ -242,6 +264,7 @@ mod tests {
         GrantReply::Granted {
             number,
             marks: Marks::default(),
+            mark: None,
         }
     }
 

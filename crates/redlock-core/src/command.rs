@@ -251,6 +251,26 @@ impl Item {
         }
     }
 
+    /// Whether a script of fenced locks carries it. Locks without fencing have the same scripts and arguments whether or
+    /// not others are fenced.
+    pub(crate) fn is_fenced(&self) -> bool {
+        let carries = match self {
+            Self::ReserveAgain { .. } => true,
+            Self::Confirm { .. } | Self::UndoAgain { .. } => false,
+            Self::Command(command) => match command {
+                Command::Acquire { .. } | Command::Renew { .. } | Command::Reserve { .. } => true,
+                Command::Mark { mark, .. } => *mark != Mark::Clean,
+                _ => false,
+            },
+        };
+        carries && self.attempt().is_some_and(|attempt| attempt.fence().is_some())
+    }
+
+    /// What travels together: one script.
+    pub(crate) fn kind(&self) -> (Operation, bool) {
+        (self.operation(), self.is_fenced())
+    }
+
     /// Whether this item is for that master.
     pub(crate) fn is_for(&self, master: usize) -> bool {
         match self {

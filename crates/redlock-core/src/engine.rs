@@ -11,6 +11,7 @@
 mod batch;
 mod calls;
 mod dispatch;
+mod fenced;
 mod master;
 mod order;
 #[cfg(feature = "planted")]

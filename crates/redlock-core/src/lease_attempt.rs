@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{ClusterId, LeaseStem, MAX_MASTERS};
+use crate::{ClusterId, LeaseStem, MAX_MASTERS, fence::FencedLease};
 
 /// In the place of a connection: more than one carried grants or renewals. What was sent on those that are gone may
 /// still be on its way, so an undo on none of them comes after all of it.
@@ -28,6 +28,9 @@ pub struct LeaseAttempt {
     sent: [AtomicU32; MAX_MASTERS],
     #[cfg_attr(feature = "trace", serde(skip))]
     pending: [AtomicU32; MAX_MASTERS],
+    /// Of a fenced lock.
+    #[cfg_attr(feature = "trace", serde(default, skip_serializing_if = "Option::is_none"))]
+    fence: Option<Box<FencedLease>>,
     /// For whom a majority keeps the lock.
     #[cfg_attr(feature = "trace", serde(skip))]
     reserved: OnceLock<ClusterId>,
@@ -42,8 +45,24 @@ impl LeaseAttempt {
             lifetime,
             sent: Default::default(),
             pending: Default::default(),
+            fence: None,
             reserved: OnceLock::new(),
         }
+    }
+
+    /// Of a fenced lock: `cluster` is the own one.
+    #[must_use]
+    pub fn fenced(stem: LeaseStem, lifetime: Duration, cluster: ClusterId) -> Self {
+        Self {
+            fence: Some(Box::new(FencedLease::new(cluster))),
+            ..Self::new(stem, lifetime)
+        }
+    }
+
+    /// What it has as a lease of a fenced lock.
+    #[must_use]
+    pub fn fence(&self) -> Option<&FencedLease> {
+        self.fence.as_deref()
     }
 
     /// A majority has reserved the lock for this cluster.

@@ -10,6 +10,7 @@ pub mod command;
 pub mod eligibility;
 pub mod engine;
 pub mod facts;
+pub mod fence;
 pub mod fingerprint;
 pub mod identity;
 pub mod keys;

@@ -42,6 +42,8 @@ pub struct Terms {
     pub guards: bool,
     /// A sibling of a holder that died can go on with what runs: candidates of other clusters leave it a moment.
     pub siblings_first: bool,
+    /// Agents on the nodes keep the pods of the lock from running without it: its leases are marked.
+    pub fenced: bool,
 }
 
 impl Terms {
@@ -56,6 +58,7 @@ impl Terms {
             ordered_delay: Duration::ZERO,
             guards: true,
             siblings_first: false,
+            fenced: false,
         }
     }
 }

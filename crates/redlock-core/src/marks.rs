@@ -23,6 +23,8 @@ pub enum Mark {
     Held { delay: Duration },
     /// `clean:<lock>`: all that the lease started has stopped.
     Clean,
+    /// `closed:<lock>`, of a fenced lock: no pod starts under the lease any more. What is gone is judged after that.
+    Closed,
 }
 
 /// The registers `held:<lock>` and `clean:<lock>` (tokens; 0 = never written), and `delay:<lock>`.

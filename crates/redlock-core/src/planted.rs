@@ -41,6 +41,20 @@ pub enum Plant {
     RenewedAtTheReply,
     /// Script calls carry no `not_after` of the present time.
     CallsWithoutEnd,
+    /// Contrary evidence does not end a permit.
+    ContraryIgnored,
+    /// A frozen pod is thawed by the permit of another lineage.
+    ThawOnOtherFirst,
+    /// A pod starts by a round that began before it was published.
+    StartOnKeptPermit,
+    /// A pod starts although the holder forbids starts.
+    ClosedIgnored,
+    /// A lease of which a mark was sent is taken for one that was never marked.
+    MarkForgotten,
+    /// The release of an unmarked lease deletes the reservation of its cluster.
+    UnmarkedReleased,
+    /// A marked lease is released and passed on before its stop is confirmed.
+    ReleasedEarly,
 }
 
 impl Plant {

@@ -6,8 +6,9 @@
 use std::{sync::Arc, sync::LazyLock, time::Duration};
 
 use crate::{
-    ClusterId, Keyspace, LockKeys, Mark,
+    ClusterId, Keyspace, LeaseAttempt, LockKeys, Mark,
     command::{Command, Item, Operation},
+    fence::{FenceMark, FencedLease, Removal, own_reservation},
 };
 
 /// A script by its name and its text.
@@ -58,7 +59,7 @@ macro_rules! scripts {
 }
 
 scripts! {
-    GRANT = "fields_marks.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "grant.lua"
+    GRANT = "fields_marks.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "grant.lua" "granted.lua"
         => layout(BOTH, &["floor", "cluster"], &["stem", "milliseconds", "name"]);
     CONFIRM = "fields_none.lua" "preamble.lua" "confirm.lua" => layout(LEASE, &[], &["value", "token"]);
     RENEW = "fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "renew.lua"
@@ -74,6 +75,15 @@ scripts! {
         => layout(LEASE, &[], &["stem", "name", "token", "delay"]);
     CLAIM = "fields_none.lua" "preamble.lua" "claim.lua" => layout(&[], &[], &["field", "slot", "job"]);
     SLOTS = "fields_none.lua" "preamble.lua" "slots.lua" => layout(&[], &[], &["field"]);
+    GRANT_FENCED = "fields_fenced.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "grant.lua" "granted_fenced.lua"
+        => layout(BOTH, &["floor", "cluster"], &["stem", "milliseconds", "name"]);
+    RENEW_FENCED = "fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "raise.lua" "renew_fenced.lua"
+        => layout(BOTH, &["cluster"], &["stem", "token", "milliseconds", "name", "mark", "delay", "own reservation"]);
+    RESERVE_FENCED = "fields_none.lua" "preamble.lua" "cluster.lua" "reserve_fenced.lua"
+        => layout(BOTH, &["channel", "cluster"], &["stem", "name", "to cluster", "keep"]);
+    MARK_FENCED = "fields_none.lua" "preamble.lua" "raise.lua" "mark_fenced.lua"
+        => layout(LEASE, &[], &["stem", "name", "token", "mark", "delay"]);
+    FENCE = "fields_fence.lua" "preamble.lua" "fence.lua" => layout(BOTH, &[], &["name"]);
     LOOK = "history.lua" "look.lua";
     REGISTERS = "registers.lua";
     SCAN = "scan.lua";
@@ -106,9 +116,18 @@ pub struct Payload {
 }
 
 impl Payload {
+    /// Whether its locks are fenced: one call carries one kind.
+    fn is_fenced(&self) -> bool {
+        self.items.first().is_some_and(|(_, item)| item.is_fenced())
+    }
+
     #[must_use]
     pub fn script(&self) -> &'static Script {
         match self.operation {
+            Operation::Grant if self.is_fenced() => &GRANT_FENCED,
+            Operation::Renew if self.is_fenced() => &RENEW_FENCED,
+            Operation::Reserve if self.is_fenced() => &RESERVE_FENCED,
+            Operation::Mark if self.is_fenced() => &MARK_FENCED,
             Operation::Grant => &GRANT,
             Operation::Confirm => &CONFIRM,
             Operation::Renew => &RENEW,
@@ -210,14 +229,17 @@ fn write_item(to: &mut impl Arguments, lock: &LockKeys, item: &Item, master: usi
             to.text("");
         }
         Item::ReserveAgain { attempt, cluster, .. } => {
-            write_reserve(to, attempt.stem.as_str(), name, cluster)
+            write_reserve(to, attempt, name, cluster);
+            if attempt.fence().is_some() {
+                to.text("again");
+            }
         }
         Item::Command(command) => write_command(to, name, command),
     }
 }
 
-fn write_reserve(to: &mut impl Arguments, stem: &str, name: &str, cluster: &ClusterId) {
-    to.text(stem);
+fn write_reserve(to: &mut impl Arguments, attempt: &LeaseAttempt, name: &str, cluster: &ClusterId) {
+    to.text(attempt.stem.as_str());
     to.text(name);
     to.text(&cluster.to_string());
 }
@@ -240,6 +262,11 @@ fn write_command(to: &mut impl Arguments, name: &str, command: &Command) {
             to.text(attempt.stem.as_str());
             to.number(token.0);
             to.number(milliseconds(*lease_duration));
+            if let Some(fence) = attempt.fence() {
+                to.text(name);
+                write_fence(to, fence);
+                to.number(milliseconds(own_reservation(*lease_duration, attempt.lifetime)));
+            }
         }
         Command::Release { attempt } => {
             to.text(attempt.stem.as_str());
@@ -249,15 +276,21 @@ fn write_command(to: &mut impl Arguments, name: &str, command: &Command) {
             to.text(attempt.stem.as_str());
             to.text(if *publish { name } else { "" });
         }
-        Command::Reserve { attempt, cluster } => write_reserve(to, attempt.stem.as_str(), name, cluster),
+        Command::Reserve { attempt, cluster } => {
+            write_reserve(to, attempt, name, cluster);
+            if let Some(fence) = attempt.fence() {
+                to.text(if fence.removal() == Removal::All {
+                    ""
+                } else {
+                    "keep"
+                });
+            }
+        }
         Command::Mark { attempt, token, mark } => {
             to.text(attempt.stem.as_str());
             to.text(name);
             to.number(token.0);
-            match mark {
-                Mark::Held { delay } => to.number(milliseconds(*delay)),
-                Mark::Clean => to.text(""),
-            }
+            write_mark(to, attempt.fence(), *mark);
         }
         Command::Claim { object, slot, job } => {
             to.text(&format!("slot:{name}/{object}"));
@@ -266,6 +299,44 @@ fn write_command(to: &mut impl Arguments, name: &str, command: &Command) {
         }
         Command::Slots { object } => to.text(&format!("slot:{name}/{object}")),
         Command::Observe | Command::Inspect | Command::Break { .. } => {}
+    }
+}
+
+fn write_mark(to: &mut impl Arguments, fence: Option<&FencedLease>, mark: Mark) {
+    match (fence, mark) {
+        (Some(fence), Mark::Held { .. }) => write_fence(to, fence),
+        (Some(_), Mark::Closed) => {
+            to.text("");
+            to.text("");
+        }
+        (None, Mark::Held { delay }) => to.number(milliseconds(delay)),
+        (_, Mark::Clean | Mark::Closed) => to.text(""),
+    }
+}
+
+/// The mark and the longest delay that was declared with it: a lease counts as marked from when the mark was sent.
+fn write_fence(to: &mut impl Arguments, fence: &FencedLease) {
+    to.text(&fence.mark().map(FenceMark::body).unwrap_or_default());
+    to.number(fence.delay());
+}
+
+/// Writes the keys and arguments of the call by which the agent of a node reads these locks.
+pub fn write_fence_call(
+    to: &mut impl Arguments,
+    keys: &Keyspace,
+    (not_after, stamp): (u64, &str),
+    locks: &[Arc<LockKeys>],
+) {
+    to.number((1 + 2 * locks.len()) as u64);
+    to.text(&keys.meta);
+    for lock in locks {
+        to.text(&lock.lease);
+        to.text(&lock.reserved);
+    }
+    to.number(not_after);
+    to.text(stamp);
+    for lock in locks {
+        to.text(lock.name.as_str());
     }
 }
 

@@ -11,6 +11,8 @@ mod candidate;
 mod checks;
 #[path = "core/faults.rs"]
 mod faults;
+#[path = "core/fenced.rs"]
+mod fenced;
 #[path = "core/master.rs"]
 mod master;
 #[path = "core/plant.rs"]

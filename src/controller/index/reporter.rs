@@ -172,6 +172,7 @@ impl Reporter {
             ordered_delay: Duration::ZERO,
             guards: false,
             siblings_first: false,
+            fenced: false,
         }
     }
 

@@ -52,6 +52,7 @@ impl Agent {
                 ordered_delay: Duration::ZERO,
                 guards: false,
                 siblings_first: false,
+                fenced: false,
             },
         );
         Self {

@@ -18,7 +18,8 @@ macro_rules! script {
 }
 
 pub const RENEW: &str = script!("fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "renew.lua");
-const GRANT: &str = script!("fields_marks.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "grant.lua");
+const GRANT: &str =
+    script!("fields_marks.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "grant.lua" "granted.lua");
 const RELEASE: &str = script!("fields_none.lua" "preamble.lua" "cluster.lua" "release.lua");
 const LOOK: &str = script!("history.lua" "look.lua");
 

@@ -86,5 +86,6 @@ pub fn contend(timings: Timings) -> Terms {
         ordered_delay: Duration::ZERO,
         guards: false,
         siblings_first: false,
+        fenced: false,
     }
 }

@@ -358,10 +358,12 @@ impl Driver {
         slot.ending_by_reserve = matches!(round, Round::Reserve { .. });
         if let Round::Acquire { .. } = round {
             let longest = self.masters.fingerprint().longest_lease();
-            slot.attempt = Some(Arc::new(LeaseAttempt::new(
-                self.masters.stem(&self.holder),
-                longest,
-            )));
+            let (stem, terms) = (self.masters.stem(&self.holder), slot.machine.terms());
+            slot.attempt = Some(Arc::new(if terms.fenced {
+                LeaseAttempt::fenced(stem, longest, terms.cluster.clone())
+            } else {
+                LeaseAttempt::new(stem, longest)
+            }));
         }
         let command = round.command(slot.attempt.clone());
         self.next_tag += 1;

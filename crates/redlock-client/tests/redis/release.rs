@@ -149,6 +149,7 @@ async fn a_candidate_that_leaves_while_it_acquires_tells_standbys() {
             ordered_delay: Duration::ZERO,
             guards: false,
             siblings_first: false,
+            fenced: false,
         },
     );
     eventually_values(&servers, "a/b", 3).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     Engine, Output, Transmit, TransmitId,
     batch::{Batch, Entry},
-    order,
+    fenced, order,
 };
 use crate::{
     BootInstant, MAX_MASTERS, Operation, Request, Unknown,
@@ -28,6 +28,17 @@ impl Engine {
         }
         self.last_request = now;
         let Request { id, lock, command } = request;
+        let command = match fenced::admit(command, self.plant) {
+            Ok(command) => command,
+            Err(completion) => {
+                return self.outputs.push_back(Output::Completed {
+                    request: id,
+                    lock,
+                    won: None,
+                    completion,
+                });
+            }
+        };
         let entry = self.entry(Some(id), (lock, Item::Command(command)), now);
         #[cfg(feature = "planted")]
         let entry = self.planted_entry(entry);
@@ -55,8 +66,8 @@ impl Engine {
             order::sort(&mut entries);
             let mut batch: Vec<Entry> = Vec::new();
             for entry in entries {
-                let operation = entry.item.operation();
-                let other = |first: &Entry| first.item.operation() != operation;
+                let kind = entry.item.kind();
+                let other = |first: &Entry| first.item.kind() != kind;
                 if batch.len() >= BATCH || batch.first().is_some_and(other) {
                     self.send_batch(std::mem::take(&mut batch), now);
                 }

@@ -9,26 +9,26 @@ use crate::Operation;
 /// not meet its own remains. Of one lock, none overtakes another: a release comes after the renewal that was asked for
 /// before it, and before the attempt that was asked for after it.
 pub(super) fn sort(entries: &mut Vec<Entry>) {
-    let first = entries.first().map(operation);
-    if entries.iter().all(|entry| Some(operation(entry)) == first) {
+    let first = entries.first().map(kind);
+    if entries.iter().all(|entry| Some(kind(entry)) == first) {
         return;
     }
-    let mut last: HashMap<&str, (usize, Operation)> = HashMap::new();
+    let mut last: HashMap<&str, (usize, (Operation, bool))> = HashMap::new();
     let mut waves = Vec::with_capacity(entries.len());
     for entry in entries.iter() {
-        let operation = operation(entry);
+        let kind = kind(entry);
         let wave = match last.get(entry.lock.lease.as_str()) {
             None => 0,
-            Some((wave, before)) => wave + usize::from(*before != operation),
+            Some((wave, before)) => wave + usize::from(*before != kind),
         };
-        last.insert(&entry.lock.lease, (wave, operation));
-        waves.push((wave, operation != Operation::Undo, operation));
+        last.insert(&entry.lock.lease, (wave, kind));
+        waves.push((wave, kind.0 != Operation::Undo, kind));
     }
     let mut sorted: Vec<_> = waves.into_iter().zip(entries.drain(..)).collect();
     sorted.sort_by_key(|(key, _)| *key);
     entries.extend(sorted.into_iter().map(|(_, entry)| entry));
 }
 
-fn operation(entry: &Entry) -> Operation {
-    entry.item.operation()
+fn kind(entry: &Entry) -> (Operation, bool) {
+    entry.item.kind()
 }

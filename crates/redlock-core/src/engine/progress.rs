@@ -201,7 +201,11 @@ impl Progress {
         };
         match step {
             Step::Wait => Change::None,
-            Step::Won(won) => self.over(Completion::Won(won)),
+            Step::Won(mut won) => {
+                let fence = item.attempt().and_then(|lease| lease.fence());
+                won.succession = fence.map(|fence| fence.win(attempt.mark(), won.marks.held, won.token));
+                self.over(Completion::Won(won))
+            }
             Step::Lost(loss) => self.over(Completion::NotWon(loss)),
             Step::Confirm { token, granted } => match (std::mem::replace(self, Self::Over), item.attempt()) {
                 (Self::Attempt(attempt), Some(lease)) => Change::Confirm(
@@ -234,7 +238,7 @@ pub(super) const fn vote(answer: &Answer) -> Vote {
 
 fn grant_reply(answer: Answer) -> GrantReply {
     match answer {
-        Answer::Granted { number, marks } => GrantReply::Granted { number, marks },
+        Answer::Granted { number, marks, mark } => GrantReply::Granted { number, marks, mark },
         Answer::Refused(sighting) => GrantReply::Refused(sighting),
         Answer::Slot(_) | Answer::Unknown(_) => GrantReply::Unknown,
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{
     Engine, Finished, Output, TransmitId,
     batch::Entry,
+    fenced,
     progress::{Change, Progress, vote},
 };
 use crate::{
@@ -196,6 +197,9 @@ impl Engine {
         ) = (&entry.item, &completion)
         {
             attempt.reserve(cluster);
+        }
+        if let Completion::Done { majority: true, .. } = completion {
+            fenced::done(&entry.item);
         }
         let attempt = entry.item.attempt();
         let undoes = match completion {

@@ -1,4 +1,5 @@
 mod batches;
+mod fenced;
 mod standing;
 
 use super::*;

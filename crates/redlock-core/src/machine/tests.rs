@@ -50,6 +50,7 @@ pub(super) fn terms(lease: u64) -> Terms {
         ordered_delay: Duration::ZERO,
         guards: false,
         siblings_first: false,
+        fenced: false,
     }
 }
 
@@ -168,6 +169,7 @@ impl Rig {
 
 pub(super) fn won(started: u64, lease: u64) -> Won {
     Won {
+        succession: None,
         token: FencingToken(9),
         valid_until: at(started) + ms(lease) - timing::drift(ms(lease)),
         started: at(started),

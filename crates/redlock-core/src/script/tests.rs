@@ -68,7 +68,7 @@ fn each_layout_has_the_arguments_that_its_script_reads() {
             );
         }
     }
-    assert_eq!(count, 10, "scripts with a layout");
+    assert_eq!(count, 15, "scripts with a layout");
 }
 
 #[derive(Default)]
@@ -84,10 +84,18 @@ impl Arguments for Written {
     }
 }
 
-fn items() -> Vec<Item> {
+fn attempt(fenced: bool) -> Arc<LeaseAttempt> {
     let cluster = ClusterId::new("a", "b").unwrap();
     let stem = LeaseStem::new(&cluster, &HolderIdentity::parse("c").unwrap(), Nonce(1));
-    let attempt = Arc::new(LeaseAttempt::new(stem, Duration::from_secs(1)));
+    Arc::new(if fenced {
+        LeaseAttempt::fenced(stem, Duration::from_secs(1), cluster)
+    } else {
+        LeaseAttempt::new(stem, Duration::from_secs(1))
+    })
+}
+
+fn items(fenced: bool) -> Vec<Item> {
+    let (cluster, attempt) = (ClusterId::new("a", "b").unwrap(), attempt(fenced));
     let token = crate::FencingToken(7);
     let lease_duration = Duration::from_secs(1);
     let commands = [
@@ -156,7 +164,7 @@ fn items() -> Vec<Item> {
 #[test]
 fn each_command_writes_the_keys_and_arguments_of_its_layout() {
     let keys = Keyspace::new("p");
-    for item in items() {
+    for item in items(false).into_iter().chain(items(true)) {
         let lock = keys.lock(&LockName::any("l").unwrap());
         let payload = Payload {
             operation: item.operation(),
@@ -174,5 +182,59 @@ fn each_command_writes_the_keys_and_arguments_of_its_layout() {
         assert_eq!(written.0.len(), expected, "{item:?}: {:?}", written.0);
         assert_eq!(written.0[0], keys.to_string());
         assert_eq!(written.0[keys + 1..keys + 3], ["5", "stamp"]);
+    }
+}
+
+/// The arguments of one lock.
+fn written(item: &Item) -> (&'static str, Vec<String>) {
+    let keys = Keyspace::new("p");
+    let payload = Payload {
+        operation: item.operation(),
+        items: vec![(keys.lock(&LockName::any("l").unwrap()), item.clone())].into(),
+        keys,
+        cluster: "a/b".into(),
+        floor: 0,
+    };
+    let mut written = Written::default();
+    payload.write(&mut written, 5, "stamp", 0, &[0]);
+    let arguments = payload.script().layout.unwrap().arguments.len();
+    (
+        payload.script().name,
+        written.0.split_off(written.0.len() - arguments),
+    )
+}
+
+#[test]
+fn a_lock_without_fencing_has_the_scripts_and_arguments_that_know_no_fencing() {
+    let stem = attempt(false).stem.as_str().to_owned();
+    let value = format!("{stem}3");
+    let found: Vec<_> = items(false).iter().map(written).collect();
+    let expected: [(&str, &[&str]); 15] = [
+        ("GRANT", &[&stem, "1000", "l"]),
+        ("RENEW", &[&stem, "7", "1000"]),
+        ("RELEASE", &[&stem, "l"]),
+        ("RELEASE", &[&stem, "l"]),
+        ("RESERVE", &[&stem, "l", "a/b"]),
+        ("OBSERVE", &[]),
+        ("OBSERVE", &[]),
+        ("BREAK", &[]),
+        ("MARK", &[&stem, "l", "7", ""]),
+        ("MARK", &[&stem, "l", "7", "1000"]),
+        ("CLAIM", &["slot:l/o", "1", "j"]),
+        ("SLOTS", &["slot:l/o"]),
+        ("CONFIRM", &[&value, "7"]),
+        ("RELEASE", &[&stem, ""]),
+        ("RESERVE", &[&stem, "l", "a/b"]),
+    ];
+    let expected: Vec<(&str, Vec<String>)> = expected
+        .iter()
+        .map(|(name, arguments)| (*name, arguments.iter().map(|text| (*text).to_owned()).collect()))
+        .collect();
+    assert_eq!(found, expected);
+    for name in ["GRANT", "CONFIRM", "RENEW", "RELEASE", "RESERVE", "MARK"] {
+        let script = ALL.iter().find(|script| script.name == name).unwrap();
+        for word in ["!mark", "closed:", "keep"] {
+            assert!(!script.source.contains(word), "{name} knows {word}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 -- ARGV[3] = longest lease, milliseconds. A lock: KEYS lease, reserved. Deletes no lease: its holder is refused at
--- its next renewal, and nobody enters before the reservation ends.
+-- its next renewal, and nobody enters before the reservation ends. One that stands for longer is not shortened.
 for i = 1, (#KEYS - 1) / 2 do
-  call('SET', KEYS[2 * i + 1], 'nobody', 'PX', ARGV[3])
+  local reserved = KEYS[2 * i + 1]
+  call('SET', reserved, 'nobody', 'PX', math.max(tonumber(ARGV[3]), call('PTTL', reserved)))
   out[i + 4] = 1
 end
 out[4] = counter

@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use redlock_core::{
     Authority, BootInstant, ClusterId, Config, Engine, Event, FencingToken, HolderIdentity, Input, Keyspace,
     LeaseAttempt, LeaseValue, LockKeys, LockName, MAX_MASTERS, Machine, Mark, Marks, Nonce, QuorumSize,
-    Reply, RequestId, Terms, Transmit, TransmitId,
+    Reply, RequestId, Terms, Transmit, TransmitId, fence::Succession,
 };
 
 pub(crate) use self::keeper::Polled;
@@ -51,6 +51,8 @@ pub(crate) enum Out {
     Active {
         token: FencingToken,
         won: Option<(Marks, Duration)>,
+        /// Of a fenced lock that was won.
+        succession: Option<Succession>,
     },
     /// A majority has the mark `held`, or `clean`.
     Marked {
@@ -85,6 +87,8 @@ struct Sent {
 pub(crate) struct Candidate {
     pub(crate) clock: Rate,
     pub(crate) cluster: ClusterId,
+    /// Its leases are those of a fenced lock.
+    pub(crate) fenced: bool,
     index: u32,
     identity: HolderIdentity,
     size: QuorumSize,
@@ -132,6 +136,7 @@ impl Candidate {
             engine: engine(size, &keys, &cluster, index),
             keys,
             cluster,
+            fenced: false,
             index,
             size,
             planted,

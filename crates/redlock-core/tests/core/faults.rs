@@ -43,7 +43,12 @@ impl World {
             }
             _ => self.process_fault(fault, candidate),
         }
-        let at = self.now + later(&mut self.rng, 300);
+        if self.is_fenced() {
+            self.node_fault(master);
+        }
+        // Holders of a fenced lock need time between two faults: to wait, to mark, to start and to stop.
+        let within = if self.is_fenced() { 900 } else { 300 };
+        let at = self.now + later(&mut self.rng, within);
         self.at(at, What::Fault);
     }
 
@@ -161,7 +166,7 @@ impl World {
             }
             10 => {
                 // After a mark that all has stopped, it steps down by itself.
-                if self.rng.u32(..3) == 0 && self.paused[candidate] <= self.now {
+                if self.rng.u32(..3) == 0 && self.paused[candidate] <= self.now && !self.is_fenced() {
                     let out = self.candidates[candidate].mark(self.now, Mark::Clean, &mut self.rng);
                     self.carry(candidate, out);
                 }

@@ -6,10 +6,10 @@ mod op;
 #[path = "master/registers.rs"]
 mod registers;
 
-use redlock_core::{LeaseValue, Obstacle};
+use redlock_core::{LeaseValue, Mark, Obstacle};
 
 pub(crate) use self::{
-    op::{Answer, Op, Reply},
+    op::{Answer, Fenced, Op, Own, Reply},
     registers::{Job, Registers},
 };
 use crate::{
@@ -93,6 +93,14 @@ impl Master {
             .map_or(0, |(_, last)| (last + 1 - self.millis(at)) * MS)
     }
 
+    /// The same of the reservation.
+    #[allow(dead_code, reason = "for the agents of the simulation")]
+    pub(crate) fn reserved_left(&self, at: Instant) -> u64 {
+        self.reservation(at)
+            .and(self.reserved.as_ref())
+            .map_or(0, |(_, last)| (last + 1 - self.millis(at)) * MS)
+    }
+
     /// Whether a key ends in this time, in milliseconds of the own clock.
     #[allow(dead_code, reason = "for the comparison with a real server")]
     pub(crate) fn ends_between(&self, from: u64, to: u64) -> bool {
@@ -151,6 +159,7 @@ impl Master {
             time: self.micros(at),
             counter: self.registers.counter,
             marks: self.registers.marks(),
+            fence: matches!(op, Op::Grant { fenced: true, .. }).then(|| self.registers.mark.clone()),
             published,
         }
     }
@@ -176,14 +185,29 @@ impl Master {
                     self.lease = None;
                     return Answer::Done;
                 }
-                self.reserved = Some(("nobody".to_owned(), self.millis(at) + longest_ms));
+                let left = self
+                    .reservation(at)
+                    .and(self.reserved.as_ref())
+                    .map_or(0, |(_, last)| *last);
+                self.reserved = Some(("nobody".to_owned(), left.max(self.millis(at) + longest_ms)));
                 Answer::Done
             }
-            Op::Mark { stem, token, mark } => {
+            Op::Mark {
+                stem,
+                token,
+                mark,
+                fence,
+            } => {
                 if !self.lease(at).is_some_and(|value| mine(value, stem)) {
                     return Answer::NotDone;
                 }
-                self.registers.mark(*token, *mark, self.plant);
+                match (fence, mark) {
+                    (Some(fence), Mark::Held { delay }) => {
+                        let delay = u64::try_from(delay.as_millis()).unwrap();
+                        self.registers.raise(*token, fence, delay, self.plant);
+                    }
+                    _ => self.registers.mark(*token, *mark, self.plant),
+                }
                 Answer::Done
             }
             Op::Claim { slot, job } => match self.registers.claim(*slot, *job) {
@@ -206,6 +230,7 @@ impl Master {
                 stem,
                 floor,
                 lease_ms,
+                ..
             } => {
                 if let Some(value) = found.as_ref().filter(|value| mine(value, stem)) {
                     return Answer::Granted(value.grant);
@@ -223,6 +248,7 @@ impl Master {
                 stem,
                 token,
                 lease_ms,
+                fence,
             } => {
                 let hold = self.foreign(at, &stem.cluster.to_string());
                 if hold.is_some() || found.as_ref().is_some_and(|value| !mine(value, stem)) {
@@ -235,9 +261,51 @@ impl Master {
                         self.lease = Some((granted(stem, *token), now + lease_ms));
                     }
                 }
+                if let Some(fence) = fence.as_ref().filter(|fence| !fence.mark.is_empty()) {
+                    self.keep(at, &stem.cluster.to_string(), *token, fence);
+                }
                 Answer::Done
             }
             _ => Answer::NotDone,
+        }
+    }
+
+    fn reserve(
+        &mut self,
+        at: Instant,
+        (value, stem): (&LeaseValue, &LeaseValue),
+        cluster: &str,
+        own: Option<Own>,
+        published: &mut bool,
+    ) -> Answer {
+        // One for the own cluster is the one by which the lock came here: it is replaced.
+        let of_other = self.foreign(at, cluster).is_some();
+        let theirs = of_other && self.foreign(at, &stem.cluster.to_string()).is_some();
+        if !mine(value, stem) || theirs {
+            return Answer::NotDone;
+        }
+        if of_other && own == Some(Own::Refuses) {
+            return Answer::NotDone;
+        }
+        let now = self.millis(at);
+        let last = self.lease.take().map_or(now, |(_, last)| last.max(now + 1));
+        let kept = own.is_some() && self.plant != Plant::ReserveShortens && self.reservation(at).is_some();
+        let before = self.reserved.as_ref().filter(|_| kept);
+        let last = before.map_or(last, |(_, before)| last.max(*before));
+        if !(of_other && own == Some(Own::Stays)) {
+            self.reserved = Some((cluster.to_owned(), last));
+        }
+        *published = true;
+        Answer::Done
+    }
+
+    /// A renewal of a marked lease was granted.
+    fn keep(&mut self, at: Instant, own: &str, token: u64, fence: &Fenced) {
+        self.registers.raise(token, &fence.mark, fence.delay, self.plant);
+        let last = self.millis(at) + fence.keep_ms;
+        match (self.reservation(at).is_some(), &mut self.reserved) {
+            (true, Some((_, before))) => *before = last.max(*before),
+            (_, reserved) => *reserved = Some((own.to_owned(), last)),
         }
     }
 
@@ -262,19 +330,7 @@ impl Master {
                 *published = *publish;
                 Answer::Done
             }
-            Op::Reserve { stem, cluster } => {
-                // One for the own cluster is the one by which the lock came here: it is replaced.
-                let own = stem.cluster.to_string();
-                let theirs = self.foreign(at, cluster).is_some() && self.foreign(at, &own).is_some();
-                if !mine(&value, stem) || theirs {
-                    return Answer::NotDone;
-                }
-                let now = self.millis(at);
-                let last = self.lease.take().map_or(now, |(_, last)| last.max(now + 1));
-                self.reserved = Some((cluster.clone(), last));
-                *published = true;
-                Answer::Done
-            }
+            Op::Reserve { stem, cluster, own } => self.reserve(at, (&value, stem), cluster, *own, published),
             _ => Answer::NotDone,
         }
     }

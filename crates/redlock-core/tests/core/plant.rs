@@ -23,4 +23,12 @@ pub(crate) enum Plant {
     DeathHolds,
     /// A mark replaces the delay that was declared under the same token: one that comes late lowers it.
     DelayLowered,
+    /// An agent counts a lease of its cluster that is not that of the mark.
+    UnmarkedCounted,
+    /// A reserve of a fenced lock shortens an own reservation.
+    ReserveShortens,
+    /// An own reservation is longer than the longest lease, for which the wait of a seal is made.
+    KeptBeyondLongest,
+    /// The holder takes a pod object that is gone for a pod that stopped.
+    ForceDeletedGone,
 }

@@ -50,7 +50,7 @@ fn sighting() -> impl Strategy<Value = Sighting> {
 
 fn grant_reply() -> impl Strategy<Value = GrantReply> {
     prop_oneof![
-        3 => (1_u64..4).prop_map(|number| GrantReply::Granted { number, marks: Marks::default() }),
+        3 => (1_u64..4).prop_map(|number| GrantReply::Granted { number, marks: Marks::default(), mark: None }),
         1 => sighting().prop_map(GrantReply::Refused),
         1 => Just(GrantReply::Unknown),
     ]
@@ -195,6 +195,7 @@ fn terms(timings: Timings, entropy: u64) -> Terms {
         ordered_delay: Duration::from_millis(entropy % 3 * 100),
         guards: false,
         siblings_first: false,
+        fenced: false,
     }
 }
 
@@ -289,6 +290,7 @@ impl Script {
                 self.bound = end(*lease_duration);
                 let token = FencingToken(entropy);
                 Outcome::Won(Won {
+                    succession: None,
                     token,
                     valid_until: self.bound,
                     started,

@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use redlock_core::{
     Command, Fingerprint, LeaseAttempt, LeaseValue, MasterFacts, Obstacle, QuorumId, Server, Transmit,
     command::Item,
+    fence::{FenceMark, Removal, own_reservation},
     reply::{Code, Reply, Value},
     seal,
 };
 
 use crate::{
-    master::{self, Answer, Job, Op},
+    master::{self, Answer, Fenced, Job, Op, Own},
     world::{ACQUIRE_LIMIT, LONGEST},
 };
 
@@ -51,6 +52,7 @@ pub(crate) fn op(
         Item::ReserveAgain { attempt, cluster, .. } => Op::Reserve {
             stem: value(attempt),
             cluster: cluster.to_string(),
+            own: attempt.fence().map(|_| Own::Stays),
         },
         Item::Command(command) => of_command(command, &payload.cluster, value, floor),
     }
@@ -65,6 +67,7 @@ fn of_command(command: &Command, own: &str, value: impl Fn(&LeaseAttempt) -> Lea
             stem: value(attempt),
             floor,
             lease_ms: millis(*lease_duration),
+            fenced: attempt.fence().is_some(),
         },
         Command::Renew {
             attempt,
@@ -74,6 +77,11 @@ fn of_command(command: &Command, own: &str, value: impl Fn(&LeaseAttempt) -> Lea
             stem: value(attempt),
             token: token.0,
             lease_ms: millis(*lease_duration),
+            fence: attempt.fence().map(|fence| Fenced {
+                mark: fence.mark().map(FenceMark::body).unwrap_or_default(),
+                delay: fence.delay(),
+                keep_ms: millis(own_reservation(*lease_duration, attempt.lifetime)),
+            }),
         },
         Command::Release { attempt } => Op::Release {
             stem: value(attempt),
@@ -88,6 +96,10 @@ fn of_command(command: &Command, own: &str, value: impl Fn(&LeaseAttempt) -> Lea
         Command::Reserve { attempt, cluster } => Op::Reserve {
             stem: value(attempt),
             cluster: cluster.to_string(),
+            own: attempt.fence().map(|fence| match fence.removal() {
+                Removal::All => Own::Replaced,
+                Removal::Lease | Removal::Nothing => Own::Refuses,
+            }),
         },
         Command::Observe | Command::Inspect => Op::Observe {
             cluster: own.to_owned(),
@@ -99,12 +111,23 @@ fn of_command(command: &Command, own: &str, value: impl Fn(&LeaseAttempt) -> Lea
             stem: value(attempt),
             token: token.0,
             mark: *mark,
+            fence: attempt
+                .fence()
+                .map(|fence| fence.mark().map(FenceMark::body).unwrap_or_default()),
         },
         Command::Claim { slot, job, .. } => Op::Claim {
             slot: *slot,
             job: parse_job(job),
         },
         Command::Slots { .. } => unreachable!("no candidate of the simulation reads slots"),
+    }
+}
+
+/// The register of the fence mark, as a master stores it.
+pub(crate) fn mark_text((token, body): &(u64, String)) -> String {
+    match token {
+        0 => String::new(),
+        _ => format!("{token}|{body}"),
     }
 }
 
@@ -145,13 +168,15 @@ fn item(reply: &master::Reply) -> Option<Value> {
     Some(match &reply.answer {
         Answer::Granted(number) => {
             let (marks, delay) = (reply.marks, reply.marks.delay);
-            Value::Array(vec![
+            let mut parts = vec![
                 "granted".into(),
                 text(number.to_string()),
                 marks.held.into(),
                 text(marks.clean.to_string()),
                 text(format!("{}|{}", delay.token, delay.milliseconds)),
-            ])
+            ];
+            parts.extend(reply.fence.as_ref().map(|mark| text(mark_text(mark))));
+            Value::Array(parts)
         }
         Answer::Done => Value::Int(1),
         Answer::NotDone => Value::Int(0),
@@ -192,26 +217,46 @@ pub(crate) fn fingerprint(masters: usize) -> Fingerprint {
     Fingerprint::new(names, LONGEST, ACQUIRE_LIMIT)
 }
 
-const FLOORS: [&str; 5] = ["counter", "slotFloor", "heldFloor", "held:l", "clean:l"];
+const FLOORS: [&str; 6] = [
+    "counter",
+    "slotFloor",
+    "heldFloor",
+    "held:l",
+    "clean:l",
+    "closed:l",
+];
+const MARK: &str = "slot:l/!mark";
 const SLOT: &str = "slot:l/t";
 const DELAY: &str = "delay:l";
 
 /// The registers of a master as the program reads them.
 pub(crate) fn shipped(of: &master::Registers) -> seal::Registers {
-    let numbers = [of.counter, of.slot_floor, of.held_floor, of.held, of.clean];
+    let numbers = [
+        of.counter,
+        of.slot_floor,
+        of.held_floor,
+        of.held,
+        of.clean,
+        of.closed,
+    ];
     let (slot, job) = of.slot;
     let uid = job_text(job);
+    let mut slots = BTreeMap::from([(SLOT.to_owned(), seal::Slot { slot, uid })]);
+    if let (token @ 1.., uid) = of.mark.clone() {
+        slots.insert(MARK.to_owned(), seal::Slot { slot: token, uid });
+    }
     seal::Registers {
         numbers: FLOORS.map(str::to_owned).into_iter().zip(numbers).collect(),
-        slots: BTreeMap::from([(SLOT.to_owned(), seal::Slot { slot, uid })]),
+        slots,
         delays: BTreeMap::from([(DELAY.to_owned(), of.delay)]),
     }
 }
 
 /// The registers that the program writes, as the model of a master keeps them.
 pub(crate) fn of_shipped(floor: &seal::Registers) -> master::Registers {
-    let [counter, slot_floor, held_floor, held, clean] = FLOORS.map(|field| floor.number(field));
+    let [counter, slot_floor, held_floor, held, clean, closed] = FLOORS.map(|field| floor.number(field));
     let slot = floor.slots.get(SLOT);
+    let mark = floor.slots.get(MARK);
     master::Registers {
         counter,
         slot: slot.map_or((0, None), |slot| (slot.slot, parse_job(&slot.uid))),
@@ -220,5 +265,7 @@ pub(crate) fn of_shipped(floor: &seal::Registers) -> master::Registers {
         clean,
         held_floor,
         delay: floor.delays.get(DELAY).copied().unwrap_or_default(),
+        mark: mark.map_or_else(Default::default, |mark| (mark.slot, mark.uid.clone())),
+        closed,
     }
 }

@@ -1,13 +1,19 @@
 //! Virtual time, the network between candidates and masters, and the events of both.
 
+#[path = "world/agent.rs"]
+mod agent;
 #[path = "world/carry.rs"]
 mod carry;
 #[path = "world/clock.rs"]
 mod clock;
 #[path = "world/event.rs"]
 mod event;
+#[path = "world/holder.rs"]
+mod holder;
 #[path = "world/network.rs"]
 mod network;
+#[path = "world/pod.rs"]
+mod pod;
 #[path = "world/seal.rs"]
 mod seal;
 
@@ -21,6 +27,7 @@ use redlock_core::{Event, Participation, QuorumSize, Terms, Timings};
 
 pub(crate) use self::event::What;
 use self::{
+    agent::Agent,
     clock::Stopped,
     event::{Answer, Answered, Call, Request},
     seal::Sealer,
@@ -129,6 +136,10 @@ pub(crate) struct World {
     /// The last arrival on each connection: requests on one stay in order.
     arrivals: BTreeMap<(usize, usize, u32), Instant>,
     pub(crate) trace: bool,
+    /// Of a fenced lock, one for each cluster; none where the lock is not fenced.
+    pub(crate) agents: Vec<Agent>,
+    /// The token under which each candidate may start targets of a fenced lock.
+    pub(crate) may_start: Vec<Option<u64>>,
 }
 
 /// Which seeds are about hand-overs alone.
@@ -198,9 +209,26 @@ impl World {
             faults: BTreeMap::from([("clock beyond the drift", u64::from(beyond))]),
             arrivals: BTreeMap::new(),
             trace: false,
+            agents: Vec::new(),
+            may_start: vec![None; count],
             rng,
             delays: fastrand::Rng::with_seed(seed),
         }
+    }
+
+    /// A world whose lock is fenced, with an agent in each cluster.
+    pub(crate) fn fenced(seed: u64, planted: impl Into<Planted>) -> Self {
+        let mut world = Self::new(seed, planted);
+        world.guards = true;
+        world.agents = agent::agents(&mut world);
+        for candidate in &mut world.candidates {
+            candidate.fenced = true;
+        }
+        world
+    }
+
+    pub(crate) fn is_fenced(&self) -> bool {
+        !self.agents.is_empty()
     }
 
     pub(crate) fn count(&mut self, fault: &'static str) {
@@ -225,6 +253,7 @@ impl World {
             ordered_delay: Duration::ZERO,
             guards: self.guards,
             siblings_first: self.guards,
+            fenced: self.is_fenced(),
         }
     }
 
@@ -260,6 +289,7 @@ impl World {
                     if let Some(what) = self.events[place].take() {
                         self.step(what);
                         self.check(at);
+                        self.check_pods();
                     }
                 }
                 _ => break,
@@ -298,6 +328,13 @@ impl World {
             What::Fault => self.fault(),
             What::ShutDown { candidate, .. } => self.shut_down(candidate),
             What::Slot => self.slot(),
+            What::Node { agent, step } => self.node(agent, step),
+            What::Targets {
+                candidate,
+                token,
+                step,
+                ..
+            } => self.targets(candidate, token, step),
             What::Reset { .. }
             | What::ServerChanged { .. }
             | What::Timer { .. }

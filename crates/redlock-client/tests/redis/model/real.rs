@@ -4,7 +4,7 @@ use redis::Value;
 use redis::aio::MultiplexedConnection;
 use redlock_client::lease::{DeclaredDelay, Mark};
 
-use crate::master::{Answer, Op, Registers};
+use crate::master::{Answer, Fenced, Op, Own, Registers};
 use redlock_testkit::patient;
 
 const META: &str = "model:meta";
@@ -21,7 +21,8 @@ macro_rules! script {
     };
 }
 
-const GRANT: &str = script!("fields_marks.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "grant.lua");
+const GRANT: &str =
+    script!("fields_marks.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "grant.lua" "granted.lua");
 const CONFIRM: &str = script!("fields_none.lua" "preamble.lua" "confirm.lua");
 const RENEW: &str = script!("fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "renew.lua");
 const RELEASE: &str = script!("fields_none.lua" "preamble.lua" "cluster.lua" "release.lua");
@@ -30,6 +31,14 @@ const OBSERVE: &str = script!("fields_none.lua" "preamble.lua" "obstacle.lua" "c
 const BREAK: &str = script!("fields_none.lua" "preamble.lua" "break.lua");
 const MARK: &str = script!("fields_none.lua" "preamble.lua" "mark.lua");
 const CLAIM: &str = script!("fields_none.lua" "preamble.lua" "claim.lua");
+const GRANT_FENCED: &str = script!(
+    "fields_fenced.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "grant.lua" "granted_fenced.lua"
+);
+const RENEW_FENCED: &str = script!(
+    "fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "raise.lua" "renew_fenced.lua"
+);
+const RESERVE_FENCED: &str = script!("fields_none.lua" "preamble.lua" "cluster.lua" "reserve_fenced.lua");
+const MARK_FENCED: &str = script!("fields_none.lua" "preamble.lua" "raise.lua" "mark_fenced.lua");
 const SEAL: &str = script!("unsealed.lua" "history.lua" "seal.lua");
 
 /// What a server says to one script.
@@ -39,6 +48,8 @@ pub(super) struct Said {
     /// Microseconds.
     pub(super) time: u64,
     pub(super) counter: Option<u64>,
+    /// The mark of a grant of a fenced lock.
+    pub(super) fence: Option<String>,
 }
 
 pub(super) struct Real {
@@ -91,6 +102,11 @@ impl Real {
             call.arg(format!("delay:{LOCK}"))
                 .arg(format!("{token}|{milliseconds}"));
         }
+        call.arg(format!("closed:{LOCK}")).arg(floor.closed);
+        if floor.mark.0 > 0 {
+            call.arg(format!("slot:{LOCK}/!mark"))
+                .arg(format!("{}|{}", floor.mark.0, floor.mark.1));
+        }
         if floor.slot.0 > 0 {
             call.arg(format!("slot:{LOCK}/t"))
                 .arg(slot_text(floor.slot.0, floor.slot.1));
@@ -116,8 +132,9 @@ impl Real {
                 stem,
                 floor,
                 lease_ms,
+                fenced,
             } => {
-                begin(GRANT, &[LEASE, RESERVED]);
+                begin(if *fenced { GRANT_FENCED } else { GRANT }, &[LEASE, RESERVED]);
                 call.arg(floor)
                     .arg(own)
                     .arg(stem_of(&stem.to_string()))
@@ -132,12 +149,17 @@ impl Real {
                 stem,
                 token,
                 lease_ms,
+                fence,
             } => {
-                begin(RENEW, &[LEASE, RESERVED]);
+                let script = fence.as_ref().map_or(RENEW, |_| RENEW_FENCED);
+                begin(script, &[LEASE, RESERVED]);
                 call.arg(own)
                     .arg(stem_of(&stem.to_string()))
                     .arg(token)
                     .arg(lease_ms);
+                if let Some(Fenced { mark, delay, keep_ms }) = fence {
+                    call.arg(LOCK).arg(mark).arg(delay).arg(keep_ms);
+                }
             }
             Op::Release {
                 stem,
@@ -149,13 +171,25 @@ impl Real {
                 call.arg(stem_of(&stem.to_string()))
                     .arg(if *publish { LOCK } else { "" });
             }
-            Op::Reserve { stem, cluster } => {
-                begin(RESERVE, &[LEASE, RESERVED]);
+            Op::Reserve {
+                stem,
+                cluster,
+                own: kept,
+            } => {
+                let script = kept.map_or(RESERVE, |_| RESERVE_FENCED);
+                begin(script, &[LEASE, RESERVED]);
                 call.arg(CHANNEL)
                     .arg(own)
                     .arg(stem_of(&stem.to_string()))
                     .arg(LOCK)
                     .arg(cluster);
+                if let Some(kept) = kept {
+                    call.arg(match kept {
+                        Own::Replaced => "",
+                        Own::Refuses => "keep",
+                        Own::Stays => "again",
+                    });
+                }
             }
             Op::Observe { cluster } => {
                 begin(OBSERVE, &[LEASE, RESERVED]);
@@ -165,12 +199,21 @@ impl Real {
                 begin(BREAK, &[LEASE, RESERVED]);
                 call.arg(longest_ms);
             }
-            Op::Mark { stem, token, mark } => {
-                begin(MARK, &[LEASE]);
+            Op::Mark {
+                stem,
+                token,
+                mark,
+                fence,
+            } => {
+                let fence = fence.as_ref().filter(|_| *mark != Mark::Clean);
+                begin(fence.map_or(MARK, |_| MARK_FENCED), &[LEASE]);
                 call.arg(stem_of(&stem.to_string())).arg(LOCK).arg(token);
+                if let Some(fence) = fence {
+                    call.arg(fence);
+                }
                 call.arg(match mark {
                     Mark::Held { delay } => delay.as_millis().to_string(),
-                    Mark::Clean => String::new(),
+                    Mark::Clean | Mark::Closed => String::new(),
                 });
             }
             Op::Claim { slot, job } => {
@@ -187,6 +230,7 @@ impl Real {
             },
             time: integer(&said[1]) * 1_000_000 + integer(&said[2]),
             counter: said.get(3).map(integer),
+            fence: said.get(4).and_then(fence_of),
         }
     }
 
@@ -210,7 +254,14 @@ impl Real {
                 milliseconds: milliseconds.parse().unwrap(),
             }
         });
+        let mark = meta.get(&format!("slot:{LOCK}/!mark"));
+        let mark = mark.map_or_else(Default::default, |text| {
+            let (token, body) = text.split_once('|').unwrap();
+            (token.parse().unwrap(), body.to_owned())
+        });
         let registers = Registers {
+            mark,
+            closed: number(&format!("closed:{LOCK}")),
             counter: number("counter"),
             slot,
             slot_floor: number("slotFloor"),
@@ -221,6 +272,13 @@ impl Real {
         };
         let (lease, reserved) = self.ask(redis::cmd("MGET").arg(LEASE).arg(RESERVED)).await;
         (registers, lease, reserved)
+    }
+}
+
+fn fence_of(item: &Value) -> Option<String> {
+    match item {
+        Value::Array(parts) if parts.len() == 6 => Some(text(&parts[5])),
+        _ => None,
     }
 }
 

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use redlock_client::lease::{ClusterId, DeclaredDelay, HolderIdentity, LeaseValue, Mark, Nonce, Obstacle};
 
 use super::real::Real;
-use crate::master::{Answer, Master, Op, Registers};
+use crate::master::{Answer, Fenced, Master, Op, Own, Registers};
 use crate::plant::Plant;
 use crate::rate::Rate;
 use redlock_testkit::eventually;
@@ -63,6 +63,8 @@ impl<'a> Sequence<'a> {
                 token: self.rng.u64(..20),
                 milliseconds: self.rng.u64(..3),
             },
+            mark: self.mark(),
+            closed: self.rng.u64(..20),
         };
         if floor.slot.0 == 0 {
             floor.slot.1 = None;
@@ -72,6 +74,30 @@ impl<'a> Sequence<'a> {
         self.model.forget();
         self.model.seal(&floor);
         self.slack = 2;
+    }
+
+    fn mark(&mut self) -> (u64, String) {
+        match self.rng.u64(..20) {
+            0 => Default::default(),
+            token => (token, self.body()),
+        }
+    }
+
+    /// A fence mark without its token.
+    fn body(&mut self) -> String {
+        format!("{},{},0", self.rng.u32(1..4), CLUSTERS[self.rng.usize(..2)])
+    }
+
+    fn fenced(&mut self) -> Fenced {
+        Fenced {
+            mark: if self.rng.bool() {
+                self.body()
+            } else {
+                String::new()
+            },
+            delay: self.rng.u64(..4),
+            keep_ms: LEASES_MS[self.rng.usize(..LEASES_MS.len())] + 5_000,
+        }
     }
 
     /// As after a restart with the data: what is there merges with what others know.
@@ -89,6 +115,16 @@ impl<'a> Sequence<'a> {
                 token: near(own.delay.token),
                 milliseconds: near(own.delay.milliseconds),
             },
+            mark: (near(own.mark.0), "9,west,0".to_owned()),
+            closed: near(own.closed),
+        };
+        let floor = Registers {
+            mark: if floor.mark.0 == 0 {
+                Default::default()
+            } else {
+                floor.mark
+            },
+            ..floor
         };
         self.real.unseal().await;
         self.real.seal(&floor).await;
@@ -118,11 +154,14 @@ impl<'a> Sequence<'a> {
         let stem = self.stem(now);
         let lease_ms = LEASES_MS[self.rng.usize(..LEASES_MS.len())];
         let token = (self.model.registers.counter + self.rng.u64(..4)).saturating_sub(1);
+        // Half of the calls are those of a fenced lock.
+        let fenced = self.rng.bool();
         match self.rng.u32(..12) {
             0..=2 => Op::Grant {
                 stem,
                 floor: token,
                 lease_ms,
+                fenced,
             },
             3 => Op::Confirm {
                 value: LeaseValue {
@@ -135,6 +174,7 @@ impl<'a> Sequence<'a> {
                 stem,
                 token,
                 lease_ms,
+                fence: fenced.then(|| self.fenced()),
             },
             6 => Op::Release {
                 stem,
@@ -146,6 +186,7 @@ impl<'a> Sequence<'a> {
                 Op::Reserve {
                     stem,
                     cluster: ClusterId::new(cluster, cluster).unwrap().to_string(),
+                    own: fenced.then(|| [Own::Replaced, Own::Refuses, Own::Stays][self.rng.usize(..3)]),
                 }
             }
             8 => Op::Observe {
@@ -157,13 +198,14 @@ impl<'a> Sequence<'a> {
             10 => Op::Mark {
                 stem,
                 token,
-                mark: if self.rng.bool() {
-                    Mark::Clean
-                } else {
-                    Mark::Held {
+                mark: match self.rng.u32(..if fenced { 3 } else { 2 }) {
+                    0 => Mark::Clean,
+                    1 => Mark::Held {
                         delay: Duration::from_millis(self.rng.u64(..4)),
-                    }
+                    },
+                    _ => Mark::Closed,
                 },
+                fence: fenced.then(|| self.body()),
             },
             _ => Op::Claim {
                 slot: (self.model.registers.slot.0 + self.rng.u64(..3)).saturating_sub(1),
@@ -206,7 +248,9 @@ impl<'a> Sequence<'a> {
             return Ok(false);
         }
         let known = said.counter.is_none_or(|counter| counter == reply.counter);
-        if !same(&said.answer, &reply.answer, self.slack) || !known {
+        let granted = matches!(reply.answer, Answer::Granted(_));
+        let mark = reply.fence.as_ref().filter(|_| granted).map(mark_text);
+        if !same(&said.answer, &reply.answer, self.slack) || !known || said.fence != mark {
             return Err(format!(
                 "{op:?}\n real: {said:?}\nmodel: {reply:?}\nbefore: {before:?}"
             ));
@@ -238,6 +282,14 @@ impl<'a> Sequence<'a> {
             }
         })
         .await
+    }
+}
+
+/// The register, as a master stores it.
+fn mark_text((token, body): &(u64, String)) -> String {
+    match token {
+        0 => String::new(),
+        _ => format!("{token}|{body}"),
     }
 }
 

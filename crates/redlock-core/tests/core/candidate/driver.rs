@@ -98,6 +98,7 @@ impl Candidate {
                 out.push(Out::Active {
                     token: authority.token,
                     won: won.map(|(won, _)| (won.marks, now.since(won.started))),
+                    succession: won.and_then(|(won, _)| won.succession),
                 });
             }
             Action::PublishStandby { .. } => {

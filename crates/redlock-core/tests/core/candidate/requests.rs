@@ -8,7 +8,7 @@ use redlock_core::{
 };
 
 use super::{Candidate, Out};
-use crate::{master::Job, rate::Instant, scripts, world::LONGEST};
+use crate::{master::Job, plant::Plant as Model, rate::Instant, scripts, world::LONGEST};
 
 /// What waits for a completion.
 #[derive(Debug)]
@@ -50,7 +50,13 @@ impl Candidate {
         self.next += 1;
         let nonce = u128::from(self.index) << 96 | u128::from(self.life) << 64 | u128::from(self.next);
         let stem = LeaseStem::new(&self.cluster, &self.identity, Nonce(nonce));
-        Arc::new(LeaseAttempt::new(stem, LONGEST))
+        Arc::new(if self.fenced {
+            let beyond = self.planted.model == Model::KeptBeyondLongest;
+            let longest = if beyond { LONGEST * 3 } else { LONGEST };
+            LeaseAttempt::fenced(stem, longest, self.cluster.clone())
+        } else {
+            LeaseAttempt::new(stem, LONGEST)
+        })
     }
 
     fn request(&mut self, now: BootInstant, command: Command, wanted: Option<Wanted>) {

@@ -4,6 +4,25 @@ use redlock_core::{LeaseValue, Mark, Marks, Obstacle};
 
 use super::Job;
 
+/// What a renewal of a fenced lock carries.
+#[derive(Clone, Debug)]
+pub(crate) struct Fenced {
+    /// Without its token; empty if the lease was never marked.
+    pub(crate) mark: String,
+    pub(crate) delay: u64,
+    pub(crate) keep_ms: u64,
+}
+
+/// What becomes of an own reservation whose place another cluster would take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    Replaced,
+    /// The reserve is refused.
+    Refuses,
+    /// The lease alone is deleted.
+    Stays,
+}
+
 /// One script call.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
@@ -11,6 +30,7 @@ pub(crate) enum Op {
         stem: LeaseValue,
         floor: u64,
         lease_ms: u64,
+        fenced: bool,
     },
     Confirm {
         value: LeaseValue,
@@ -20,6 +40,8 @@ pub(crate) enum Op {
         stem: LeaseValue,
         token: u64,
         lease_ms: u64,
+        /// Of a fenced lock.
+        fence: Option<Fenced>,
     },
     Release {
         stem: LeaseValue,
@@ -30,6 +52,8 @@ pub(crate) enum Op {
     Reserve {
         stem: LeaseValue,
         cluster: String,
+        /// Of a fenced lock.
+        own: Option<Own>,
     },
     Observe {
         cluster: String,
@@ -41,6 +65,8 @@ pub(crate) enum Op {
         stem: LeaseValue,
         token: u64,
         mark: Mark,
+        /// Of a fenced lock: the fence mark without its token.
+        fence: Option<String>,
     },
     Claim {
         slot: u64,
@@ -68,6 +94,8 @@ pub(crate) struct Reply {
     pub(crate) counter: u64,
     /// Of a grant.
     pub(crate) marks: Marks,
+    /// Of a grant of a fenced lock.
+    pub(crate) fence: Option<(u64, String)>,
     /// Tell the standbys.
     pub(crate) published: bool,
 }

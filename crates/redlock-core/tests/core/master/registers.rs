@@ -4,6 +4,14 @@ use redlock_core::{DeclaredDelay, Mark, Marks};
 
 use crate::plant::Plant;
 
+/// As slots: the larger token; of a tie of different marks, nobody's.
+fn merged_mark(one: &(u64, String), other: &(u64, String)) -> (u64, String) {
+    if one.0 == other.0 && one.1 != other.1 {
+        return (one.0, "nobody".to_owned());
+    }
+    one.max(other).clone()
+}
+
 /// The uid of a Job; none is nobody's, that of a tie.
 pub(crate) type Job = Option<u32>;
 
@@ -16,6 +24,9 @@ pub(crate) struct Registers {
     pub(crate) clean: u64,
     pub(crate) held_floor: u64,
     pub(crate) delay: DeclaredDelay,
+    /// Of a fenced lock: the mark without its token, and the token; and that under which no pod starts.
+    pub(crate) mark: (u64, String),
+    pub(crate) closed: u64,
 }
 
 impl Registers {
@@ -41,6 +52,8 @@ impl Registers {
             clean: self.clean.max(other.clean),
             held_floor: self.held_floor.max(other.held_floor),
             delay: self.delay.max(other.delay),
+            mark: merged_mark(&self.mark, &other.mark),
+            closed: self.closed.max(other.closed),
         }
     }
 
@@ -55,6 +68,7 @@ impl Registers {
 
     pub(super) fn mark(&mut self, token: u64, mark: Mark, plant: Plant) {
         match mark {
+            Mark::Closed => self.closed = token.max(self.closed),
             Mark::Clean => self.clean = token.max(self.clean),
             Mark::Held { delay } => {
                 self.held = token.max(self.held);
@@ -65,6 +79,15 @@ impl Registers {
                     _ => delay.max(self.delay),
                 };
             }
+        }
+    }
+
+    /// Raises what a marked lease has beside it.
+    pub(super) fn raise(&mut self, token: u64, fence: &str, delay: u64, plant: Plant) {
+        let delay = std::time::Duration::from_millis(delay);
+        self.mark(token, Mark::Held { delay }, plant);
+        if self.mark.0 < token {
+            self.mark = (token, fence.to_owned());
         }
     }
 

@@ -45,7 +45,16 @@ impl World {
                     };
                     self.at(clock.instant(due), what);
                 }
-                Out::Active { token, won } => self.on_active(candidate, token, won),
+                Out::Active {
+                    token,
+                    won,
+                    succession,
+                } => {
+                    self.on_active(candidate, token, won);
+                    if let (Some((marks, _)), Some(succession)) = (won, succession) {
+                        self.on_won_fenced(candidate, token.0, (marks, succession));
+                    }
+                }
                 Out::Marked { token, mark } => self.on_marked(candidate, token, mark),
                 Out::Claimed { slot, job } => self.checks.claimed(slot, job, self.now),
                 Out::Reserved {
@@ -81,13 +90,17 @@ impl World {
             return;
         }
         self.checks.active(token.0, won, (candidate, cluster), self.now);
-        if won.is_some() && self.rng.bool() {
+        if won.is_some() && !self.is_fenced() && self.rng.bool() {
             self.declare(candidate);
         }
     }
 
     fn on_marked(&mut self, candidate: usize, token: u64, mark: Mark) {
+        if self.is_fenced() {
+            self.on_marked_fenced(candidate, token, mark);
+        }
         match mark {
+            Mark::Held { delay } if self.is_fenced() => self.checks.held(token, delay),
             Mark::Held { delay } => {
                 self.checks.held(token, delay);
                 // What runs changes, and with it the time that it needs.
@@ -95,6 +108,7 @@ impl World {
                     self.declare(candidate);
                 }
             }
+            Mark::Closed => {}
             Mark::Clean => {
                 let abstain = Duration::from_millis(self.rng.u64(..500));
                 self.tell(candidate, Event::StepDown { abstain });

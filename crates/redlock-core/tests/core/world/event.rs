@@ -136,6 +136,18 @@ pub(crate) enum What {
     },
     /// A slot comes due.
     Slot,
+    /// On a node of a cluster, of a fenced lock.
+    Node {
+        agent: usize,
+        step: super::agent::Step,
+    },
+    /// What a holder of a fenced lock does with its targets.
+    Targets {
+        candidate: usize,
+        life: u32,
+        token: u64,
+        step: super::holder::Step,
+    },
 }
 
 impl What {
@@ -151,6 +163,7 @@ impl What {
             | Self::Timeout { candidate, life, .. }
             | Self::Keep { candidate, life, .. }
             | Self::Stop { candidate, life, .. }
+            | Self::Targets { candidate, life, .. }
             | Self::ShutDown { candidate, life } => Some((*candidate, *life)),
             _ => None,
         }

@@ -1,0 +1,89 @@
+//! What the lease of a fenced lock may do: no marked lease and no own reservation is removed before a confirmed stop.
+
+use std::sync::Arc;
+
+use crate::{
+    Command, Completion, LeaseAttempt, MAX_MASTERS, Mark, command::Item, fence::Removal, planted::Plant,
+};
+
+/// The request as it may be sent; `Err` completes one that may not. Requests of locks without fencing are as they were.
+pub(super) fn admit(command: Command, plant: Plant) -> Result<Command, Completion> {
+    let item = Item::Command(command);
+    let removal = item
+        .attempt()
+        .and_then(|attempt| Some(attempt.fence()?.removal()));
+    let Item::Command(command) = item else {
+        return Err(not_sent());
+    };
+    let removal = removal.map(|removal| planted(removal, plant));
+    let Some(removal) = removal else {
+        // No lock without fencing forbids starts.
+        let closes = matches!(
+            command,
+            Command::Mark {
+                mark: Mark::Closed,
+                ..
+            }
+        );
+        return if closes { Err(not_sent()) } else { Ok(command) };
+    };
+    let allowed = match &command {
+        Command::Mark { attempt, .. } => marks(attempt, &command),
+        Command::Undo { .. } => removal == Removal::Lease,
+        Command::Release { attempt } if removal == Removal::Lease && !plant.is(Plant::UnmarkedReleased) => {
+            let (attempt, publish) = (Arc::clone(attempt), true);
+            return Ok(Command::Undo { attempt, publish });
+        }
+        Command::Release { .. } => removal != Removal::Nothing,
+        // A sibling continues with what runs. Any other cluster starts beside it.
+        Command::Reserve { attempt, cluster } => {
+            removal != Removal::Nothing || attempt.fence().is_some_and(|fence| fence.is_of(cluster))
+        }
+        _ => true,
+    };
+    if allowed { Ok(command) } else { Err(not_sent()) }
+}
+
+/// What a planted fault takes the lease for.
+fn planted(removal: Removal, plant: Plant) -> Removal {
+    match removal {
+        Removal::Nothing if plant.is(Plant::MarkForgotten) => Removal::Lease,
+        Removal::Nothing if plant.is(Plant::ReleasedEarly) => Removal::All,
+        removal => removal,
+    }
+}
+
+fn marks(attempt: &LeaseAttempt, command: &Command) -> bool {
+    let (Some(fence), Command::Mark { token, mark, .. }) = (attempt.fence(), command) else {
+        return false;
+    };
+    match mark {
+        Mark::Held { delay } => fence.send(*token, attempt.stem.nonce(), *delay),
+        Mark::Closed => fence.mark().is_some(),
+        Mark::Clean => {
+            fence.gone();
+            true
+        }
+    }
+}
+
+/// A majority did this for a fenced lease.
+pub(super) fn done(item: &Item) {
+    let Item::Command(Command::Mark { attempt, mark, .. }) = item else {
+        return;
+    };
+    match (attempt.fence(), mark) {
+        (Some(fence), Mark::Closed) => fence.closed(),
+        (Some(fence), Mark::Clean) => fence.confirmed(),
+        _ => {}
+    }
+}
+
+/// Of a request that no master was sent.
+fn not_sent() -> Completion {
+    Completion::Done {
+        majority: false,
+        refused: false,
+        answers: Box::new([const { None }; MAX_MASTERS]),
+    }
+}

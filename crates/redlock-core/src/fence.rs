@@ -1,0 +1,41 @@
+//! Node fencing: whether the pods of a lock may run on a node, decided by what the masters show.
+//!
+//! Pure, like the rest of the crate. An [`Observation`] is one round of the read-only script. A [`Watch`] takes the rounds
+//! of one lock and finds a permit or contrary evidence. A [`Record`] is one pod: it freezes the pod before its permit ends,
+//! and thaws or kills the pod by the rounds that follow. The agent carries out the effects.
+
+mod clock;
+mod lease;
+mod mark;
+mod observation;
+mod reading;
+mod record;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::time::Duration;
+
+pub use clock::ClockWatch;
+pub use lease::{FencedLease, Removal, Succession, own_reservation};
+pub use mark::{FenceMark, MARK_OBJECT, MarkError, MarkRegister};
+pub use observation::{Finding, Observation, Permit, Withheld};
+pub use reading::{Left, Reading, reading, readings};
+pub use record::{Effect, Input, Lineage, Origin, Record, Refusal, Run, State};
+pub use watch::{Pace, Watch};
+
+/// A pod is frozen so long before its permit ends: the agent or the guardian is scheduled within this time.
+pub const FREEZE_BEFORE: Duration = Duration::from_millis(50);
+
+/// A frozen pod is killed after this time: its frozen sessions hold locks in databases.
+pub const KILL_AFTER: Duration = Duration::from_secs(30);
+
+/// How long a call to publish the volume waits for a permit. The back-off of the kubelet between two calls grows to 122 s.
+pub const PUBLISH_WAIT: Duration = Duration::from_secs(90);
+
+/// Freeze and kill are repeated, since a cgroup may be made anew under the same path.
+pub const REPEAT_EVERY: Duration = Duration::from_secs(1);
+
+/// A renewal of a marked lease keeps the lock for the own cluster so much longer than the lease: a sibling adopts without a
+/// freeze.
+pub const OWN_RESERVATION: Duration = Duration::from_secs(5);

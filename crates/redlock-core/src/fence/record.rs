@@ -1,0 +1,311 @@
+//! One pod of a fenced lock on a node: it runs only by a permit.
+
+mod rounds;
+
+use super::{FREEZE_BEFORE, KILL_AFTER, PUBLISH_WAIT, REPEAT_EVERY, observation::Finding};
+use crate::{BootInstant, FencingToken, planted::Plant};
+
+/// Since which lease the pod runs, and the greatest token under which it was permitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lineage {
+    pub first: FencingToken,
+    pub token: FencingToken,
+}
+
+/// A pod that may run until this moment. It is what the table of the guardian holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub lineage: Lineage,
+    pub until: BootInstant,
+}
+
+impl Run {
+    /// When the agent and the guardian freeze it.
+    #[must_use]
+    pub fn freeze_at(&self) -> BootInstant {
+        self.until - FREEZE_BEFORE
+    }
+}
+
+/// What a pod waited for before its record is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The call to publish the volume.
+    Publish { called: BootInstant },
+    /// The pod was killed, and its cgroup is frozen and empty.
+    Kill { since: BootInstant },
+}
+
+/// Each state is left by the inputs named in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// A call to publish the volume waits for a start permit. Left by the round that gives one, or at the end of the wait.
+    Waiting { called: BootInstant, refusal: Refusal },
+    /// Left when the guardian has acknowledged the record, or at the end of the permit.
+    Storing { run: Run, origin: Origin },
+    /// Left at the end of the permit, or by contrary evidence.
+    Running(Run),
+    /// Left by a permit of the same lineage, by another lineage or cluster, or after [`KILL_AFTER`]. `lineage` is unknown
+    /// where the table was lost.
+    Frozen {
+        lineage: Option<Lineage>,
+        since: BootInstant,
+        repeat_at: BootInstant,
+    },
+    /// Left by a start permit once the cgroup is empty.
+    Killed {
+        since: BootInstant,
+        repeat_at: BootInstant,
+        populated: Option<bool>,
+    },
+    /// The call was refused. The kubelet calls again, for a new record.
+    Refused,
+}
+
+/// Why a call to publish the volume failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No round that began after the call has ended.
+    NoRound,
+    /// What the last round showed instead of a permit.
+    Finding(Finding),
+    /// The holder forbids starts: it is stopping its targets.
+    Closed,
+    /// The guardian did not acknowledge the record before the permit ended.
+    NotStored,
+}
+
+/// What happens to a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// The time of [`Record::next_wake`] has come.
+    Timer,
+    /// The kubelet called again.
+    Published,
+    /// A round of its lock ended.
+    Round(Finding),
+    /// The guardian has acknowledged what was stored last.
+    Stored,
+    /// The file `cgroup.events` of the pod.
+    Cgroup { populated: bool, frozen: bool },
+}
+
+/// What the agent carries out, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Write 1 to `cgroup.freeze`.
+    Freeze,
+    /// Write 0 to `cgroup.freeze`.
+    Thaw,
+    /// Write 1 to `cgroup.kill`.
+    Kill,
+    /// Write the record into the table of the guardian.
+    Store(Run),
+    AnswerPublish(Result<(), Refusal>),
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Record {
+    state: State,
+    plant: Plant,
+}
+
+impl Record {
+    /// The kubelet called to publish the volume of a pod that is not known.
+    #[must_use]
+    pub const fn new(called: BootInstant) -> Self {
+        let refusal = Refusal::NoRound;
+        Self {
+            state: State::Waiting { called, refusal },
+            plant: Plant::Nothing,
+        }
+    }
+
+    /// An agent that was started anew finds a pod. What the table does not show is frozen: write the freeze at once, as
+    /// [`Record::next_wake`] asks.
+    #[must_use]
+    pub fn restored(stored: Option<Run>, now: BootInstant) -> Self {
+        let state = match stored {
+            Some(run) if now < run.freeze_at() => State::Running(run),
+            _ => State::Frozen {
+                lineage: stored.map(|run| run.lineage),
+                since: now,
+                repeat_at: now,
+            },
+        };
+        Self {
+            state,
+            plant: Plant::Nothing,
+        }
+    }
+
+    #[cfg(feature = "planted")]
+    pub fn plant(&mut self, plant: Plant) {
+        self.plant = plant;
+    }
+
+    #[must_use]
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Until when it may run; `None` where it does not run.
+    #[must_use]
+    pub const fn permitted_until(&self) -> Option<BootInstant> {
+        match self.state {
+            State::Running(run) => Some(run.until),
+            _ => None,
+        }
+    }
+
+    /// When [`Input::Timer`] is due.
+    #[must_use]
+    pub fn next_wake(&self) -> BootInstant {
+        match &self.state {
+            State::Waiting { called, .. } => *called + PUBLISH_WAIT,
+            State::Storing { run, .. } | State::Running(run) => run.freeze_at(),
+            State::Frozen { since, repeat_at, .. } => (*repeat_at).min(*since + KILL_AFTER),
+            State::Killed { repeat_at, .. } => *repeat_at,
+            State::Refused => BootInstant::NEVER,
+        }
+    }
+
+    /// Takes one input. A permit that has ended is ended before anything else: on waking after a pause the first effect is
+    /// the freeze.
+    #[must_use]
+    pub fn handle(&mut self, input: Input, now: BootInstant) -> Vec<Effect> {
+        let mut out = Vec::new();
+        self.expire(now, &mut out);
+        match input {
+            Input::Timer => {}
+            Input::Published => self.on_published(now, &mut out),
+            Input::Round(finding) => self.on_round(finding, now, &mut out),
+            Input::Stored => self.on_stored(&mut out),
+            Input::Cgroup { populated, frozen } => self.on_cgroup(populated, frozen, now, &mut out),
+        }
+        out
+    }
+
+    fn expire(&mut self, now: BootInstant, out: &mut Vec<Effect>) {
+        match &mut self.state {
+            State::Waiting { called, refusal } if now >= *called + PUBLISH_WAIT => {
+                out.push(Effect::AnswerPublish(Err(refusal.clone())));
+                self.state = State::Refused;
+            }
+            State::Storing { run, origin } if now >= run.freeze_at() => {
+                let origin = *origin;
+                self.back_to(origin, Refusal::NotStored, now);
+                self.expire(now, out);
+            }
+            State::Running(run) if now >= run.freeze_at() => {
+                let run = *run;
+                self.freeze(run, now, out);
+            }
+            State::Frozen { since, .. } if now >= *since + KILL_AFTER => self.kill(now, out),
+            State::Frozen { repeat_at, .. } if now >= *repeat_at => {
+                *repeat_at = now + REPEAT_EVERY;
+                out.push(Effect::Freeze);
+            }
+            State::Killed {
+                repeat_at, populated, ..
+            } if now >= *repeat_at => {
+                *repeat_at = now + REPEAT_EVERY;
+                out.push(Effect::Freeze);
+                if *populated != Some(false) {
+                    out.push(Effect::Kill);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What the record waited for before the permit that has ended.
+    fn back_to(&mut self, origin: Origin, refusal: Refusal, now: BootInstant) {
+        self.state = match origin {
+            Origin::Publish { called } => State::Waiting { called, refusal },
+            Origin::Kill { since } => State::Killed {
+                since,
+                repeat_at: now,
+                populated: None,
+            },
+        };
+    }
+
+    /// The end is stored as well: an agent that is started anew must not take the permit for one that still holds.
+    fn freeze(&mut self, run: Run, now: BootInstant, out: &mut Vec<Effect>) {
+        let until = run.until.min(now);
+        out.extend([Effect::Freeze, Effect::Store(Run { until, ..run })]);
+        self.state = State::Frozen {
+            lineage: Some(run.lineage),
+            since: now,
+            repeat_at: now + REPEAT_EVERY,
+        };
+    }
+
+    /// The cgroup stays frozen: what the kubelet starts in it again does not run before the next permit.
+    fn kill(&mut self, now: BootInstant, out: &mut Vec<Effect>) {
+        match self.state {
+            State::Running(run) => self.freeze(run, now, out),
+            _ => out.push(Effect::Freeze),
+        }
+        out.push(Effect::Kill);
+        self.state = State::Killed {
+            since: now,
+            repeat_at: now + REPEAT_EVERY,
+            populated: None,
+        };
+    }
+
+    fn on_published(&mut self, now: BootInstant, out: &mut Vec<Effect>) {
+        match &mut self.state {
+            // The round must have begun after this call, too.
+            State::Waiting { called, .. } => *called = now,
+            State::Storing {
+                origin: Origin::Publish { .. },
+                ..
+            } => {
+                let refusal = Refusal::NoRound;
+                self.state = State::Waiting { called: now, refusal };
+            }
+            State::Refused => {}
+            // The freezer governs what is known.
+            State::Storing { .. } | State::Running(_) | State::Frozen { .. } | State::Killed { .. } => {
+                out.push(Effect::AnswerPublish(Ok(())));
+            }
+        }
+    }
+
+    fn on_stored(&mut self, out: &mut Vec<Effect>) {
+        let State::Storing { run, origin } = self.state else {
+            return;
+        };
+        out.push(match origin {
+            Origin::Publish { .. } => Effect::AnswerPublish(Ok(())),
+            Origin::Kill { .. } => Effect::Thaw,
+        });
+        self.state = State::Running(run);
+    }
+
+    fn on_cgroup(&mut self, found: bool, frozen: bool, now: BootInstant, out: &mut Vec<Effect>) {
+        match &mut self.state {
+            State::Killed { populated, .. } => *populated = Some(found),
+            // The kubelet started a container meanwhile: the pod begins in an empty cgroup, or not at all.
+            State::Storing {
+                origin: Origin::Kill { since },
+                ..
+            } if found => {
+                self.state = State::Killed {
+                    since: *since,
+                    repeat_at: now,
+                    populated: Some(true),
+                };
+            }
+            // The guardian froze it by an earlier record.
+            State::Running(run) if frozen && now < run.freeze_at() => {
+                out.extend([Effect::Store(*run), Effect::Thaw]);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What a round of its lock does to a record.
+
+use super::{Effect, Lineage, Origin, Record, Refusal, Run, State};
+use crate::{
+    BootInstant,
+    fence::observation::{Finding, Permit},
+    planted::Plant,
+};
+
+impl Permit {
+    const fn run(&self) -> Run {
+        Run {
+            lineage: Lineage {
+                first: self.first,
+                token: self.token,
+            },
+            until: self.until,
+        }
+    }
+
+    /// Whether a pod may start by it: its round began after what the pod waited for, and shows that the holder allows
+    /// starts. Otherwise a pod starts on a cached permit, after the holder has judged that all pods are gone.
+    fn starts(&self, after: BootInstant, plant: Plant) -> bool {
+        (self.sent >= after || plant.is(Plant::StartOnKeptPermit))
+            && (!self.closed || plant.is(Plant::ClosedIgnored))
+    }
+}
+
+impl Record {
+    pub(super) fn on_round(&mut self, finding: Finding, now: BootInstant, out: &mut Vec<Effect>) {
+        match finding {
+            Finding::Permit(permit) if now < permit.freeze_at() => self.on_permit(&permit, now, out),
+            Finding::Foreign { token, .. } => self.on_foreign(token.0, finding, now, out),
+            Finding::Unheld | Finding::ClockStoodStill => self.on_contrary(finding, now, out),
+            // A permit that ends before anything can run by it, or none: a permit from before is good until its end.
+            Finding::Permit(_) | Finding::Withheld(_) => self.refuse(Refusal::Finding(finding)),
+        }
+    }
+
+    fn on_permit(&mut self, permit: &Permit, now: BootInstant, out: &mut Vec<Effect>) {
+        match self.state {
+            State::Waiting { called, .. } if permit.starts(called, self.plant) => {
+                self.store(permit, Origin::Publish { called }, out);
+            }
+            State::Waiting { .. } if permit.closed => self.refuse(Refusal::Closed),
+            State::Killed {
+                since,
+                populated: Some(false),
+                ..
+            } if permit.starts(since, self.plant) => {
+                self.store(permit, Origin::Kill { since }, out);
+            }
+            State::Running(run) if run.lineage.first == permit.first => self.extend(run, permit, out),
+            State::Frozen {
+                lineage: Some(lineage),
+                ..
+            } if lineage.first == permit.first || self.plant.is(Plant::ThawOnOtherFirst) => {
+                let run = permit.run();
+                out.extend([Effect::Store(run), Effect::Thaw]);
+                self.state = State::Running(run);
+            }
+            State::Running(Run { lineage, .. })
+            | State::Frozen {
+                lineage: Some(lineage),
+                ..
+            } if permit.token > lineage.token => self.kill(now, out),
+            _ => {}
+        }
+    }
+
+    fn store(&mut self, permit: &Permit, origin: Origin, out: &mut Vec<Effect>) {
+        let run = permit.run();
+        out.push(Effect::Store(run));
+        self.state = State::Storing { run, origin };
+    }
+
+    /// The greatest of all rounds.
+    fn extend(&mut self, run: Run, permit: &Permit, out: &mut Vec<Effect>) {
+        let longest = Run {
+            lineage: Lineage {
+                token: run.lineage.token.max(permit.token),
+                ..run.lineage
+            },
+            until: run.until.max(permit.until),
+        };
+        if longest != run {
+            out.push(Effect::Store(longest));
+            self.state = State::Running(longest);
+        }
+    }
+
+    /// Another cluster was seen. A mark that is older than the own one shows nothing new: it ends the permit, and kills
+    /// nothing.
+    fn on_foreign(&mut self, token: u64, finding: Finding, now: BootInstant, out: &mut Vec<Effect>) {
+        let own = match self.state {
+            State::Running(Run { lineage, .. }) => Some(lineage.token.0),
+            State::Frozen { lineage, .. } => Some(lineage.map_or(0, |lineage| lineage.token.0)),
+            _ => None,
+        };
+        match own {
+            Some(own) if token > own => self.kill(now, out),
+            _ => self.on_contrary(finding, now, out),
+        }
+    }
+
+    fn on_contrary(&mut self, finding: Finding, now: BootInstant, out: &mut Vec<Effect>) {
+        match self.state {
+            State::Running(_) if self.plant.is(Plant::ContraryIgnored) => {}
+            State::Running(run) => self.freeze(run, now, out),
+            State::Storing { origin, .. } => {
+                self.back_to(origin, Refusal::Finding(finding), now);
+            }
+            _ => self.refuse(Refusal::Finding(finding)),
+        }
+    }
+
+    fn refuse(&mut self, reason: Refusal) {
+        if let State::Waiting { refusal, .. } = &mut self.state {
+            *refusal = reason;
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The rounds of one lock on one node: what holds after each, and when the next one begins.
+
+use std::time::Duration;
+
+use super::{
+    observation::{Finding, Observation, Withheld},
+    record::Record,
+};
+use crate::{BootInstant, ClusterId, FencingToken};
+
+/// How often the masters are asked about a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    pub lease_duration: Duration,
+    pub retry_period: Duration,
+}
+
+impl Pace {
+    /// When the round after one that began at `sent` begins: after a third of the lease; after a retry period once a third
+    /// is missing, or a record waits; and at the expected end.
+    #[must_use]
+    pub fn next<'a>(self, sent: BootInstant, records: impl IntoIterator<Item = &'a Record>) -> BootInstant {
+        let third = self.lease_duration / 3;
+        let soon = sent + self.retry_period.min(third);
+        let next = |record: &Record| match record.permitted_until() {
+            Some(until) if until.since(sent) >= third * 2 => sent + third,
+            Some(until) if until > sent => soon.min(until),
+            Some(_) | None => soon,
+        };
+        records.into_iter().map(next).min().unwrap_or(sent + third)
+    }
+}
+
+/// What the rounds of one lock have shown so far. Orders them: a round that began before contrary evidence gives no permit
+/// after it.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    cluster: ClusterId,
+    /// When the last contrary evidence was received.
+    contrary: BootInstant,
+    /// The greatest token that gave a permit.
+    permitted: FencingToken,
+}
+
+impl Watch {
+    #[must_use]
+    pub fn new(cluster: ClusterId) -> Self {
+        Self {
+            cluster,
+            contrary: BootInstant::default(),
+            permitted: FencingToken::default(),
+        }
+    }
+
+    /// Takes one round. `clock_stood_still`: what the [`super::ClockWatch`] of its quorum found in it.
+    pub fn on_round(
+        &mut self,
+        observation: &Observation,
+        clock_stood_still: bool,
+        now: BootInstant,
+    ) -> Finding {
+        let finding = if clock_stood_still {
+            Finding::ClockStoodStill
+        } else {
+            observation.finding(&self.cluster)
+        };
+        match finding {
+            Finding::Permit(permit) if permit.sent < self.contrary || permit.token < self.permitted => {
+                Finding::Withheld(Withheld::Overtaken)
+            }
+            Finding::Permit(permit) => {
+                self.permitted = permit.token;
+                finding
+            }
+            _ => {
+                if finding.is_contrary() {
+                    self.contrary = now;
+                }
+                finding
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+use std::time::Duration;
+
+use super::*;
+
+fn array(items: &[Value]) -> Value {
+    Value::Array(items.to_vec())
+}
+
+fn texts(items: &[&str]) -> Value {
+    Value::Array(items.iter().map(|text| Value::from(*text)).collect())
+}
+
+fn now() -> BootInstant {
+    BootInstant::from_nanos(1_000_000)
+}
+
+#[test]
+fn reply_begins_with_its_code_the_time_of_the_master_and_its_counter() {
+    for (code, expected) in [
+        ("ok", Code::Ok),
+        ("unsealed", Code::Unsealed),
+        ("foreign", Code::Foreign),
+        ("late", Code::Late),
+        ("changed", Code::Other("changed".into())),
+    ] {
+        let value = array(&[code.into(), "12".into(), "34".into(), 5_u64.into(), Value::Int(1)]);
+        let expected = Reply {
+            code: expected,
+            time: 12_000_034,
+            counter: 5,
+            items: vec![Value::Int(1)],
+        };
+        assert_eq!(Reply::parse(value), Ok(expected));
+    }
+    let without = Reply::parse(texts(&["late", "12", "34"])).unwrap();
+    assert_eq!((without.counter, without.items), (0, Vec::new()));
+}
+
+#[test]
+fn reply_of_another_shape_is_refused_with_the_expected_one() {
+    let beyond = u64::MAX.to_string();
+    for (value, part) in [
+        (Value::Int(1), "array expected"),
+        (texts(&["ok", "12"]), "code and time expected"),
+        (
+            array(&[Value::Int(1), Value::Int(1), Value::Int(1)]),
+            "text expected",
+        ),
+        (texts(&["ok", "x", "34"]), "number expected"),
+        (texts(&["ok", "12", "x"]), "time expected"),
+        (texts(&["ok", &beyond, "0"]), "time expected"),
+        (texts(&["ok", "12", "34", "x"]), "number expected"),
+    ] {
+        let error = Reply::parse(value).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn counter_beyond_what_a_script_can_count_is_refused() {
+    let counter = |counter: u64| {
+        let value = array(&["ok".into(), "1".into(), "2".into(), counter.into()]);
+        Reply::parse(value).map(|reply| reply.counter)
+    };
+    assert_eq!(counter((1 << 53) - 1), Ok((1 << 53) - 1));
+    assert!(counter(1 << 53).unwrap_err().to_string().contains("2^53 - 1"));
+    assert!(counter(u64::MAX).is_err());
+}
+
+#[test]
+fn number_beyond_64_bits_with_a_sign_is_a_text() {
+    assert_eq!(Value::from(7_u64), Value::Int(7));
+    assert_eq!(Value::from(u64::MAX), Value::from("18446744073709551615"));
+    assert_eq!(number(&Value::from(u64::MAX)), Ok(u64::MAX));
+    assert!(number(&Value::Int(-1)).is_err());
+    assert!(number(&Value::Nil).is_err());
+}
+
+#[test]
+fn each_answer_is_read() {
+    let left = |ms| now() + Duration::from_millis(ms);
+    let delay = DeclaredDelay {
+        token: 3,
+        milliseconds: 400,
+    };
+    let marks = Marks {
+        held: 1,
+        clean: 2,
+        delay,
+    };
+    let foreign = |ends| Answer::Refused(Sighting::blocked(Obstacle::Foreign("x".into()), ends));
+    let reserved = Obstacle::Reserved("a@u".into());
+    let slot = SlotRegister {
+        slot: 60,
+        job: "uid@a".into(),
+        floor: 5,
+    };
+    for (item, expected) in [
+        (Value::Int(1), Answer::DONE),
+        (Value::Int(0), Answer::Refused(Sighting::FREE)),
+        (texts(&["ours"]), Answer::Refused(Sighting::OURS)),
+        (
+            texts(&["granted", "7", "1", "2", "3|400"]),
+            Answer::Granted {
+                number: 7,
+                marks,
+                mark: None,
+            },
+        ),
+        (texts(&["lease", "x", "9"]), foreign(left(9))),
+        // A key without expiry, and one that is just gone.
+        (
+            array(&["lease".into(), "x".into(), Value::Int(-1)]),
+            foreign(BootInstant::NEVER),
+        ),
+        (
+            array(&["lease".into(), "x".into(), Value::Int(-2)]),
+            foreign(now()),
+        ),
+        (
+            texts(&["reserved", "a@u", "9"]),
+            Answer::Refused(Sighting::blocked(reserved, left(9))),
+        ),
+        (texts(&["slot", "60|uid@a", "5"]), Answer::Slot(slot)),
+    ] {
+        assert_eq!(answer(&item, now()), expected, "{item:?}");
+    }
+}
+
+#[test]
+fn answer_of_another_shape_is_unknown() {
+    for item in [
+        Value::Nil,
+        Value::Int(2),
+        Value::Int(-1),
+        array(&[]),
+        texts(&["granted", "7", "1", "2", "3"]),
+        texts(&["granted", "9007199254740992", "1", "2", "3|4"]),
+        texts(&["granted"]),
+        array(&["lease".into(), "x".into(), Value::Int(-3)]),
+        texts(&["slot", "60", "5"]),
+        texts(&["slot", "x|uid", "5"]),
+        texts(&["ours", "more"]),
+        texts(&["error"]),
+    ] {
+        let found = answer(&item, now());
+        assert!(matches!(found, Answer::Unknown(_)), "{item:?}: {found:?}");
+    }
+}
+
+#[test]
+fn doubt_leaves_only_refusals() {
+    let doubt = || Unknown::LocalClock;
+    let refused = Answer::Refused(Sighting::FREE);
+    assert_eq!(refused.clone().only_refusals(doubt()), refused);
+    assert_eq!(Answer::DONE.only_refusals(doubt()), Answer::Unknown(doubt()));
+    let late = Answer::Unknown(Unknown::TooLate);
+    assert_eq!(late.only_refusals(doubt()), Answer::Unknown(doubt()));
+}
+
+#[test]
+fn grant_of_a_fenced_lock_shows_the_mark() {
+    let granted = |mark: &str| answer(&texts(&["granted", "7", "1", "2", "3|400", mark]), now());
+    let mark = |text: &str| match granted(text) {
+        Answer::Granted { mark, .. } => mark.map(|mark| *mark),
+        _ => None,
+    };
+    assert_eq!(mark(""), Some(MarkRegister::Never));
+    assert_eq!(mark("5|nobody"), MarkRegister::parse("5|nobody").ok());
+    let whole = format!("5|3,uid,{}", crate::Nonce(1));
+    assert_eq!(mark(&whole).unwrap().token().0, 5);
+    for bad in ["5", "5|3,uid", "x|nobody"] {
+        assert!(matches!(granted(bad), Answer::Unknown(_)), "{bad}");
+    }
+}

@@ -1,0 +1,132 @@
+//! Pods of a fenced lock on the node of an agent.
+
+use redlock_core::{
+    BootInstant,
+    fence::{ClockWatch, Effect, Input, Record, Run, State, Watch},
+};
+
+use super::{World, agent::Step};
+use crate::rate::MS;
+
+/// An agent or its guardian is scheduled so late at most. A freeze is due 50 ms before the end of a permit.
+const LATEST: u64 = 45 * MS;
+/// Of one node.
+const PODS: usize = 2;
+
+#[derive(Debug)]
+pub(crate) struct Pod {
+    pub(super) number: u64,
+    pub(super) record: Record,
+    /// What the table holds.
+    pub(super) stored: Option<Run>,
+    /// Its containers execute.
+    pub(super) runs: bool,
+    /// A holder of another cluster may have started targets since its containers started.
+    pub(super) outdated: bool,
+    /// Its containers are dead: the next ones start afresh.
+    pub(super) killed: bool,
+}
+
+impl World {
+    /// Gives one input to the record of a pod, and carries out its effects.
+    pub(super) fn input(&mut self, agent: usize, pod: u64, input: Input) {
+        let of = &mut self.agents[agent];
+        let (now, clock) = (of.clock.moment(self.now), of.clock);
+        let Some(found) = of.pod(pod) else { return };
+        let effects = found.record.handle(input, now);
+        let wake = found.record.next_wake();
+        for effect in effects {
+            self.effect(agent, pod, &effect);
+        }
+        if wake != BootInstant::NEVER {
+            let at = clock.instant(wake).max(self.now) + self.rng.u64(..LATEST);
+            self.on_node(at, agent, Step::Wake { pod });
+        }
+    }
+
+    fn effect(&mut self, agent: usize, number: u64, effect: &Effect) {
+        if self.trace {
+            println!("              node {agent}, pod {number}: {effect:?}");
+        }
+        let soon = self.now + self.rng.u64(..20 * MS);
+        let Some(pod) = self.agents[agent].pod(number) else {
+            return;
+        };
+        let ran = pod.runs;
+        match effect {
+            Effect::Freeze => pod.runs = false,
+            Effect::Thaw => {
+                pod.outdated &= !std::mem::take(&mut pod.killed);
+                pod.runs = true;
+            }
+            Effect::Kill => {
+                (pod.runs, pod.killed) = (false, true);
+                self.on_node(soon, agent, Step::Empty { pod: number });
+                self.count("pod killed");
+            }
+            Effect::Store(run) => {
+                pod.stored = Some(*run);
+                if matches!(pod.record.state(), State::Storing { .. }) {
+                    self.on_node(soon, agent, Step::Stored { pod: number });
+                }
+            }
+            Effect::AnswerPublish(Ok(())) => {
+                (pod.runs, pod.outdated) = (true, false);
+                self.count("pod started");
+            }
+            Effect::AnswerPublish(Err(_)) => self.agents[agent].pods.retain(|pod| pod.number != number),
+        }
+        if ran && matches!(effect, Effect::Freeze) {
+            self.count("pod frozen");
+        }
+    }
+
+    /// At any time, whether or not the cluster holds the lock.
+    pub(super) fn publish_pod(&mut self, agent: usize) {
+        let pick = self.rng.usize(..40);
+        let pods = &mut self.agents[agent].pods;
+        if pods.len() < PODS {
+            self.add_pod(agent);
+        } else if pick < pods.len() {
+            pods.remove(pick);
+        }
+        let at = self.now + self.rng.u64(50..400) * MS;
+        self.on_node(at, agent, Step::Publish);
+    }
+
+    pub(super) fn add_pod(&mut self, agent: usize) {
+        let of = &mut self.agents[agent];
+        of.next += 1;
+        let mut record = Record::new(of.clock.moment(self.now));
+        record.plant(of.planted.code);
+        of.pods.push(Pod {
+            number: of.next,
+            record,
+            stored: None,
+            runs: false,
+            outdated: false,
+            killed: false,
+        });
+    }
+
+    /// The agent is started anew: it knows of each pod what the table holds.
+    pub(crate) fn restart_agent(&mut self, agent: usize) {
+        self.count("restart of an agent");
+        let of = &mut self.agents[agent];
+        let now = of.clock.moment(self.now);
+        of.watch = Watch::new(of.cluster.clone());
+        of.clocks = ClockWatch::new(of.size);
+        let (code, mut woken) = (of.planted.code, Vec::new());
+        // The kubelet calls again for a pod that was not started.
+        of.pods.retain(|pod| pod.stored.is_some());
+        for pod in &mut of.pods {
+            pod.record = Record::restored(pod.stored, now);
+            pod.record.plant(code);
+            woken.push((pod.number, of.clock.instant(pod.record.next_wake())));
+        }
+        for (pod, at) in woken {
+            let at = at.max(self.now) + self.rng.u64(..LATEST);
+            self.on_node(at, agent, Step::Wake { pod });
+        }
+    }
+}
