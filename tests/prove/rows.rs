@@ -102,7 +102,7 @@ impl Row {
             Self::Starved => "16 to 64 busy processes take the CPU; child ignores SIGTERM; network cut",
             Self::StarvedFrozen => "16 to 64 busy processes take the CPU; wrapper frozen",
             Self::AllFrozen => "wrapper, guardian and child frozen together, and woken under the next holder",
-            Self::GroupLeft => "a process leaves the group (setsid); network cut",
+            Self::GroupLeft => "a process leaves the group (setsid), without `--contain`; network cut",
             Self::GroupContained => {
                 "`--contain`: a process leaves the group (setsid) and ignores SIGTERM; network cut"
             }

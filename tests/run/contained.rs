@@ -116,6 +116,24 @@ fn daemon_that_the_command_leaves_behind_ends_before_the_release() {
     assert_eq!(quorum.ran("l", &["-n"], "echo free").1, "free");
 }
 
+/// A signal that is passed on goes to the process group alone.
+#[test]
+fn daemon_that_is_left_behind_has_its_grace() {
+    if cgroups::own_or_report("the grace of a daemon that is left behind").is_none() {
+        return;
+    }
+    let quorum = Quorum::start();
+    let daemon =
+        "trap \"sleep 0.2; echo cleaned up; exit\" TERM; echo ready >&2; while :; do sleep 0.02; done";
+    let script = format!("setsid sh -c '{daemon}' & trap 'exit 3' USR1; while :; do sleep 0.02; done");
+    let flags = ["--contain", "--lease-duration", "30s", "--stop-grace", "15s"];
+    let mut wrapper = quorum.run("l", &flags, &script);
+    wrapper.child.wait_for_line(BOUND, "ready");
+    wrapper.signal(Signal::SIGUSR1);
+    let (code, out, err) = wrapper.end();
+    assert_eq!((code, out.as_str()), (3, "cleaned up"), "{err}");
+}
+
 /// The stop signal reaches it, and each process gets it once.
 #[test]
 fn process_of_another_session_gets_the_stop_signal() {
