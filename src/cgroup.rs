@@ -28,6 +28,8 @@ use rustix::process::{self, PidfdFlags};
 
 pub(crate) use error::CgroupError;
 
+use crate::clock;
+
 const PROCESSES: &str = "cgroup.procs";
 const KILL: &str = "cgroup.kill";
 const EVENTS: &str = "cgroup.events";
@@ -112,16 +114,21 @@ impl Cgroup {
 
     /// The same once it is, or at the end of this time.
     pub(crate) fn is_empty_within(&self, time: Duration) -> Result<bool, CgroupError> {
-        // The read marks the events that were seen: a change after it ends the poll at once.
-        if self.is_empty()? {
-            return Ok(true);
+        let end = clock::now() + time;
+        loop {
+            // The read marks the events that were seen: a change after it ends the poll at once.
+            let empty = self.is_empty()?;
+            let left = end.left(clock::now());
+            if empty || left.is_zero() {
+                return Ok(empty);
+            }
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            // It also ends by a signal, such as that of a child which was killed here, and by an event of another kind.
+            let _ = poll(
+                &mut [PollFd::new(self.events.as_fd(), PollFlags::POLLPRI)],
+                timeout,
+            );
         }
-        let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
-        let _ = poll(
-            &mut [PollFd::new(self.events.as_fd(), PollFlags::POLLPRI)],
-            timeout,
-        );
-        self.is_empty()
     }
 
     /// Sends a signal to each process in it and below it that `wanted` does not leave out.
@@ -243,7 +250,13 @@ fn remove(path: &Path) -> Result<(), CgroupError> {
 
 #[cfg(test)]
 mod tests {
+    use std::{process::Command, thread};
+
+    use redlock_testkit::eventually_blocking;
+
     use super::*;
+
+    const BOUND: Duration = Duration::from_secs(30);
 
     #[test]
     fn state_that_cannot_be_read_is_not_empty() {
@@ -272,5 +285,46 @@ mod tests {
             assert!(error.contains(part), "{part} is not in {error}");
         }
         assert!(!folder.path().join("new").exists());
+    }
+
+    /// The kernel reports a freeze by the same file.
+    #[test]
+    fn wait_for_an_empty_cgroup_outlasts_another_event() {
+        let created = Cgroup::create(&format!("test-events-{}", std::process::id()));
+        let cgroup = match created {
+            Ok(cgroup) => cgroup,
+            Err(error) => {
+                let _ = writeln!(io::stderr(), "NOT TESTED: an event of a cgroup: {error}");
+                return;
+            }
+        };
+        let mut sleeps = Command::new("sleep").arg("60").spawn().unwrap();
+        cgroup
+            .add(Pid::from_raw(i32::try_from(sleeps.id()).unwrap()))
+            .unwrap();
+        let empty = thread::scope(|scope| {
+            let waits = scope.spawn(|| cgroup.is_empty_within(BOUND));
+            // The kernel reports one event in 10 ms.
+            let end = clock::now() + Duration::from_millis(300);
+            while !waits.is_finished() && clock::now() < end {
+                for frozen in ["1", "0"] {
+                    fs::write(cgroup.path().join("cgroup.freeze"), frozen).unwrap();
+                    let event = format!("frozen {frozen}");
+                    eventually_blocking(BOUND, &event, || {
+                        let events = fs::read_to_string(cgroup.path().join(EVENTS)).unwrap();
+                        if events.contains(&event) {
+                            Ok(())
+                        } else {
+                            Err(events)
+                        }
+                    });
+                }
+            }
+            cgroup.kill().unwrap();
+            waits.join().unwrap()
+        });
+        sleeps.wait().unwrap();
+        cgroup.remove().unwrap();
+        assert!(empty.unwrap(), "it was waited for until it was empty");
     }
 }
