@@ -171,10 +171,11 @@ impl Guardian {
 
     /// The wrapper leaves the leader of the group unreaped for as long as the record names it: the number is no other's.
     fn kill(&self, order: Order) {
+        let _ = killpg(order.group, Signal::SIGKILL);
+        // The kernel changes one cgroup at a time: this may wait for others.
         if let Some(cgroup) = &self.cgroup {
             let _ = cgroup.kill();
         }
-        let _ = killpg(order.group, Signal::SIGKILL);
     }
 }
 
