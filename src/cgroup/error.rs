@@ -9,8 +9,8 @@ use std::{
 use nix::errno::Errno;
 use thiserror::Error;
 
-const DELEGATED: &str = "run it as root, by `systemd-run --user --scope -p Delegate=yes`, or in a container with a writable \
-                         cgroup namespace";
+const DELEGATED: &str = "run it as root, by `systemd-run --user --scope -p Delegate=yes`, or in a container whose \
+                         cgroup file system is writable";
 
 #[derive(Debug, Error)]
 pub(crate) enum CgroupError {
@@ -59,9 +59,9 @@ impl CgroupError {
         let advice = match source.kind() {
             ErrorKind::PermissionDenied => format!(" (this user may not create cgroups there: {DELEGATED})"),
             ErrorKind::ReadOnlyFilesystem => {
-                format!(
-                    " (the cgroup2 file system is mounted read-only: mount it read-write, or {DELEGATED})"
-                )
+                " (the cgroup2 file system is mounted read-only: mount it read-write, or \
+                                              run the container with a writable one)"
+                    .to_owned()
             }
             ErrorKind::WouldBlock => {
                 " (cgroup.max.depth or cgroup.max.descendants of a cgroup above it is reached)".to_owned()

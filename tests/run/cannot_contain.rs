@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::process::Command;
 
 use redlock_testkit::ChildGuard;
@@ -57,17 +57,44 @@ fn user_without_rights_is_refused() {
         "systemd-run --user --scope -p Delegate=yes",
         "Permission denied",
     ];
+    let untested = |why: &str| {
+        let _ = writeln!(std::io::stderr(), "NOT TESTED: a user without rights: {why}");
+    };
     match (is_root(), cgroups::own()) {
+        // Nobody may write there: the reason is another one.
+        (_, Err(why)) if why.contains("Read-only file system") => untested(&why),
         (true, _) => refused(NOBODY, ":", &texts),
         (false, Err(_)) => refused(&["env"], ":", &texts),
-        (false, Ok(own)) => {
-            let _ = writeln!(
-                std::io::stderr(),
-                "NOT TESTED: a user without rights: this one may write {}",
-                own.display()
-            );
-        }
+        (false, Ok(own)) => untested(&format!("this one may write {}", own.display())),
     }
+}
+
+/// The directory may be created, and no process moved there: the cgroup of `redlock run` is not the user's.
+#[test]
+fn user_who_may_not_move_processes_is_refused_and_nothing_left() {
+    let Some(own) = cgroups::own_or_report("a user who may not move processes") else {
+        return;
+    };
+    if !is_root() {
+        let _ = writeln!(
+            std::io::stderr(),
+            "NOT TESTED: a user who may not move processes: only root can become one"
+        );
+        return;
+    }
+    let parent = Made::below(&own, "moving").unwrap();
+    chown(&parent.0, Some(65534), None).unwrap();
+    let enter = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", parent.0.display());
+    let by = [&["sh", "-c", &enter, "sh"], NOBODY].concat();
+    refused(
+        &by,
+        ":",
+        &[
+            "moving a process into the cgroup by /",
+            "this user may not move processes out of the cgroup of this process",
+        ],
+    );
+    assert!(cgroups::below(&parent.0).is_empty());
 }
 
 #[test]
@@ -75,19 +102,23 @@ fn machine_without_cgroup2_is_refused() {
     let Some(mount) = mount("an unmounted cgroup2") else {
         return;
     };
-    if is_root() {
-        let unmount = format!("umount -l {mount}");
-        let texts = [
-            "no cgroup2 file system is mounted",
-            "systemd.unified_cgroup_hierarchy=1",
-        ];
-        refused(&["unshare", "--mount"], &unmount, &texts);
-    } else {
+    // In a user namespace of its own it may not be unmounted.
+    let unshare = Command::new("unshare").args(["--mount", "true"]).output();
+    let unshare = unshare.expect("unshare of util-linux");
+    if !unshare.status.success() {
         let _ = writeln!(
             std::io::stderr(),
-            "NOT TESTED: an unmounted cgroup2: only root can unmount it"
+            "NOT TESTED: an unmounted cgroup2: {}",
+            String::from_utf8_lossy(&unshare.stderr).trim()
         );
+        return;
     }
+    let unmount = format!("umount -l {mount}");
+    let texts = [
+        "no cgroup2 file system is mounted",
+        "systemd.unified_cgroup_hierarchy=1",
+    ];
+    refused(&["unshare", "--mount"], &unmount, &texts);
 }
 
 #[test]
@@ -108,7 +139,10 @@ fn read_only_tree_is_refused() {
     refused(
         UNSHARED,
         &before,
-        &["mounted read-only: mount it read-write", "Read-only file system"],
+        &[
+            "(the cgroup2 file system is mounted read-only: mount it read-write, or run the container with a writable one)",
+            "Read-only file system",
+        ],
     );
 }
 
