@@ -17,6 +17,8 @@ const FILE: &str = "CONTAINED_FILE";
 /// A file that is not written for so long is not written any more: the daemon writes each millisecond.
 const SILENCE: Duration = Duration::from_millis(300);
 const LONG: &[&str] = &["--contain", "--lease-duration", "60s"];
+/// What holds the output of a failed test open ends by itself, and so does the test.
+const WAITS: &str = "n=0; while [ $((n += 1)) -lt 1500 ]; do sleep 0.02; done";
 
 /// A session of its own, two forks, deaf to the stop signal; it writes until it is killed.
 const DAEMON: &str = "(trap '' TERM HUP; setsid sh -c '\"$WRITER\" --ignored --exact contained::writer &' \
@@ -123,8 +125,7 @@ fn daemon_that_is_left_behind_has_its_grace() {
         return;
     }
     let quorum = Quorum::start();
-    let daemon =
-        "trap \"sleep 0.2; echo cleaned up; exit\" TERM; echo ready >&2; while :; do sleep 0.02; done";
+    let daemon = format!("trap \"sleep 0.2; echo cleaned up; exit\" TERM; echo ready >&2; {WAITS}");
     let script = format!("setsid sh -c '{daemon}' & trap 'exit 3' USR1; while :; do sleep 0.02; done");
     let flags = ["--contain", "--lease-duration", "30s", "--stop-grace", "15s"];
     let mut wrapper = quorum.run("l", &flags, &script);
@@ -141,8 +142,9 @@ fn process_of_another_session_gets_the_stop_signal() {
         return;
     }
     let quorum = Quorum::start();
-    let script = "setsid sh -c 'trap \"echo asked\" USR1; echo ready; while :; do sleep 0.02; done' & \
-                  trap 'echo own' USR1; wait; wait; exit 4";
+    let script = format!(
+        "setsid sh -c 'trap \"echo asked\" USR1; echo ready; {WAITS}' & trap 'echo own' USR1; wait; wait; exit 4"
+    );
     let flags = [
         "--contain",
         "--stop-signal",
@@ -152,7 +154,7 @@ fn process_of_another_session_gets_the_stop_signal() {
         "--stop-grace",
         "1s",
     ];
-    let mut wrapper = quorum.run("l", &flags, script);
+    let mut wrapper = quorum.run("l", &flags, &script);
     wrapper.child.wait_for_line(BOUND, "ready");
     quorum.pause();
     let (code, out, err) = wrapper.end();
@@ -250,7 +252,7 @@ fn service_uses_its_cgroup_again() {
         return;
     };
     let quorum = Quorum::start();
-    let script = "echo began $$; trap 'exit 4' USR1; (setsid sleep 1000 &); while :; do sleep 0.02; done";
+    let script = "echo began $$; trap 'exit 4' USR1; (setsid sleep 60 &); while :; do sleep 0.02; done";
     let mut wrapper = quorum.run("l", &[SHORT, &["--contain", "--service"]].concat(), script);
     let first = wrapper.number("began");
     let cgroup = cgroups::of(wrapper.child.pid(), &own).unwrap();
