@@ -282,3 +282,27 @@ impl Drop for Running {
 fn switched_off() -> bool {
     cfg!(debug_assertions) && std::env::var_os("REDLOCK_TEST_WITHOUT_GUARDIAN").is_some()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// By files in the place of the kernel's: a process that waits for a device cannot be had.
+    #[test]
+    fn only_a_cgroup_that_is_known_to_be_empty_is_cleared() {
+        for (events, cleared) in [
+            ("populated 0\n", true),
+            ("populated 1\n", false),
+            ("frozen 0\n", false),
+            ("", false),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            fs::write(folder.path().join("cgroup.kill"), "").unwrap();
+            fs::write(folder.path().join("cgroup.events"), events).unwrap();
+            let cgroup = Cgroup::open(folder.path().to_owned()).unwrap();
+            assert_eq!(clear(&cgroup).is_ok(), cleared, "{events:?}");
+        }
+    }
+}
