@@ -95,7 +95,7 @@ soak-targets: ## Two clusters, random faults, 2 hours; ARGS='REDLOCK_TRANSITIONS
 soak-slots: ## 500 slots in two clusters under faults, and 5 real minutes; ARGS='REDLOCK_SLOTS=50 REDLOCK_SEED=7' as well
 	$(ARGS) scripts/build-kubernetes $(CARGO) test --test kubernetes -- --ignored --nocapture --test-threads=1 once_per_schedule::soak
 
-prove-run: tools ## What `redlock run` promises, 20 trials of each failure, 11 minutes; ARGS='REDLOCK_TRIALS=3 REDLOCK_ROWS=network-cut'
+prove-run: tools ## What `redlock run` promises, 20 trials of each failure, 12 minutes; ARGS='REDLOCK_TRIALS=3 REDLOCK_ROWS=network-cut'
 	$(ARGS) $(CARGO) test --test prove -- --ignored --nocapture --exact every_row
 
 planted: tools ## Faults of the protocol, planted one by one: which layer of the tests finds each, and how soon

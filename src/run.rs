@@ -2,7 +2,8 @@
 //!
 //! Three processes of this program: the wrapper contends for the lock, renews the lease and follows the command; the
 //! launcher becomes the command; the guardian kills the command's process group when the lease is about to end, and when the
-//! wrapper is gone. Nothing that the wrapper may suffer, a freeze or SIGKILL, leaves the command running beyond the lease.
+//! wrapper is gone. Nothing that the wrapper may suffer, a freeze or SIGKILL, leaves the command running beyond the lease. A
+//! contained command has a cgroup of its own: what leaves the process group is killed with it.
 //!
 //! Refuses to begin what it cannot stop in time, and to release a lock while anything of the group runs.
 
@@ -34,6 +35,7 @@ use self::{
     terminal::Terminal, wait::Waited, work::End,
 };
 use crate::{
+    cgroup::CgroupError,
     clock,
     lease::{BootInstant, HolderIdentity, LockName, Timings, timing::TimingError},
     masters::{AdoptError, ConfigError, Masters, MastersConfig},
@@ -61,6 +63,8 @@ pub(crate) struct Options {
     /// How long the command has between the stop signal and its end.
     pub(crate) stop_grace: Option<Duration>,
     pub(crate) stop_signal: Signal,
+    /// The command has a cgroup of its own.
+    pub(crate) contain: bool,
     pub(crate) quiet: bool,
 }
 
@@ -108,6 +112,10 @@ pub(crate) enum RunError {
     Signals(#[source] io::Error),
     #[error("starting a process of redlock (/proc must be mounted)")]
     Start(#[source] io::Error),
+    #[error("--contain cannot give the command a cgroup of its own")]
+    Contain(#[source] CgroupError),
+    #[error("killing the cgroup of the command")]
+    Kill(#[source] CgroupError),
     #[error("searching for the remaining processes of the command")]
     Look(#[source] io::Error),
     #[error("waiting for the command")]
@@ -142,7 +150,7 @@ pub(crate) async fn run(place: Place, options: Options) -> Result<Outcome, RunEr
     group::inherit_orphans().map_err(RunError::Start)?;
     let mut wrapper = Wrapper {
         signals: Signals::listen().map_err(RunError::Signals)?,
-        guard: Guard::start().map_err(RunError::Start)?,
+        guard: Guard::start(options.contain)?,
         progress: Progress::new(options.lock.clone(), options.quiet, began),
         terminal: Terminal::held(),
         options,
@@ -151,7 +159,7 @@ pub(crate) async fn run(place: Place, options: Options) -> Result<Outcome, RunEr
         asked_to_end: false,
     };
     // While the masters are found: it is there when the lock is.
-    let launcher = Launcher::start(&wrapper.options).map_err(RunError::Start)?;
+    let launcher = wrapper.launcher()?;
     let opened = match place {
         Place::Quorum(config) => Masters::open(&config, None)?,
         Place::Urls(config) => match wrapper.find(&config, &launcher).await? {
@@ -163,16 +171,21 @@ pub(crate) async fn run(place: Place, options: Options) -> Result<Outcome, RunEr
     let mut election = Election::start(opened, &wrapper.options, timings).await?;
     let end = wrapper.run(&mut election, launcher, &timings).await;
     // It ends while the lock is given back.
-    wrapper.guard.dismiss();
+    let cleared = wrapper.guard.dismiss().map_err(RunError::Look);
     // Without an elector the lock cannot be released. A lock under which a process may run is left to run out.
     if matches!(end, Err(RunError::Ended(_) | RunError::Look(_))) {
         return end;
     }
+    cleared?;
     election.close().await;
     end
 }
 
 impl Wrapper {
+    fn launcher(&self) -> Result<Launcher, RunError> {
+        Launcher::start(&self.options, self.guard.cgroup())
+    }
+
     async fn run(
         &mut self,
         election: &mut Election,
@@ -193,7 +206,7 @@ impl Wrapper {
                     self.began = clock::now();
                     // Those were for the first time.
                     self.options.patience = Patience::Forever;
-                    launcher = Launcher::start(&self.options).map_err(RunError::Start)?;
+                    launcher = self.launcher()?;
                 }
             }
         }

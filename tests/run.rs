@@ -5,9 +5,13 @@
 
 #[path = "run/bad_input.rs"]
 mod bad_input;
+#[path = "run/cannot_contain.rs"]
+mod cannot_contain;
 #[path = "run/command.rs"]
 mod command;
 mod common;
+#[path = "run/contained.rs"]
+mod contained;
 #[path = "run/first_process.rs"]
 mod first_process;
 #[path = "run/guardian.rs"]

@@ -79,6 +79,10 @@ pub(super) struct RunArgs {
     /// How long the command has from the stop signal to SIGKILL. Default: a third of the lease, at most 10s.
     #[arg(long, env = "REDLOCK_STOP_GRACE", value_name = "DURATION", value_parser = session::duration)]
     stop_grace: Option<Duration>,
+    /// Run the command in a cgroup of its own, which is killed as a whole: also processes that leave the process group. Needs
+    /// cgroup v2, Linux 5.14 and the right to create cgroups below that of redlock.
+    #[arg(long)]
+    contain: bool,
     /// After a lost lease, wait for the lock and run the command again; wait for masters that cannot be reached.
     #[arg(long)]
     service: bool,
@@ -124,6 +128,7 @@ pub(super) async fn run(args: RunArgs) -> Result<Exit, Failure> {
         lease_duration: args.lease_duration.or(declared),
         stop_grace: args.stop_grace,
         stop_signal: args.stop_signal,
+        contain: args.contain,
         quiet: args.quiet,
     };
     let outcome = run::run(place, options).await.map_err(|error| failure(&error))?;
@@ -196,7 +201,7 @@ fn reseals(config: MastersConfig) -> MastersConfig {
 fn failure(error: &RunError) -> Failure {
     match error {
         RunError::Adopt(error) => session::adopt_failure(error),
-        RunError::Masters(_) => Failure::caused(Exit::Config, error),
+        RunError::Masters(_) | RunError::Contain(_) => Failure::caused(Exit::Config, error),
         RunError::Timings(error) => {
             let value = error.value().as_secs_f64();
             let flag = match error.field() {

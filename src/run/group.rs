@@ -1,12 +1,13 @@
 //! The process group of the command, and what of it still runs.
 //!
 //! Its leader is reaped last: as long as it is not, no other group can have its number, and whoever kills by the number
-//! kills nobody else.
+//! kills nobody else. A contained command also has a cgroup, which keeps what leaves the group.
 
 use std::{
     fs::{self, File},
     io::{self, ErrorKind, Read},
     process::{Child, ExitStatus},
+    sync::Arc,
 };
 
 use nix::{
@@ -16,26 +17,37 @@ use nix::{
         signal::{Signal, killpg},
         wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid},
     },
-    unistd::Pid,
+    unistd::{self, Pid},
 };
+
+use crate::cgroup::{Cgroup, CgroupError};
 
 /// Dropping it kills all of it.
 #[derive(Debug)]
 pub(super) struct Group {
     leader: Child,
     id: Pid,
+    cgroup: Option<Arc<Cgroup>>,
     reaped: bool,
 }
 
 impl Group {
     /// That of a child that was started as the leader of a new one.
-    pub(super) fn led_by(leader: Child) -> Self {
+    ///
+    /// # Errors
+    /// The child cannot be moved into the cgroup, and is killed.
+    pub(super) fn led_by(leader: Child, cgroup: Option<Arc<Cgroup>>) -> Result<Self, CgroupError> {
         let id = Pid::from_raw(i32::try_from(leader.id()).unwrap_or(i32::MAX));
-        Self {
+        let group = Self {
             leader,
             id,
+            cgroup,
             reaped: false,
+        };
+        if let Some(cgroup) = &group.cgroup {
+            cgroup.add(id)?;
         }
+        Ok(group)
     }
 
     pub(super) const fn id(&self) -> Pid {
@@ -45,6 +57,24 @@ impl Group {
     /// To all of it. There may be nobody left.
     pub(super) fn signal(&self, signal: Signal) {
         let _ = killpg(self.id, signal);
+    }
+
+    /// Asks all of it to stop, and what left it for another group of the cgroup.
+    pub(super) fn stop(&self, signal: Signal) {
+        // One that was stopped could not obey.
+        for signal in [signal, Signal::SIGCONT] {
+            self.signal(signal);
+            if let Some(cgroup) = &self.cgroup {
+                // A process that is not reached here is killed after the grace.
+                let _ = cgroup.signal(signal, |process| unistd::getpgid(Some(process)) != Ok(self.id));
+            }
+        }
+    }
+
+    /// Kills all of it, and all of the cgroup.
+    pub(super) fn kill(&self) -> Result<(), CgroupError> {
+        self.signal(Signal::SIGKILL);
+        self.cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.kill())
     }
 
     /// Whether the leader has ended; it is not reaped.
@@ -66,8 +96,13 @@ impl Group {
     /// Whether any of it still runs, once the leader has ended. The guardian is a child, too.
     ///
     /// # Errors
-    /// `/proc` cannot be read: whether any of it runs is unknown.
+    /// `/proc` or the state of the cgroup cannot be read: whether any of it runs is unknown.
     pub(super) fn runs(&self, guardian: Option<Pid>) -> io::Result<bool> {
+        if let Some(cgroup) = &self.cgroup
+            && !cgroup.is_empty().map_err(io::Error::other)?
+        {
+            return Ok(true);
+        }
         // What the leader has started is a child of this process by then, or of such a child.
         match children() {
             Some(children)
@@ -138,7 +173,7 @@ pub(super) fn reap_orphans(own: &[Option<Pid>]) {
 impl Drop for Group {
     fn drop(&mut self) {
         if !self.reaped {
-            self.signal(Signal::SIGKILL);
+            let _ = self.kill();
             let _ = self.leader.wait();
         }
     }

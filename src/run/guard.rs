@@ -3,8 +3,10 @@
 use std::{
     fs::File,
     io::{self, PipeWriter, Write},
+    mem,
     os::fd::OwnedFd,
     process::{Child, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,10 +15,10 @@ use thiserror::Error;
 use tokio::{io::AsyncReadExt, net::unix::pipe};
 
 use super::{
-    process,
+    RunError, process,
     record::{Order, Record},
 };
-use crate::{clock, lease::BootInstant};
+use crate::{cgroup::Cgroup, clock, lease::BootInstant};
 
 /// A guardian answers in a millisecond. One that takes so long is stopped, or as good as that.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
@@ -24,6 +26,8 @@ const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(50);
 /// So often in a row a guardian that does not answer is replaced. The command runs on unguarded meanwhile.
 const ATTEMPTS: u32 = 4;
+/// The processes of a killed cgroup end in milliseconds, but for one that waits for a device.
+const EMPTY_WITHIN: Duration = Duration::from_millis(500);
 
 /// Nothing runs without a guardian.
 #[derive(Debug, Error)]
@@ -34,6 +38,8 @@ pub(crate) struct Unguarded(String);
 #[derive(Debug)]
 pub(super) struct Guard {
     record: Record,
+    /// That of a contained command. It is removed here, or by the guardian.
+    cgroup: Option<Arc<Cgroup>>,
     order: Option<Order>,
     running: Option<Running>,
     /// Attempts since one answered last.
@@ -58,19 +64,32 @@ struct Running {
 }
 
 impl Guard {
-    /// Starts one, and does not wait for it.
-    pub(super) fn start() -> io::Result<Self> {
-        let record = Record::new()?;
-        let running = Some(Running::start(&record)?);
-        Ok(Self {
+    /// Starts one, and does not wait for it. To contain a command it creates a cgroup first.
+    pub(super) fn start(contain: bool) -> Result<Self, RunError> {
+        let record = Record::new().map_err(RunError::Start)?;
+        let name = format!("redlock-{}-{:x}", std::process::id(), clock::now().as_nanos());
+        let cgroup = contain.then(|| Cgroup::create(&name)).transpose();
+        let mut guard = Self {
             record,
+            cgroup: cgroup.map_err(RunError::Contain)?.map(Arc::new),
             order: None,
-            running,
+            running: None,
             attempts: 1,
             trouble: String::new(),
             again_at: BootInstant::default(),
             armed: false,
-        })
+        };
+        guard.running = Some(guard.start_one().map_err(RunError::Start)?);
+        Ok(guard)
+    }
+
+    fn start_one(&self) -> io::Result<Running> {
+        Running::start(&self.record, self.cgroup.as_deref())
+    }
+
+    /// That of a contained command.
+    pub(super) fn cgroup(&self) -> Option<Arc<Cgroup>> {
+        self.cgroup.clone()
     }
 
     /// Its process, which is reaped here.
@@ -105,11 +124,18 @@ impl Guard {
         self.set(None)
     }
 
-    /// Ends the guardian, and does not wait for it. There must be nothing to guard.
-    pub(super) fn dismiss(&mut self) {
-        if let Some(running) = &mut self.running {
+    /// Removes the cgroup, ends the guardian, and does not wait for it. There must be nothing to guard.
+    ///
+    /// # Errors
+    /// The cgroup is not known to be empty. The guardian is left to kill and remove it when this process has ended.
+    pub(super) fn dismiss(&mut self) -> io::Result<()> {
+        let cleared = self.cgroup.take().map_or(Ok(()), |cgroup| clear(&cgroup));
+        if cleared.is_err() {
+            mem::forget(self.running.take());
+        } else if let Some(running) = &mut self.running {
             let _ = running.process.kill();
         }
+        cleared
     }
 
     fn set(&mut self, order: Option<Order>) -> Result<(), Unguarded> {
@@ -151,7 +177,7 @@ impl Guard {
         }
         clock::sleep_until(self.again_at).await;
         self.attempts += 1;
-        match Running::start(&self.record) {
+        match self.start_one() {
             Ok(running) => self.running = Some(running),
             Err(error) => self.fails(error.to_string()),
         }
@@ -168,12 +194,13 @@ impl Guard {
 
 impl Running {
     /// With a first question: it answers when it has read the record.
-    fn start(record: &Record) -> io::Result<Self> {
+    fn start(record: &Record, cgroup: Option<&Cgroup>) -> io::Result<Self> {
         let (alive, life) = io::pipe()?;
         let (answers, answer) = io::pipe()?;
         // Before the guardian is there: the end of one that cannot be heard would be the end of the group.
         let answers = pipe::Receiver::from_file(File::from(OwnedFd::from(answers)))?;
         let process = process::own(process::GUARDIAN)
+            .args(cgroup.map(Cgroup::path))
             .env_clear()
             .stdin(alive)
             .stdout(answer)
@@ -219,6 +246,29 @@ impl Running {
     }
 }
 
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.dismiss();
+    }
+}
+
+/// Removes it once it is empty.
+fn clear(cgroup: &Cgroup) -> io::Result<()> {
+    if !cgroup.is_empty().map_err(io::Error::other)? {
+        cgroup.kill().map_err(io::Error::other)?;
+        if !cgroup.is_empty_within(EMPTY_WITHIN).map_err(io::Error::other)? {
+            let path = cgroup.path().display();
+            return Err(io::Error::other(format!(
+                "the cgroup {path} has processes that do not end"
+            )));
+        }
+    }
+    if let Err(error) = cgroup.remove() {
+        let _ = writeln!(io::stderr(), "redlock: the empty cgroup is left: {error}");
+    }
+    Ok(())
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         // Before its life is closed, and also if it was stopped: by the end of that it would kill what the next one guards.
@@ -231,4 +281,28 @@ impl Drop for Running {
 /// it.
 fn switched_off() -> bool {
     cfg!(debug_assertions) && std::env::var_os("REDLOCK_TEST_WITHOUT_GUARDIAN").is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// By files in the place of the kernel's: a process that waits for a device cannot be had.
+    #[test]
+    fn only_a_cgroup_that_is_known_to_be_empty_is_cleared() {
+        for (events, cleared) in [
+            ("populated 0\n", true),
+            ("populated 1\n", false),
+            ("frozen 0\n", false),
+            ("", false),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            fs::write(folder.path().join("cgroup.kill"), "").unwrap();
+            fs::write(folder.path().join("cgroup.events"), events).unwrap();
+            let cgroup = Cgroup::open(folder.path().to_owned()).unwrap();
+            assert_eq!(clear(&cgroup).is_ok(), cleared, "{events:?}");
+        }
+    }
 }

@@ -1,13 +1,14 @@
-//! The guardian: kills a process group at its deadline, and when the wrapper is gone.
+//! The guardian: kills a process group, and the cgroup of a contained command, at its deadline and when the wrapper is gone.
 //!
 //! A process and a session of its own, without a runtime and without threads. It does nothing else, and listens to
 //! nothing but the wrapper and the clock: a signal for the work, a terminal that closes and Ctrl-C do not reach it.
 //!
 //! Its standard input is the wrapper's life, a pipe that the wrapper alone can write to. Each byte asks it to read the
 //! record again; the end of it is the end of the wrapper. To the standard output goes a byte for each time that the
-//! record was read because of one, and in the place of the standard error is the record.
+//! record was read because of one, and in the place of the standard error is the record. Its argument is the cgroup, if there
+//! is one.
 
-use std::{fs, io, os::fd::AsFd, process::ExitCode, time::Duration};
+use std::{ffi::OsString, fs, io, os::fd::AsFd, process::ExitCode, thread, time::Duration};
 
 use nix::{
     errno::Errno,
@@ -23,24 +24,26 @@ use nix::{
 use rustix::process::setpriority_process;
 
 use super::record::{Order, Record};
-use crate::{clock, lease::BootInstant};
+use crate::{cgroup::Cgroup, clock, lease::BootInstant};
 
 /// Between two kills of a group whose deadline has passed: one that joined it meanwhile dies, too.
 const AGAIN: Duration = Duration::from_millis(20);
+/// Between two kills of a cgroup that is to be removed: the first one leaves what waits for a device, and what was moved into it.
+const CLEAR_AGAIN: Duration = Duration::from_secs(1);
 /// The nice value that comes before all others.
 const FIRST: i32 = -20;
 /// The last of the three that it was given.
 const LAST_OWN: i32 = 2;
 
-pub(super) fn main() -> ExitCode {
-    match guard() {
+pub(super) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    match guard(arguments.next()) {
         Ok(()) => ExitCode::SUCCESS,
         // There is nobody to tell. The wrapper sees the end and starts another one.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn guard() -> io::Result<()> {
+fn guard(cgroup: Option<OsString>) -> io::Result<()> {
     SigSet::all().thread_block()?;
     // It leads no group yet, so this cannot fail; and if it did, the group of the work is another one all the same.
     let _ = unistd::setsid();
@@ -50,7 +53,8 @@ fn guard() -> io::Result<()> {
     close_inherited();
     take_precedence();
     let record = Record::of(io::stderr().as_fd().try_clone_to_owned()?);
-    Guardian::new(record)?.run(&io::stdin(), &io::stdout())
+    let cgroup = cgroup.map(|path| Cgroup::open(path.into())).transpose();
+    Guardian::new(record, cgroup.map_err(io::Error::other)?)?.run(&io::stdin(), &io::stdout())
 }
 
 /// Whoever waits for the end of a pipe must not wait for this process.
@@ -78,17 +82,24 @@ struct Guardian {
     timer: TimerFd,
     /// As it was last read. A record that cannot be read is one that has not moved.
     order: Option<Order>,
+    /// That of a contained command.
+    cgroup: Option<Cgroup>,
 }
 
 impl Guardian {
-    fn new(record: Record) -> io::Result<Self> {
+    fn new(record: Record, cgroup: Option<Cgroup>) -> io::Result<Self> {
         // Counts the time of a suspended machine, as the lease does.
         let timer = TimerFd::new(
             ClockId::CLOCK_BOOTTIME,
             TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK,
         )?;
         let order = record.read()?;
-        Ok(Self { record, timer, order })
+        Ok(Self {
+            record,
+            timer,
+            order,
+            cgroup,
+        })
     }
 
     /// Returns when the wrapper is gone, and the group with it. A guardian that fails kills the group, too: the wrapper may
@@ -97,7 +108,13 @@ impl Guardian {
         let end = self.follow(life, answers);
         self.read();
         if let Some(order) = self.order {
-            kill(order);
+            self.kill(order);
+        }
+        // Without an order nothing of the command has begun, or all of it has ended.
+        if let Some(cgroup) = &self.cgroup
+            && (end.is_ok() || is_closed(life))
+        {
+            clear(cgroup);
         }
         end
     }
@@ -145,11 +162,20 @@ impl Guardian {
         let wake = if now < order.kill_at {
             order.kill_at
         } else {
-            kill(order);
+            self.kill(order);
             now + AGAIN
         };
         let expiration = Expiration::OneShot(time(wake));
         Ok(self.timer.set(expiration, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?)
+    }
+
+    /// The wrapper leaves the leader of the group unreaped for as long as the record names it: the number is no other's.
+    fn kill(&self, order: Order) {
+        let _ = killpg(order.group, Signal::SIGKILL);
+        // The kernel changes one cgroup at a time: this may wait for others.
+        if let Some(cgroup) = &self.cgroup {
+            let _ = cgroup.kill();
+        }
     }
 }
 
@@ -157,9 +183,29 @@ fn time(moment: BootInstant) -> TimeSpec {
     TimeSpec::from_duration(moment.since(BootInstant::default()))
 }
 
-/// The wrapper leaves the leader of the group unreaped for as long as the record names it: the number is no other's.
-fn kill(order: Order) {
-    let _ = killpg(order.group, Signal::SIGKILL);
+/// Whether the wrapper is gone, also where the guardian failed before it could read that.
+fn is_closed(life: &impl AsFd) -> bool {
+    let mut events = [PollFd::new(life.as_fd(), PollFlags::POLLIN)];
+    let polled = poll(&mut events, PollTimeout::ZERO);
+    polled.is_ok()
+        && events[0]
+            .revents()
+            .is_some_and(|life| life.contains(PollFlags::POLLHUP))
+}
+
+/// Kills it until it is removed, which the kernel allows once it is empty. The wrapper may have removed it before.
+fn clear(cgroup: &Cgroup) {
+    loop {
+        let _ = cgroup.kill();
+        let empty = cgroup.is_empty_within(CLEAR_AGAIN);
+        // An empty one that cannot be removed is left.
+        if cgroup.remove().is_ok() || matches!(empty, Ok(true)) {
+            return;
+        }
+        if empty.is_err() {
+            thread::sleep(CLEAR_AGAIN);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -187,7 +233,7 @@ mod tests {
             kill_at: clock::now() + Duration::from_secs(1000),
         };
         record.write(Some(order)).unwrap();
-        let guardian = Guardian::new(record).unwrap();
+        let guardian = Guardian::new(record, None).unwrap();
         // The wrapper asked, and was killed: both of its ends are closed.
         let (life, mut asks) = io::pipe().unwrap();
         asks.write_all(&[0]).unwrap();

@@ -9,7 +9,8 @@ use std::{
     fs::File,
     io::{self, ErrorKind, PipeWriter, Read, Write},
     os::unix::process::CommandExt,
-    process::{Command, ExitCode},
+    process::{Child, Command, ExitCode},
+    sync::Arc,
 };
 
 use nix::{
@@ -18,8 +19,9 @@ use nix::{
     unistd::{self, Pid},
 };
 
-use super::{Options, group::Group, process};
+use super::{Options, RunError, group::Group, process};
 use crate::{
+    cgroup::Cgroup,
     clock,
     lease::{BootInstant, FencingToken},
 };
@@ -75,7 +77,14 @@ pub(super) struct Launcher {
 }
 
 impl Launcher {
-    pub(super) fn start(options: &Options) -> io::Result<Self> {
+    /// In this cgroup from the beginning: no process of the command is ever outside.
+    pub(super) fn start(options: &Options, cgroup: Option<Arc<Cgroup>>) -> Result<Self, RunError> {
+        let (child, go) = Self::spawn(options).map_err(RunError::Start)?;
+        let group = Group::led_by(child, cgroup).map_err(RunError::Contain)?;
+        Ok(Self { group, go })
+    }
+
+    fn spawn(options: &Options) -> io::Result<(Child, PipeWriter)> {
         let (wait, go) = io::pipe()?;
         // Inherited by its number. Nothing else is started meanwhile: this process has one thread that does.
         fcntl(&wait, FcntlArg::F_SETFD(FdFlag::empty()))?;
@@ -89,10 +98,7 @@ impl Launcher {
             .env_remove(PASSWORD)
             .process_group(0)
             .spawn()?;
-        Ok(Self {
-            group: Group::led_by(child),
-            go,
-        })
+        Ok((child, go))
     }
 
     pub(super) fn id(&self) -> Pid {

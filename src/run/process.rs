@@ -15,7 +15,7 @@ const SELF: &str = "/proc/self/exe";
 pub(crate) fn dispatch() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
     match arguments.next()?.to_str()? {
-        GUARDIAN => Some(guardian::main()),
+        GUARDIAN => Some(guardian::main(arguments)),
         LAUNCHER => Some(launcher::main(arguments)),
         _ => None,
     }

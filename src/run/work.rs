@@ -133,7 +133,7 @@ impl Wrapper {
         let followed = work.follow(&group).await;
         let (lost, broken) = (work.lost, work.broken);
         if followed.is_err() {
-            group.signal(Signal::SIGKILL);
+            let _ = group.kill();
         }
         self.guard.disarm()?;
         if let Some(terminal) = &self.terminal {
@@ -179,7 +179,7 @@ impl Work<'_> {
                 }
             }
             if self.kill_at.is_some_and(|kill_at| now >= kill_at) {
-                group.signal(Signal::SIGKILL);
+                self.kill(group);
             }
             let wake = match self.kill_at {
                 // What is left is looked for, and killed again: a process may have been started meanwhile.
@@ -225,13 +225,23 @@ impl Work<'_> {
 
     fn stop(&self, group: &Group, now: BootInstant) {
         let signal = self.wrapper.options.stop_signal;
-        group.signal(signal);
-        // One that was stopped could not obey.
-        group.signal(Signal::SIGCONT);
+        group.stop(signal);
         if self.lost {
             let left = self.ends.kill.left(now).as_secs_f64();
             let progress = &self.wrapper.progress;
             progress.say(&format!("lease lost: {signal} to the command, {left:.1} s left"));
+        }
+    }
+
+    /// What cannot be killed is waited for: the lock is not released before.
+    fn kill(&mut self, group: &Group) {
+        if let Err(error) = group.kill()
+            && self.broken.is_none()
+        {
+            self.wrapper
+                .progress
+                .say(&format!("{error}; waiting for its end"));
+            self.breaks(RunError::Kill(error));
         }
     }
 

@@ -6,6 +6,7 @@
 #![allow(dead_code, unreachable_pub, unused_imports)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod cgroups;
 pub mod http;
 pub mod pages;
 pub mod processes;

@@ -71,8 +71,10 @@ pub fn play(row: Row, stage: &Stage, rng: &mut Rng) -> Option<Duration> {
     let mut spinners = None;
     let mut frozen: Vec<i32> = Vec::new();
     match row {
-        Row::NetworkCut | Row::TermIgnored | Row::DaemonInGroup | Row::GroupLeft => stage.cut(),
-        Row::WrapperFrozen => frozen.push(stage.wrapper()),
+        Row::NetworkCut | Row::TermIgnored | Row::DaemonInGroup | Row::GroupLeft | Row::GroupContained => {
+            stage.cut()
+        }
+        Row::WrapperFrozen | Row::GroupContainedFrozen => frozen.push(stage.wrapper()),
         Row::WrapperKilled => processes::send(stage.wrapper(), Signal::SIGKILL),
         Row::ChildFrozen => {
             let work = stage.work();

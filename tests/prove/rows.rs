@@ -1,5 +1,6 @@
 //! What goes wrong, a row of the table each.
 
+use crate::common::cgroups;
 use crate::work::Work;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub enum Row {
     StarvedFrozen,
     AllFrozen,
     GroupLeft,
+    GroupContained,
+    GroupContainedFrozen,
 }
 
 /// What `redlock run` says of a row.
@@ -30,7 +33,7 @@ pub enum Promise {
 }
 
 impl Row {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 16] = [
         Self::NetworkCut,
         Self::WrapperFrozen,
         Self::ChildFrozen,
@@ -45,10 +48,15 @@ impl Row {
         Self::StarvedFrozen,
         Self::AllFrozen,
         Self::GroupLeft,
+        Self::GroupContained,
+        Self::GroupContainedFrozen,
     ];
 
+    /// Of those that can be played here.
     pub fn all() -> Vec<Self> {
-        Self::ALL.to_vec()
+        let contains = cgroups::own_or_report("the rows with --contain").is_some();
+        let playable = |row: &Self| contains || row.work() != Work::WithContainedDeserter;
+        Self::ALL.into_iter().filter(playable).collect()
     }
 
     /// As one of `REDLOCK_ROWS`.
@@ -68,6 +76,8 @@ impl Row {
             Self::StarvedFrozen => "starved-frozen",
             Self::AllFrozen => "all-frozen",
             Self::GroupLeft => "group-left",
+            Self::GroupContained => "group-contained",
+            Self::GroupContainedFrozen => "group-contained-frozen",
         }
     }
 
@@ -92,7 +102,13 @@ impl Row {
             Self::Starved => "16 to 64 busy processes take the CPU; child ignores SIGTERM; network cut",
             Self::StarvedFrozen => "16 to 64 busy processes take the CPU; wrapper frozen",
             Self::AllFrozen => "wrapper, guardian and child frozen together, and woken under the next holder",
-            Self::GroupLeft => "a process leaves the group (setsid); network cut",
+            Self::GroupLeft => "a process leaves the group (setsid), without `--contain`; network cut",
+            Self::GroupContained => {
+                "`--contain`: a process leaves the group (setsid) and ignores SIGTERM; network cut"
+            }
+            Self::GroupContainedFrozen => {
+                "`--contain`: a process leaves the group (setsid) and ignores SIGTERM; wrapper frozen"
+            }
         }
     }
 
@@ -109,6 +125,7 @@ impl Row {
             Self::DaemonInGroup => Work::WithDaemon,
             Self::DaemonLeft => Work::LeavesDaemon,
             Self::GroupLeft => Work::WithDeserter,
+            Self::GroupContained | Self::GroupContainedFrozen => Work::WithContainedDeserter,
             _ => Work::Plain,
         }
     }

@@ -186,7 +186,7 @@ fn holder(
     } else {
         command.args(["--timeout", &BOUND.as_secs().to_string()]);
     }
-    command.arg("--");
+    command.args(work.flags()).arg("--");
     if guardian == Guardian::Off {
         command.env("REDLOCK_TEST_WITHOUT_GUARDIAN", "1");
     }

@@ -27,6 +27,11 @@ pub fn play(row: Row, seed: u64, guardian: Guardian, network: &Handle) -> Outcom
     );
     let (old, new) = (read(&stage, "old", booted), read(&stage, "new", booted));
     let (first, old_token, new_token) = (new.writes[0].at, old.writes[0].token, new.writes[0].token);
+    let writers = records::pids(stage.folder(), "old").len();
+    assert!(
+        writers >= row.work().writers(),
+        "{writers} processes of the old holder wrote"
+    );
     let ledger = stage.resource().tokens();
     let after_new = ledger.iter().skip_while(|token| **token != new_token);
     Outcome {

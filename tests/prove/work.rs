@@ -41,6 +41,8 @@ pub enum Work {
     LeavesDaemon,
     /// Goes on beside a process that left the group.
     WithDeserter,
+    /// The same in a cgroup, and the process ignores SIGTERM.
+    WithContainedDeserter,
 }
 
 impl Work {
@@ -55,6 +57,25 @@ impl Work {
             Self::WithDaemon => format!("{daemon}; exec {write}"),
             Self::LeavesDaemon => format!("{daemon}; {LASTS}=1000 {write}"),
             Self::WithDeserter => format!("({LEAVES}=1 {write} &); exec {write}"),
+            Self::WithContainedDeserter => {
+                format!("(trap '' TERM HUP; {LEAVES}=1 {write} &); exec {write}")
+            }
+        }
+    }
+
+    /// Those of `redlock run`.
+    pub const fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::WithContainedDeserter => &["--contain"],
+            _ => &[],
+        }
+    }
+
+    /// How many of its processes write.
+    pub const fn writers(self) -> usize {
+        match self {
+            Self::Plain | Self::IgnoresTerm => 1,
+            Self::WithDaemon | Self::LeavesDaemon | Self::WithDeserter | Self::WithContainedDeserter => 2,
         }
     }
 

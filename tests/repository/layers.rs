@@ -32,6 +32,11 @@ pub const LAYERS: &[Layer] = &[
     layer(OPERATOR, &["telemetry"], "metrics, logs, the health server"),
     layer(OPERATOR, &["api"], "the types that users write"),
     layer(
+        OPERATOR,
+        &["cgroup"],
+        "a cgroup that is killed as a whole and known to be empty",
+    ),
+    layer(
         "redlock-demo",
         &[],
         "`redlock demo`: replicas and masters under real failures, and an observer",
