@@ -131,7 +131,12 @@ pub fn assert_writes(world: &World) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn target_that_cannot_be_switched_reports_the_reason_and_is_switched_later() {
-    let world = world(World::small_options()).await;
+    // The kind Gate must be unknown at the beginning.
+    let world = world(Options {
+        own_kinds_only: true,
+        ..World::small_options()
+    })
+    .await;
     let gates = Gates::of(&world);
     let _operator = world.operator("replica-1").await;
     for (name, reference) in [
