@@ -1,4 +1,4 @@
-//! What is switched where a lock is held: one file an action.
+//! Switches objects where a lock is held: one file per action.
 //!
 //! Owns how an object is observed, started and stopped. Refuses to decide when: the caller gives a permit to start or to
 //! stop, and an action asks for it after the last await before each write.
@@ -70,8 +70,8 @@ pub(crate) enum Step {
     Waiting(Duration),
     /// On its way, and as it was found.
     Working(TargetState),
-    /// Another writer started it after it was stopped, and it was stopped once more; or the other way round. Says who did
-    /// what.
+    /// Another writer started the object after it was stopped, and it was stopped once more; or the other way round.
+    /// The text names both writers.
     Contested(String),
     Trouble(Trouble),
 }
@@ -86,7 +86,7 @@ pub(crate) struct Trouble {
 }
 
 impl Step {
-    /// Nothing of it runs, whatever else there is to say.
+    /// Nothing of the object runs, whatever else the step reports.
     pub(crate) fn is_stopped(&self) -> bool {
         match self {
             Self::Done | Self::Waiting(_) => true,

@@ -16,7 +16,7 @@ use crate::{
 /// Each call is one step, and may be dropped at any await.
 pub(crate) struct Action {
     kind: Kind,
-    /// What has to be granted for it, where that does not depend on the object.
+    /// The rights that the action needs, where they do not depend on the object.
     rights: Option<String>,
 }
 
@@ -111,7 +111,7 @@ impl Action {
         self.explain_step(step)
     }
 
-    /// What has not ended although the time for a stop is over, and where it is.
+    /// Returns the parts that have not ended although the time for a stop is over, and where they run.
     pub(crate) fn late(&self) -> Option<String> {
         match &self.kind {
             Kind::Scale(action) => action.late(),
@@ -121,7 +121,7 @@ impl Action {
         }
     }
 
-    /// Whether what runs of it is ready; none where nothing of it can be.
+    /// Reports whether the running part of the object is ready; `None` where nothing of it can be.
     pub(crate) async fn ready(&mut self) -> Result<Option<bool>, TargetError> {
         match &mut self.kind {
             Kind::Scale(action) => action.ready().await,

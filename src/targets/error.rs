@@ -11,7 +11,7 @@ pub(crate) enum TargetError {
     Api {
         what: String,
         reason: String,
-        /// It said no; otherwise it may still do it.
+        /// The API server refused the request. Without a refusal, the server may still carry it out.
         refusal: bool,
     },
     #[error("{what}: {reason}{grant}")]
@@ -68,7 +68,7 @@ fn elsewhere(api_version: &str, kind: &str) -> String {
 }
 
 impl TargetError {
-    /// Whether what was asked for will not be done any more.
+    /// Reports whether the request is refused for good.
     pub(crate) const fn is_refusal(&self) -> bool {
         match self {
             Self::Api { refusal, .. } => *refusal,
@@ -134,7 +134,7 @@ impl TargetError {
     }
 }
 
-/// The cause that says something: what wraps it only says that something failed.
+/// Returns the innermost cause: the errors that wrap it only report that something failed.
 pub(crate) fn deepest(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {

@@ -1,4 +1,4 @@
-//! An API server for unit tests: it answers as the test says.
+//! An API server for unit tests that answers as the test prescribes.
 
 use axum::Router;
 use kube::{Client, Config};

@@ -76,7 +76,7 @@ struct Inner {
     asking: Mutex<BTreeMap<Key, Arc<tokio::sync::Mutex<()>>>>,
     /// Discoveries of kinds that are used meanwhile as they were found before.
     refreshes: Mutex<JoinSet<()>>,
-    /// Counts changes of what was found.
+    /// Counts the changes of the discovered kinds.
     changes: watch::Sender<u64>,
 }
 
@@ -106,7 +106,7 @@ impl Kinds {
         self.find_within(client, reference, need, REFRESHED).await
     }
 
-    /// What was found last; a refresh begins if it is due.
+    /// Returns the result of the last discovery; begins a refresh if one is due.
     fn known(&self, client: &Client, reference: &TargetRef, need: Need) -> Option<ApiResource> {
         let now = clock::now();
         let mut entries = self.entries();
@@ -130,7 +130,7 @@ impl Kinds {
         while refreshes.try_join_next().is_some() {}
         refreshes.spawn(async move {
             let Some(kinds) = kinds.upgrade() else { return };
-            // A failure keeps what is known, and is repeated with the next use.
+            // A failure keeps the known result, and is repeated with the next use.
             drop(Self(kinds).ask(&client, &reference, need, REFRESHED).await);
         });
     }
@@ -147,7 +147,8 @@ impl Kinds {
         Ok(found == *resource && !self.is_stale(reference, need))
     }
 
-    /// A read showed that what was found is not served: discovered again with the next use.
+    /// Marks the result of the discovery as doubtful, because a read showed that the kind is not served. The next use
+    /// discovers it again.
     pub(super) fn doubt(&self, reference: &TargetRef, need: Need) {
         if let Some(entry) = self.entries().get_mut(&key(reference, need)) {
             entry.doubted = true;
@@ -212,7 +213,7 @@ impl Kinds {
         asking.entry(key(reference, need)).or_default().clone()
     }
 
-    /// A discovery that failed says nothing of the kind: what was found before stays, in doubt.
+    /// A failed discovery proves nothing about the kind: the earlier result stays, in doubt.
     fn take(
         &self,
         reference: &TargetRef,

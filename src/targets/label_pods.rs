@@ -26,8 +26,9 @@ use watched::Watched;
 const TRIES: usize = 8;
 /// What a list showed is good until something changes, and for no longer than this: a watch may miss something.
 const FRESH: Duration = Duration::from_secs(55);
-/// A label that was given again after this replica took it, or under a later lease than it has seen, is left alone for so
-/// long, where this replica only does not see who holds the lock: a sibling sees more.
+/// The time for which this replica leaves a label alone that was given again after this replica took it, or under a
+/// later lease than this replica has seen. It applies where this replica only does not see the holder of the lock: a
+/// sibling sees more.
 const OVERRULED: Duration = Duration::from_secs(60);
 
 pub(super) struct LabelPods {
@@ -55,9 +56,9 @@ pub(super) struct LabelPods {
 enum Cause<'a> {
     /// A lease, own or observed.
     Lease(&'a StartPermit),
-    /// What this replica ran, or is told to stop.
+    /// This replica ran the object, or has an order to stop it.
     Ordered(&'a StopPermit),
-    /// Nobody of this cluster is seen to hold the lock.
+    /// This replica sees no holder of the lock in this cluster.
     Unheld(&'a StopPermit),
 }
 
@@ -157,7 +158,7 @@ impl LabelPods {
             Cause::Ordered(permit) | Cause::Unheld(permit) => permit.holds(Found::of(again)),
         };
         if !holds {
-            // What is there may be a later holder's.
+            // A label that exists now may be a later holder's.
             return Ok(false);
         }
         let takes = choice.take.iter().map(|pod| self.pods.take(pod));
@@ -238,7 +239,7 @@ impl LabelPods {
         if self.overruled.is_none_or(|(known, _)| known != token) {
             let standing = self.context.elector.watch(&self.context.lock);
             let seen = standing.and_then(|standing| standing.borrow().last_token());
-            // One that has just started has seen nothing, and takes what nobody is known to hold.
+            // A replica that has just started has seen no lease, and takes the label where no holder is known.
             if seen.is_none_or(|seen| token <= seen.0) {
                 return false;
             }
@@ -248,7 +249,7 @@ impl LabelPods {
             .is_some_and(|(_, at)| clock::now().since(at) < OVERRULED)
     }
 
-    /// Of what is as it should be, as far as it can.
+    /// Returns the verdict on an object that is in the wanted state, as far as it can be.
     fn verdict(&self, choice: &Choice, wanted: &Wanted, cause: Cause<'_>) -> Step {
         let Cause::Lease(permit) = cause else {
             return Step::Done;
@@ -323,8 +324,8 @@ impl LabelPods {
     }
 }
 
-/// The word of the holder, or of whoever stops what it ran, counts; what only is not seen may be a fault of this
-/// replica's sight.
+/// Reports whether the cause is certain: the word of the holder, or of the replica that stops the pods it ran, counts.
+/// A holder that only is not seen may be hidden by a fault of this replica's sight.
 fn is_sure(cause: Cause<'_>) -> bool {
     match cause {
         Cause::Lease(permit) => permit.holder().is_none(),

@@ -160,7 +160,7 @@ async fn known_kind_is_used_while_its_discovery_hangs() {
     }
     let refreshes = kinds.0.refreshes.lock().unwrap().len();
     assert_eq!(refreshes, 1, "one discovery at a time");
-    // Only what has to be confirmed waits, and is not.
+    // Only a kind that needs confirmation waits, and it stays unconfirmed.
     let of_hung = hung();
     let confirmed = kinds.is_served(&client, &of_hung, Need::Scale, &known);
     let confirmed = time::timeout(LONGEST * 2 + AT_ONCE, confirmed).await;

@@ -1,4 +1,4 @@
-//! Which pod carries the label, and what has to change for it. Pure.
+//! Decides which pod carries the label, and which changes that requires. Pure.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,21 +16,22 @@ pub(super) enum Wanted {
     Nobody,
     /// One that is Ready: the one that has it, as long as it is and no rollout replaces it.
     Ready,
-    /// The pod that holds the lock, ready or not: it knows best whether it works, and the lease says for how long.
+    /// The pod that holds the lock, ready or not: the pod knows best whether it works, and the lease limits for how
+    /// long.
     Holder {
         name: String,
         uid: String,
     },
 }
 
-/// What has to be done, in this order.
+/// The changes to make, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Choice {
     /// Those that must not have it.
     pub(super) take: Vec<PodSnapshot>,
     /// The one that has it and keeps it.
     pub(super) keep: Option<PodSnapshot>,
-    /// If nobody has it: the one that gets it.
+    /// If no pod has the label: the pod that gets it.
     pub(super) give: Option<PodSnapshot>,
     /// It is another lock's, which labels pods of this selector, too.
     pub(super) foreign: Option<PodSnapshot>,
@@ -68,7 +69,7 @@ pub(super) fn choose(pods: &[PodSnapshot], wanted: &Wanted, by: &str, now: Times
             .min()
     });
     let take = ours().filter(|pod| keep != Some(pod));
-    // Ours by the mark alone is what is left of a label that somebody took off.
+    // A pod that is ours by the mark alone is the rest of a label that another client removed.
     let take = take.filter(|pod| pod.labelled || pod.by.is_some());
     let foreign = pods
         .iter()
@@ -120,9 +121,9 @@ impl<'a> Revisions<'a> {
         Self { made, ready }
     }
 
-    /// A pod of another revision of its object is Ready, and was made after every pod of its own: it is about to go. Of two
-    /// revisions never both are old, and a pod that is made anew while a rollout goes on makes no revision the newest
-    /// before it is Ready.
+    /// Reports whether a pod of another revision of the same object is Ready, and was made after every pod of this
+    /// pod's revision: this pod is about to be replaced. Of two revisions never both are old, and a pod that is made
+    /// anew during a rollout makes no revision the newest before it is Ready.
     fn is_old(&self, pod: &PodSnapshot) -> bool {
         let Some(revision) = &pod.revision else {
             return false;

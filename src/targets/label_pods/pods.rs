@@ -1,4 +1,5 @@
-//! The pods of a selector, and the writes to them. Each is for one version of one pod: what comes late does nothing.
+//! Reads the pods of a selector, and writes to them. Each write is for one version of one pod: a late write does
+//! nothing.
 
 use futures_util::{StreamExt, future::ready, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -24,7 +25,7 @@ use crate::{
     },
 };
 
-/// Owns the label, and what goes with it.
+/// The field manager that owns the label, and the annotations next to it.
 pub(super) const MANAGER: &str = "redlock-operator-label-pods";
 
 #[derive(Clone, Debug)]
@@ -102,7 +103,7 @@ impl Pods {
         list.map_err(|error| TargetError::of(what(), &error))
     }
 
-    /// The label, and what says who gave it and under which token.
+    /// Gives the label, and records the lock and the token under which the pod got it.
     pub(super) async fn give(&self, pod: &PodSnapshot, token: FencingToken) -> Result<Write, TargetError> {
         let token = token.0.to_string();
         let change = json!({

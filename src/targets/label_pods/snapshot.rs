@@ -12,8 +12,8 @@ pub(super) const ROLE: &str = "redlock.dev/role";
 pub(super) const ACTIVE: &str = "active";
 /// The token under which the label was given.
 pub(super) const TOKEN: &str = "redlock.dev/fencing-token";
-/// Which lock gave the label, by which of its targets: what is left on a pod that the selector does not match any more
-/// is found by it, and what another lock gave is left to that one.
+/// Names the lock that gave the label, and its target. The operator finds by it a label on a pod that the selector no
+/// longer matches, and leaves a label of another lock alone.
 pub(super) const BY: &str = "redlock.dev/labelled-by";
 
 /// One pod.
@@ -68,11 +68,11 @@ impl Revision {
 /// Who gave the label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Setter {
-    /// The operator, or nobody.
+    /// The operator, or no manager.
     Own,
     /// The pod was made with it, by this manager: its template has it.
     Maker(String),
-    /// Somebody else, later.
+    /// Another manager, later.
     Other(String),
 }
 

@@ -147,7 +147,7 @@ fn has(pod: PodSnapshot) -> PodSnapshot {
     }
 }
 
-/// What becomes of the label: it stays, goes from one pod to another, is given, or there is none.
+/// Describes the fate of the label: it stays, moves from one pod to another, is given, or is absent.
 fn outcome(pods: &[PodSnapshot]) -> String {
     let choice = choose(pods, &Wanted::Ready, BY);
     match names(&choice) {
@@ -187,7 +187,8 @@ fn in_a_rollout_it_moves_once_to_the_newest_revision() {
             vec![has(rolled("b0", 9, Some(10))), rolled("b1", 11, Some(12))],
             "b0 keeps it",
         ),
-        // The pod with it goes before a new one is ready: to one that stays longer, which here is none.
+        // The pod with the label ends before a new one is ready: the label would move to a pod that stays longer, but
+        // no such pod exists here.
         (
             vec![
                 has(rolled("a0", 1, None)),
@@ -206,7 +207,7 @@ fn in_a_rollout_it_moves_once_to_the_newest_revision() {
             ],
             "from a0 to b1",
         ),
-        // Nobody has it yet.
+        // No pod has the label yet.
         (
             vec![rolled("a1", 1, Some(2)), rolled("b0", 9, Some(12))],
             "b0 gets it",
@@ -291,7 +292,7 @@ fn nothing_moves_between_revisions_of_which_none_is_newer() {
         let pods = [has(rolled(with, 5, Some(7))), rolled(without, 5, Some(6))];
         assert_eq!(outcome(&pods), format!("{with} keeps it"));
     }
-    // A pod of the old revision was evicted and made anew while the rollout goes on with another pod.
+    // A pod of the old revision was evicted and made anew while the rollout continues with another pod.
     let pods = [
         has(rolled("b0", 9, Some(10))),
         rolled("b1", 12, None),
