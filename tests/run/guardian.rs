@@ -136,7 +136,8 @@ fn remaining_process_that_cannot_be_searched_for_does_not_outlive_the_lock() {
     allow_no_second_pipe(wrapper.child.pid());
     kill_hard(me);
     let (code, _, err) = wrapper.end();
-    assert!(!runs(daemon), "it runs without the lock: {code} {err}");
+    // The lock is left to run out. A killed process ends when the kernel has a CPU for it.
+    wait_gone(daemon);
     assert_eq!(code, 70, "{err}");
     assert!(err.contains("searching for the remaining processes"), "{err}");
 }
