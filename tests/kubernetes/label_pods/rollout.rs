@@ -160,11 +160,15 @@ async fn label_leads_the_rollout_of_a_deployment() {
         );
         world.kubectl(&["patch", "deployment/web", "--patch", &again]);
         world.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"]);
-        let newest = newest_revision(&web).await;
+        let revision = rollout.to_string();
         eventually(BOUND, "a pod of the newest revision has the label", async || {
             let labelled = web.sightings.now();
-            match labelled.first() {
-                Some(name) if web.get(name).await.labels()[HASH] == newest => Ok(()),
+            let pod = match labelled.first() {
+                Some(name) => web.try_get(name).await,
+                None => None,
+            };
+            match pod {
+                Some(pod) if pod.annotations().get("restarted") == Some(&revision) => Ok(()),
                 _ => Err(labelled),
             }
         })
@@ -177,19 +181,4 @@ async fn label_leads_the_rollout_of_a_deployment() {
     // Pods of the same second have no order, so the label may move more often.
     assert!(moves.iter().all(|moves| (1..=3).contains(moves)), "{moves:?}");
     assert_eq!(web.sightings.doubles(), 0, "{:#?}", web.sightings.all());
-}
-
-const HASH: &str = "pod-template-hash";
-
-/// Returns the revision of the newest pod.
-async fn newest_revision(web: &Web) -> String {
-    let mut newest = None;
-    for name in web.names().await {
-        let Some(pod) = web.try_get(&name).await else {
-            continue;
-        };
-        let made = pod.creation_timestamp().unwrap().0;
-        newest = newest.max(Some((made, pod.labels()[HASH].clone())));
-    }
-    newest.unwrap().1
 }
