@@ -1,7 +1,7 @@
-//! Switches objects where a lock is held: one file per action.
+//! Switches objects where a lock is held, with one file per action.
 //!
-//! Owns how an object is observed, started and stopped. Refuses to decide when: the caller gives a permit to start or to
-//! stop, and an action asks for it after the last await before each write.
+//! The modules observe, start and stop an object. They do not decide when: the caller passes a permit to start or to
+//! stop, and an action checks it after the last await before each write.
 
 mod action;
 mod attempts;
@@ -58,17 +58,17 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// Something about the object changed.
+/// A stream with one item for each change of the object.
 pub(crate) type Changes = Pin<Box<dyn Stream<Item = ()> + Send>>;
 
-/// How one step towards the goal ended.
+/// The outcome of one step towards the goal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It is as it should be: it runs, or all of it is gone.
+    /// The object is in the desired state: it runs, or all of it is gone.
     Done,
-    /// The same; something else is to be done, and due after so long.
+    /// As `Done`, and further work is due after this time.
     Waiting(Duration),
-    /// On its way, and as it was found.
+    /// The object is changing; the state is the one that the step found.
     Working(TargetState),
     /// Another writer started the object after it was stopped, and it was stopped once more; or the other way round.
     /// The text names both writers.
@@ -76,17 +76,17 @@ pub(crate) enum Step {
     Trouble(Trouble),
 }
 
-/// What keeps a target from being as it should be.
+/// The reason why a target is not in the desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
-    /// How it was found nevertheless.
+    /// The state of the object nevertheless.
     pub(crate) state: TargetState,
     pub(crate) reason: ConditionReason,
     pub(crate) text: String,
 }
 
 impl Step {
-    /// Nothing of the object runs, whatever else the step reports.
+    /// Reports whether nothing of the object runs, also where the step reports trouble.
     pub(crate) fn is_stopped(&self) -> bool {
         match self {
             Self::Done | Self::Waiting(_) => true,
@@ -100,7 +100,7 @@ impl Step {
     }
 }
 
-/// Where a target is, and what its action needs of the lock.
+/// The place of a target, and the parts of the lock that its action needs.
 #[derive(Clone)]
 pub(crate) struct TargetContext {
     pub(crate) client: Client,
@@ -111,7 +111,7 @@ pub(crate) struct TargetContext {
     pub(crate) lock: LockName,
     /// Name of the target in the spec of the lock.
     pub(crate) target: String,
-    /// This one.
+    /// The cluster of this process.
     pub(crate) cluster: ClusterId,
     pub(crate) elector: Elector,
     pub(crate) telemetry: Arc<Telemetry>,
@@ -121,19 +121,19 @@ pub(crate) struct TargetContext {
 impl TargetContext {
     /// Emits an event of the lock.
     pub(crate) fn emit(&self, reason: EventReason, text: String) {
-        // The other end is closed when the lock is gone.
+        // The receiver is closed when the lock is gone.
         let _ = self.notes.send(Note { reason, text });
     }
 }
 
-/// An event of the lock, for its task.
+/// An event of the lock, sent to the task of the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     pub(crate) reason: EventReason,
     pub(crate) text: String,
 }
 
-/// Whether two declarations are about the same object, switched in the same way; their settings may differ.
+/// Reports whether two declarations switch the same object by the same action. Their settings may differ.
 pub(crate) fn is_same(one: &TargetWork, other: &TargetWork) -> bool {
     use TargetWork::{LabelPods, OncePerSchedule, Scale, Suspend};
     match (one, other) {
@@ -145,7 +145,7 @@ pub(crate) fn is_same(one: &TargetWork, other: &TargetWork) -> bool {
     }
 }
 
-/// Every change of what this watch shows.
+/// Returns one item for each change that the watch shows.
 fn follow<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = ()> + Send
 where
     K: kube::Resource<DynamicType: Clone + Eq + std::hash::Hash>

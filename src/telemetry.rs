@@ -1,7 +1,7 @@
-//! What this process tells of itself: metrics and logs.
+//! The telemetry of this process: metrics and logs.
 //!
-//! Owns the names, the counters and the text of a scrape. Whether a lock is held is computed from `valid_until` when
-//! it is asked for, never remembered. Refuses labels from open sets: they are declared names or variants of an enum.
+//! Owns the names, the counters and the text of a scrape. Whether a lock is held is computed from `valid_until` at the
+//! scrape, never remembered. Label values come from closed sets only: declared names, and variants of an enum.
 
 mod events;
 mod locks;
@@ -33,7 +33,7 @@ use events::Events;
 use locks::{LockCounts, Names, Row};
 use text::{Text, labels};
 
-/// One set of masters that is in use, and what is contended for on it.
+/// One set of masters that is in use, and the elector of the locks on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source<'a> {
     pub(crate) meter: &'a QuorumMeter,
@@ -49,23 +49,23 @@ pub(crate) struct Unreadable {
     pub(crate) name: String,
 }
 
-/// What became of a slot of a CronJob in this cluster, in the order of its names.
+/// The result of a slot of a CronJob in this cluster, in the order of the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotResult {
     /// Its Job was started.
     Claimed,
-    /// Another cluster's Job has it.
+    /// A Job of another cluster has it.
     Elsewhere,
-    /// A later one was claimed before.
+    /// A later slot was claimed before it.
     Passed,
     /// No Job can have it.
     Lost,
     TooOld,
-    /// An attempt to claim it that no majority decided; it is tried again.
+    /// No majority decided an attempt to claim it. The attempt is repeated.
     Undecided,
 }
 
-/// Who gives the metrics.
+/// The process that the metrics describe.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     /// The command, such as `operator`.
@@ -82,12 +82,12 @@ pub(crate) struct Telemetry {
     origin: Origin,
     lock_series: bool,
     targets: targets::Targets,
-    /// By namespace and name: counters go on when a quorum is opened anew.
+    /// By namespace and name, so that counters continue when a quorum is opened again.
     locks: Mutex<HashMap<Names, Arc<LockCounts>>>,
 }
 
 impl Telemetry {
-    /// Without `lock_series` nothing is told of single locks.
+    /// Creates the metrics. Without `lock_series`, no series of single locks is written.
     ///
     /// # Errors
     /// A metric that the library does not accept.
@@ -106,8 +106,8 @@ impl Telemetry {
         }))
     }
 
-    /// The meter of a quorum that is about to be opened; `masters` are names and failure domains in the order of the
-    /// votes.
+    /// Creates the meter of a quorum that is about to be opened. `masters` are names and failure domains in the order
+    /// of the votes.
     #[must_use]
     pub(crate) fn quorum(
         self: &Arc<Self>,
@@ -117,17 +117,17 @@ impl Telemetry {
         Arc::new(QuorumMeter::new(name, masters, self.clone()))
     }
 
-    /// Counts one pass over what is declared.
+    /// Counts one reconciliation of the declared objects.
     pub(crate) fn reconciled(&self, controller: &str, result: &str, took: Duration) {
         self.events.reconciled(controller, result, took);
     }
 
-    /// A target was confirmed stopped, so many seconds before it had to be; negative if that was too late.
+    /// Records that a target was confirmed stopped, this many seconds before its deadline; negative if it was too late.
     pub(crate) fn stopped(&self, action: Action, margin: f64) {
         self.events.stopped(action, margin);
     }
 
-    /// Counts what became of a slot of a lock that is declared under this name.
+    /// Counts the result of a slot of a lock that is declared under this name.
     pub(crate) fn slot(&self, namespace: &str, name: &str, result: SlotResult) {
         let names: Names = (namespace.into(), name.into());
         let locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,9 +136,10 @@ impl Telemetry {
         }
     }
 
-    /// The text of one scrape.
+    /// Returns the text of one scrape.
     ///
     /// # Errors
+    ///
     /// A metric that the library cannot write.
     pub(crate) fn scrape(
         &self,
@@ -188,9 +189,9 @@ impl Telemetry {
         Ok(text.into_string())
     }
 
-    /// Looks at every lock. To be called about every second: what is not known of a lock between two looks (it was
-    /// held and given back, its holder was not seen) counts as the second look has it, so they must be close together,
-    /// however rarely somebody scrapes.
+    /// Samples every lock. Call it about once a second: between two samples, a lock that was held and released, or
+    /// whose holder was not seen, counts as the later sample finds it. The samples must be close together, however rare
+    /// the scrapes are.
     pub(crate) fn sample(&self, sources: &[Source<'_>]) {
         if self.lock_series {
             let now = clock::now();
@@ -200,7 +201,7 @@ impl Telemetry {
         }
     }
 
-    /// Drops the series of a quorum that is not declared any more; one that is opened anew keeps them.
+    /// Drops the series of a quorum that is no longer declared. A quorum that is opened again keeps them.
     pub(crate) fn forget_quorum(&self, name: &str) {
         self.events.forget_quorum(name);
     }

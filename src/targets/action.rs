@@ -1,4 +1,4 @@
-//! One target, by its action.
+//! The action of one target.
 
 use super::{
     Changes, StartPermit, Step, StopPermit, TargetContext, TargetError,
@@ -13,7 +13,7 @@ use crate::{
     lease::BootInstant,
 };
 
-/// Each call is one step, and may be dropped at any await.
+/// An action on one object. Each call is one step, and may be dropped at any await.
 pub(crate) struct Action {
     kind: Kind,
     /// The rights that the action needs, where they do not depend on the object.
@@ -28,7 +28,7 @@ enum Kind {
     LabelPods(Box<LabelPods>),
 }
 
-/// The same call of each action.
+/// Makes the same call on the action of each kind.
 macro_rules! each {
     ($kind:expr, $action:ident => $call:expr) => {
         match $kind {
@@ -42,7 +42,7 @@ macro_rules! each {
 }
 
 impl Action {
-    /// The action that a target declares.
+    /// Creates the action that a target declares.
     pub(crate) fn new(context: TargetContext, work: &TargetWork) -> Self {
         let kind = match work {
             TargetWork::Scale {
@@ -50,7 +50,7 @@ impl Action {
                 active_replicas: active,
                 standby_replicas: standby,
             } => Kind::Scale(Box::new(Scale::new(context, object, *active, *standby))),
-            // Which of the two kinds of `batch/v1` it is was checked when the lock was read.
+            // The kind was checked when the lock was read: it is one of these two of `batch/v1`.
             TargetWork::Suspend { object } if object.kind == "Job" => {
                 Kind::SuspendJob(Box::new(OneJob::new(context, &object.name)))
             }
@@ -70,17 +70,18 @@ impl Action {
         }
     }
 
-    /// The same object under other settings.
+    /// Sets new settings for the same object.
     pub(crate) fn declare(&mut self, work: &TargetWork) {
         match &mut self.kind {
             Kind::Scale(action) => action.declare(work),
             Kind::OncePerSchedule(action) => action.declare(work),
-            // Without settings: another selector is another target.
+            // These actions have no settings: another selector is another target.
             Kind::SuspendJob(_) | Kind::SuspendCronJob(_) | Kind::LabelPods(_) => {}
         }
     }
 
-    /// It was started, and no other writer has written to it since, as far as the watch shows: there is nothing to do.
+    /// Reports whether the object was started and the watch shows no later write of another writer: a start has nothing
+    /// to do.
     pub(crate) fn runs_untouched(&self) -> bool {
         matches!(&self.kind, Kind::Scale(action) if action.runs_untouched())
     }
@@ -101,7 +102,7 @@ impl Action {
         self.explain_step(step)
     }
 
-    /// Everything of it must be gone by then, where there is a bound.
+    /// Stops the object. With a bound, all of it must be gone by then.
     pub(crate) async fn stop(
         &mut self,
         by: Option<BootInstant>,
@@ -121,7 +122,8 @@ impl Action {
         }
     }
 
-    /// Reports whether the running part of the object is ready; `None` where nothing of it can be.
+    /// Reports whether a pod of the object is ready; `None` for an object without a pod selector, and for all actions
+    /// but Scale.
     pub(crate) async fn ready(&mut self) -> Result<Option<bool>, TargetError> {
         match &mut self.kind {
             Kind::Scale(action) => action.ready().await,

@@ -1,40 +1,41 @@
-//! The writes of one stop: which version of its object each of them is for.
+//! Tracks the writes of one stop, and decides which version of the object each of them is for.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-/// Which version of an object a write of a stop is for.
+/// The version of an object that a write of a stop is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Precondition {
-    /// The one that was read: nothing was started since.
+    /// The version that was read: the object was not started since.
     Version,
-    /// Any version of the same object. Its controller may write to it faster than it is read, and an owed stop must land.
-    /// The API server ignores a UID in the scale of a custom resource: there it is any object of the name.
+    /// Any version of the same object. Its controller may write to it faster than it is read, and an owed stop must
+    /// land. The API server ignores a UID in the scale of a custom resource: there the write applies to any object of
+    /// that name.
     Uid,
 }
 
 impl Precondition {
-    /// Adds it to a merge patch of the object that was read.
+    /// Adds the precondition to a merge patch of the object that was read.
     pub(super) fn require(self, patch: &mut Value, read: &ObjectMeta) {
         let (key, value) = match self {
             Self::Version => ("resourceVersion", &read.resource_version),
             Self::Uid => ("uid", &read.uid),
         };
-        // A null would take a precondition away.
+        // A null value would remove the precondition.
         if let Some(value) = value {
             patch["metadata"][key] = json!(value);
         }
     }
 }
 
-/// Whether a write of the stop was sent that is not known to be done: refused by a conflict, or not answered.
+/// Whether a write of the stop was sent whose effect is not known: it met a conflict, or was not answered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Attempts {
     sent: bool,
 }
 
 impl Attempts {
-    /// Of the write that is sent now.
+    /// Returns the precondition of the write that is sent now.
     pub(super) const fn send(&mut self) -> Precondition {
         let before = std::mem::replace(&mut self.sent, true);
         if before {
@@ -44,7 +45,7 @@ impl Attempts {
         }
     }
 
-    /// The stop is written, or nothing is to be stopped, or the permit to stop is gone.
+    /// Resets the state: the stop is written, the object needs no stop, or the permit to stop is gone.
     pub(super) const fn settle(&mut self) {
         self.sent = false;
     }

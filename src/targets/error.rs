@@ -1,10 +1,10 @@
-//! What went wrong with the API server.
+//! Failures of requests to the API server.
 
 use thiserror::Error;
 
 use super::ConditionReason;
 
-/// The API server did not do what it was asked for.
+/// A request that the API server did not carry out.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum TargetError {
     #[error("{what}: {reason}")]
@@ -18,7 +18,7 @@ pub(crate) enum TargetError {
     Forbidden {
         what: String,
         reason: String,
-        /// The rule that is missing, to be pasted, where the action knows it.
+        /// The rule that is missing, ready to be pasted, if the action knows it.
         grant: String,
     },
     #[error("apiVersion {api_version:?} of kind {kind} is not valid: write GROUP/VERSION, such as apps/v1")]
@@ -45,7 +45,7 @@ pub(crate) enum TargetError {
     NoScale { api_version: String, kind: String },
 }
 
-/// Kinds that every cluster serves, and that targets may be, with the version that a manifest gives them.
+/// The kinds that every cluster serves and that may be targets, with the version that a manifest gives them.
 const WELL_KNOWN: [(&str, &str); 8] = [
     ("CronJob", "batch/v1"),
     ("DaemonSet", "apps/v1"),
@@ -57,7 +57,7 @@ const WELL_KNOWN: [(&str, &str); 8] = [
     ("StatefulSet", "apps/v1"),
 ];
 
-/// Where a kind is that was requested in another group; empty for every other.
+/// Names the group of a kind that was requested in another group; empty for every other kind.
 fn elsewhere(api_version: &str, kind: &str) -> String {
     let group = |api_version: &str| api_version.rsplit_once('/').map(|(group, _)| group.to_owned());
     let known = WELL_KNOWN.iter().find(|(known, _)| *known == kind);
@@ -80,7 +80,7 @@ impl TargetError {
         }
     }
 
-    /// Whether discovery answered, and the kind cannot be used.
+    /// Reports whether discovery answered and the kind cannot be used.
     pub(crate) const fn is_about_kind(&self) -> bool {
         matches!(
             self,
@@ -88,7 +88,7 @@ impl TargetError {
         )
     }
 
-    /// The reason of a condition.
+    /// Returns the reason for the condition.
     pub(crate) const fn reason(&self) -> ConditionReason {
         match self {
             Self::Api { .. } => ConditionReason::TargetUnreachable,
@@ -121,7 +121,7 @@ impl TargetError {
         }
     }
 
-    /// The same with the rule that would allow it.
+    /// Adds the rule that would allow the request.
     pub(crate) fn granting(self, rule: impl FnOnce() -> String) -> Self {
         match self {
             Self::Forbidden { what, reason, .. } => Self::Forbidden {
@@ -163,7 +163,7 @@ mod tests {
             let text = unknown(api_version, kind);
             assert!(text.contains(wanted), "{text}");
         }
-        // The group is right, or the kind is one of a custom resource.
+        // The group is right, or the kind belongs to a custom resource.
         for (api_version, kind) in [("apps/v9", "Deployment"), ("v1", "Gate"), ("v2", "Pod")] {
             let text = unknown(api_version, kind);
             assert!(!text.contains(" is in "), "{text}");

@@ -3,7 +3,7 @@
 use axum::Router;
 use kube::{Client, Config};
 
-/// A client of a server with these routes; the server ends with the runtime of the test.
+/// Returns a client of a server with these routes. The server ends with the runtime of the test.
 pub(crate) async fn fake_server(routes: Router) -> Client {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -1,24 +1,24 @@
-//! A write that starts something and was not answered: it may still be done.
+//! Tracks a write that starts an object and was not answered: the API server may still carry it out.
 
 use std::time::Duration;
 
 use crate::{clock, lease::BootInstant, targets::TargetError};
 
-/// The API server gives a request up after a minute.
+/// Longer than the API server works on a request, which is a minute.
 const LONGEST: Duration = Duration::from_secs(70);
 
-/// Until such a write must be over, nothing is confirmed as stopped.
+/// The time of an unanswered write. While the write may still take effect, no stop is confirmed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InFlight(Option<BootInstant>);
 
 impl InFlight {
-    /// A write is about to be sent. What stood before is needed at its end.
+    /// Records that a write is about to be sent. Returns the earlier state for `answered`.
     pub(super) fn send(&mut self) -> Self {
         std::mem::replace(self, Self(Some(clock::now())))
     }
 
-    /// It was answered: with success it is over, and so is every earlier one, which was for an earlier version.
-    /// Refused, it was never done: `before` stands.
+    /// Records the answer. A write that is done ends every earlier one, which was for an earlier version. A write that
+    /// is refused never takes effect: the state `before` it applies again.
     pub(super) fn answered<T>(
         &mut self,
         before: Self,

@@ -1,8 +1,8 @@
-//! Where objects of a kind are found: the resource, in a version that the API server serves.
+//! Finds the resource of a kind, in a version that the API server serves.
 //!
-//! A target refers to a group and a kind. The declared version is used while it is served, else the version that the group
-//! prefers, else any other served version: all of them show the same object. A version that stops being served is
-//! followed by the next discovery.
+//! A target refers to a group and a kind. The declared version is used while it is served, else the version that the
+//! group prefers, else any other served version: all of them show the same object. A version that is no longer served
+//! is replaced at the next discovery.
 
 use std::{
     collections::BTreeMap,
@@ -21,23 +21,23 @@ use crate::{
     lease::BootInstant,
 };
 
-/// Discovery of a kind that was not found, or is in doubt, is repeated after this long, however many targets name it.
+/// A kind that was not found, or is in doubt, is discovered again after this long, however many targets name it.
 const ASKED_AGAIN: Duration = Duration::from_secs(2);
 /// A kind that was found is discovered again after this long.
 const REFRESHED: Duration = Duration::from_secs(300);
 /// "This object does not exist" needs a discovery of its kind that is no older than this.
 const CONFIRMED: Duration = Duration::from_secs(10);
-/// Longer than this no discovery takes: an aggregated API may accept a request and never answer.
+/// The longest time for a discovery: an aggregated API may accept a request and never answer.
 const LONGEST: Duration = Duration::from_secs(5);
 /// A kind that no target asked for in this time is forgotten.
 const UNUSED: Duration = Duration::from_secs(900);
 
-/// What a target needs of a kind.
+/// The requirements of a target on a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Need {
-    /// To be served.
+    /// The kind is served.
     Served,
-    /// A scale subresource as well.
+    /// The kind has a scale subresource as well.
     Scale,
 }
 
@@ -48,14 +48,14 @@ struct Entry {
     found: Result<ApiResource, TargetError>,
     asked: BootInstant,
     used: BootInstant,
-    /// A read showed that the path is not served any more.
+    /// A read showed that the path is no longer served.
     doubted: bool,
-    /// When a refresh began that has not ended.
+    /// The start of a refresh that has not ended.
     refreshing: Option<BootInstant>,
 }
 
 impl Entry {
-    /// The answer, while no new discovery is due.
+    /// Returns the result while no new discovery is due.
     fn answer(&self, now: BootInstant, fresh: Duration) -> Option<Result<ApiResource, TargetError>> {
         let valid = match &self.found {
             Ok(_) if !self.doubted => fresh,
@@ -65,16 +65,17 @@ impl Entry {
     }
 }
 
-/// The kinds that targets name, as they were discovered last. Clones share them.
+/// The kinds that targets name, with the result of the last discovery of each. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kinds(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     entries: Mutex<BTreeMap<Key, Entry>>,
-    /// Held during the discovery of a kind: a thousand targets of it cause one. Other kinds do not wait for it.
+    /// Held during the discovery of a kind, so that a thousand targets of it cause one discovery. Other kinds do not
+    /// wait for it.
     asking: Mutex<BTreeMap<Key, Arc<tokio::sync::Mutex<()>>>>,
-    /// Discoveries of kinds that are used meanwhile as they were found before.
+    /// Refreshes in the background. The earlier results are used until they end.
     refreshes: Mutex<JoinSet<()>>,
     /// Counts the changes of the discovered kinds.
     changes: watch::Sender<u64>,
@@ -92,7 +93,7 @@ impl Default for Inner {
 }
 
 impl Kinds {
-    /// The resource of a kind. One that was found before is returned at once: a discovery that is due happens in the
+    /// Returns the resource of a kind. A known result is returned at once: a discovery that is due happens in the
     /// background, so that a start or stop never waits for it.
     pub(super) async fn find(
         &self,
@@ -106,14 +107,14 @@ impl Kinds {
         self.find_within(client, reference, need, REFRESHED).await
     }
 
-    /// Returns the result of the last discovery; begins a refresh if one is due.
+    /// Returns the result of the last discovery, and begins a refresh if one is due.
     fn known(&self, client: &Client, reference: &TargetRef, need: Need) -> Option<ApiResource> {
         let now = clock::now();
         let mut entries = self.entries();
         let entry = entries.get_mut(&key(reference, need))?;
         let known = entry.found.as_ref().ok()?.clone();
         entry.used = now;
-        // One that broke off does not prevent the next.
+        // A refresh that broke off does not prevent the next one.
         let runs = entry
             .refreshing
             .is_some_and(|began| now.since(began) < LONGEST * 2);
@@ -130,12 +131,12 @@ impl Kinds {
         while refreshes.try_join_next().is_some() {}
         refreshes.spawn(async move {
             let Some(kinds) = kinds.upgrade() else { return };
-            // A failure keeps the known result, and is repeated with the next use.
+            // A failure keeps the known result. The next use tries again.
             drop(Self(kinds).ask(&client, &reference, need, REFRESHED).await);
         });
     }
 
-    /// Whether this resource is served now, by a discovery of the last few seconds.
+    /// Reports whether this resource is served, by a discovery of the last few seconds.
     pub(super) async fn is_served(
         &self,
         client: &Client,
@@ -171,7 +172,8 @@ impl Kinds {
             return known;
         }
         let (kinds, client, reference) = (self.clone(), client.clone(), reference.clone());
-        // A task of its own: the caller may not be polled for a while, and the others wait meanwhile.
+        // The discovery has its own task: the caller may not be polled for a while, and other callers wait for the
+        // result.
         let mut task = JoinSet::new();
         task.spawn(async move { kinds.ask(&client, &reference, need, fresh).await });
         match task.join_next().await {
@@ -213,7 +215,8 @@ impl Kinds {
         asking.entry(key(reference, need)).or_default().clone()
     }
 
-    /// A failed discovery proves nothing about the kind: the earlier result stays, in doubt.
+    /// Records the result of a discovery. A failed one proves nothing about the kind: the earlier result stays, in
+    /// doubt.
     fn take(
         &self,
         reference: &TargetRef,
@@ -272,7 +275,7 @@ impl Kinds {
     }
 }
 
-/// All objects of a kind share an entry.
+/// All objects of a kind share one entry.
 fn key(reference: &TargetRef, need: Need) -> Key {
     let name = String::new();
     (
@@ -284,7 +287,7 @@ fn key(reference: &TargetRef, need: Need) -> Key {
     )
 }
 
-/// Asks the API server: for the declared version first, which is all that it takes as a rule.
+/// Discovers a kind. The declared version is requested first; as a rule no other request is needed.
 async fn discover(client: &Client, reference: &TargetRef, need: Need) -> Result<ApiResource, TargetError> {
     let (api_version, kind) = (reference.api_version.clone(), reference.kind.clone());
     let declared = api_version.parse::<GroupVersion>();
@@ -314,8 +317,8 @@ async fn discover(client: &Client, reference: &TargetRef, need: Need) -> Result<
     })
 }
 
-/// The resource of a kind in one version, and whether it has `/scale`; none where the version is not served, or does not
-/// have the kind.
+/// Returns the resource of a kind in one version, and whether it has `/scale`; `None` if the version is not served or
+/// does not have the kind.
 async fn served(
     client: &Client,
     version: &GroupVersion,
@@ -352,7 +355,7 @@ fn resource(list: &APIResourceList, version: &GroupVersion, kind: &str) -> Optio
     Some((resource, scales))
 }
 
-/// All served versions of a group, the preferred one first; none where the group is not served.
+/// Returns all served versions of a group, the preferred one first; empty if the group is not served.
 async fn versions_of(client: &Client, group: &str, kind: &str) -> Result<Vec<String>, TargetError> {
     let failed = |error: kube::Error| {
         TargetError::of(

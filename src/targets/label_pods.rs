@@ -22,36 +22,37 @@ use pods::{Pods, Write};
 use snapshot::{PodSnapshot, ROLE, Setter};
 use watched::Watched;
 
-/// Pods change while they are read: a kubelet writes to them. Then they are read again, so often at most.
+/// A pod may change between its read and a write, such as by its kubelet. The pods are then read again, at most this
+/// often.
 const TRIES: usize = 8;
-/// What a list showed is good until something changes, and for no longer than this: a watch may miss something.
+/// A list is valid until a change is seen, and at most this long: a watch may miss a change.
 const FRESH: Duration = Duration::from_secs(55);
 /// The time for which this replica leaves a label alone that was given again after this replica took it, or under a
-/// later lease than this replica has seen. It applies where this replica only does not see the holder of the lock: a
+/// later lease than this replica has seen. It applies only where this replica does not see the holder of the lock: a
 /// sibling sees more.
 const OVERRULED: Duration = Duration::from_secs(60);
 
 pub(super) struct LabelPods {
     context: TargetContext,
     pods: Pods,
-    /// As the watch shows them.
+    /// The pods as the watch shows them.
     watched: Watched,
-    /// By the last list.
+    /// The pods of the last list.
     seen: Option<(BootInstant, Vec<PodSnapshot>)>,
-    /// The pod, in that version, which was to get the label by a write that was not answered: it may still be done, as
-    /// long as the pod is in that version.
+    /// The pod, in the version that was read, that was to get the label by an unanswered write. The write may still be
+    /// done while the pod has that version.
     unanswered: Option<PodSnapshot>,
-    /// The token of a label that a sibling knows better of, and since when.
+    /// The token of a label on which a sibling knows better, and since when.
     overruled: Option<(u64, BootInstant)>,
     /// The pod that got the label last, and under which token.
     given: Option<(String, u64)>,
-    /// The pods that lost it since nothing of it was to be anywhere.
+    /// The pods that lost the label in steps without a lease. Cleared when a step under a lease removes a label.
     taken: BTreeSet<String>,
-    /// What another writer did to a label since the last step.
+    /// A change of the label by another writer since the last step.
     contest: Option<String>,
 }
 
-/// Why a step is made.
+/// The reason for a step.
 #[derive(Clone, Copy)]
 enum Cause<'a> {
     /// A lease, own or observed.
@@ -77,8 +78,8 @@ impl LabelPods {
         }
     }
 
-    /// Whether they were listed just now, and they. What the watch shows is enough to find that nothing is to be done;
-    /// not to confirm a stop.
+    /// Returns the pods, and whether this call listed them. The pods of the watch are enough to see that no change is
+    /// needed; a confirmed stop needs a list.
     async fn read(&mut self, confirms: bool) -> Result<(bool, Vec<PodSnapshot>), TargetError> {
         let now = clock::now();
         let shown = self.watched.shown();
@@ -92,19 +93,19 @@ impl LabelPods {
             if !shown.changed {
                 return Ok((false, pods.clone()));
             }
-            // Those that only have the label are not in the selector's watch.
+            // The watch of the selector does not show pods that only have the label.
             let others = pods.iter().filter(|pod| !pod.selected).cloned();
             let all = shown.pods.into_iter().flatten().chain(others);
             return Ok((false, all.collect()));
         }
-        // What changes from here on is not in the list.
+        // The list may lack changes from here on.
         self.watched.settle();
         let pods = self.pods.read().await?;
         self.seen = Some((now, pods.clone()));
         Ok((true, pods))
     }
 
-    /// Until nothing is left to be done.
+    /// Changes labels until no change is needed.
     async fn enforce(&mut self, wanted: &Wanted, cause: Cause<'_>) -> Result<Step, TargetError> {
         for _ in 0..TRIES {
             let (fresh, pods) = self.read(matches!(cause, Cause::Ordered(_))).await?;
@@ -136,7 +137,7 @@ impl LabelPods {
         Ok(Step::Working(TargetState::Changing))
     }
 
-    /// A label that may still come keeps everything waiting. It cannot come to another version of its pod.
+    /// Waits for a label that may still be given. The unanswered write cannot apply to another version of its pod.
     async fn settle(&mut self, pods: &[PodSnapshot]) -> Result<Write, TargetError> {
         let Some(waiting) = &self.unanswered else {
             return Ok(Write::Done);
@@ -150,7 +151,7 @@ impl LabelPods {
         Ok(Write::Done)
     }
 
-    /// False if the authority is gone.
+    /// Returns false if the authority is gone.
     async fn write(&mut self, choice: Choice, cause: Cause<'_>) -> Result<bool, TargetError> {
         let again = choice.take.iter().any(|pod| self.taken.contains(&pod.uid));
         let holds = match cause {
@@ -158,7 +159,7 @@ impl LabelPods {
             Cause::Ordered(permit) | Cause::Unheld(permit) => permit.holds(Found::of(again)),
         };
         if !holds {
-            // A label that exists now may be a later holder's.
+            // A label that exists now may belong to a later holder.
             return Ok(false);
         }
         let takes = choice.take.iter().map(|pod| self.pods.take(pod));
@@ -210,7 +211,7 @@ impl LabelPods {
         if let Some(token) = pod.token
             && !is_sure(cause)
         {
-            // If it comes back, then by a sibling.
+            // If the label is given again, a sibling gave it.
             self.overruled = Some((token, clock::now()));
         }
         let target = &self.context.target;
@@ -231,7 +232,8 @@ impl LabelPods {
         }
     }
 
-    /// Given by a sibling that sees more: by a later lease than this replica has seen, or again after this one took it.
+    /// Reports whether a sibling that sees more gave the label: by a later lease than this replica has seen, or again
+    /// after this replica took it.
     fn is_overruled(&mut self, pod: &PodSnapshot) -> bool {
         let Some(token) = pod.token.filter(|_| pod.labelled) else {
             return false;
@@ -306,7 +308,7 @@ impl LabelPods {
         let Some(holder) = permit.holder() else {
             return Wanted::Ready;
         };
-        // As agents call themselves: namespace, name and UID of their pod.
+        // An agent identifies itself by namespace, name and UID of its pod.
         let mut parts = holder.split('/');
         match (parts.next(), parts.next(), parts.next(), parts.next()) {
             (Some(namespace), Some(name), Some(uid), None) if namespace == self.context.namespace => {
@@ -315,7 +317,7 @@ impl LabelPods {
                     uid: uid.to_owned(),
                 }
             }
-            // No pod of this namespace, so none gets it.
+            // The holder is not a pod of this namespace, so no pod gets the label.
             _ => Wanted::Holder {
                 name: String::new(),
                 uid: String::new(),
@@ -324,8 +326,8 @@ impl LabelPods {
     }
 }
 
-/// Reports whether the cause is certain: the word of the holder, or of the replica that stops the pods it ran, counts.
-/// A holder that only is not seen may be hidden by a fault of this replica's sight.
+/// Reports whether the cause is certain: a lease of the operator, or an order to stop the pods that this replica ran. A
+/// holder that this replica does not see may be hidden by a fault of its connections.
 fn is_sure(cause: Cause<'_>) -> bool {
     match cause {
         Cause::Lease(permit) => permit.holder().is_none(),
@@ -334,19 +336,19 @@ fn is_sure(cause: Cause<'_>) -> bool {
     }
 }
 
-/// As the API server has times.
+/// Returns the time in the form of the API server.
 fn now() -> Timestamp {
     let seconds = i64::try_from(clock::unix_time().as_secs()).unwrap_or(i64::MAX);
     Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)
 }
 
-/// Whether there is a label to give, or a token to bring up to date.
+/// Reports whether there is a label to give, or a token to update.
 fn gives(choice: &Choice, cause: Cause<'_>) -> bool {
     let Cause::Lease(permit) = cause else { return false };
     let token = permit.token().0;
     let old = |keep: &PodSnapshot| match permit.holder() {
         None => keep.token != Some(token),
-        // An observer that does not see all masters may see a smaller token than another one.
+        // An observer that does not see all masters may see a smaller token than another observer.
         Some(_) => keep.token.is_none_or(|known| known < token),
     };
     choice.give.is_some()
@@ -369,7 +371,7 @@ impl LabelPods {
         self.enforce(&wanted, Cause::Lease(permit)).await
     }
 
-    /// Done when no pod has the label.
+    /// Removes the label from all pods. Done when no pod has it.
     pub(super) async fn stop(
         &mut self,
         by: Option<BootInstant>,

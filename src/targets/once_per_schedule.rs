@@ -1,8 +1,9 @@
 //! OncePerSchedule: each scheduled run of a CronJob happens in one cluster only.
 //!
-//! The Jobs of the CronJob are made suspended in every cluster. Where the lock is held their slots are claimed on the
-//! masters; a Job whose slot is claimed runs to its end, whatever becomes of the lease. The register of the masters, and
-//! not the lease, is what makes a slot run at most once: so whatever is in doubt here may be tried again.
+//! The Jobs of the CronJob are created suspended in every cluster. The cluster that holds the lock claims their slots
+//! on the masters. A Job whose slot is claimed runs to its end, also after the lease has ended. The register of the
+//! masters, and not the lease, ensures that a slot runs at most once, so an operation with an unknown result may be
+//! repeated.
 
 mod cache;
 mod decide;
@@ -31,11 +32,12 @@ use decide::{Due, Next, Power, TurnPermit};
 use job::{Cron, Job, Stage};
 use write::Jobs;
 
-/// A slot whose claim another cluster may write at any time is read so often.
+/// The interval at which a slot is read whose claim another cluster may write at any time.
 const LOOK: Duration = Duration::from_secs(1);
-/// What was a matter of milliseconds, such as an object that changed meanwhile, is tried again then.
+/// The pause before a retry that should succeed within milliseconds, such as after a conflict.
 const SOON: Duration = Duration::from_millis(250);
-/// A step goes on with the rest later: whoever calls does not wait for more than a few seconds.
+/// The longest duration of a step. The next step continues with the remaining Jobs, so the caller waits a few seconds
+/// at most.
 const STEP: Duration = Duration::from_secs(2);
 
 pub(super) struct OncePerSchedule {
@@ -45,23 +47,24 @@ pub(super) struct OncePerSchedule {
     cron: Cache,
     jobs: JobsOf,
     desk: Jobs,
-    /// Their slots were granted to these: for good, also when a later slot is claimed before they run.
+    /// The UIDs of Jobs whose slots were granted. A grant is final, also when a later slot is claimed before the Job
+    /// runs.
     granted: BTreeSet<String>,
-    /// Since when the masters do not decide on the slots of these.
+    /// The UIDs of Jobs on whose slots the masters do not decide, and since when.
     undecided: BTreeMap<String, BootInstant>,
     emitted: Emitted,
 }
 
-/// What people were told of the CronJob.
+/// The events that were emitted about the CronJob.
 #[derive(Default)]
 struct Emitted {
-    /// That this one says no time zone.
+    /// The UID of the CronJob that was reported to have no time zone.
     no_zone: Option<String>,
-    /// That it is suspended.
+    /// Whether the CronJob was reported to be suspended.
     suspended: bool,
 }
 
-/// The CronJob and its Jobs, those with older slots first.
+/// The CronJob and its Jobs, older slots first.
 enum Scene {
     NotYet,
     Missing,
@@ -96,11 +99,11 @@ impl OncePerSchedule {
         let Some(cron) = cron else {
             return Ok(Scene::Missing);
         };
-        // Not those of a CronJob that had this name before: they are about to go.
+        // Jobs of an earlier CronJob of this name are about to be deleted, and do not count.
         let read = |found: &Arc<slim::Job>| job::job(&self.reference.name, found.as_ref().clone());
         let jobs = jobs.iter().filter_map(read).map(|(_, job)| job);
         let mut jobs: Vec<Job> = jobs.filter(|job| job.owner == cron.uid).collect();
-        // The register only grows: once a later slot is claimed, an older one never can be.
+        // The register only grows: once a later slot is claimed, an older one can no longer be.
         jobs.sort_by_key(|job| job.slot);
         Ok(Scene::Here(cron, jobs))
     }
@@ -109,8 +112,8 @@ impl OncePerSchedule {
         format!("CronJob {}/{}", self.context.namespace, self.reference.name)
     }
 
-    /// One turn. Without a permit to start, only what needs none: that others claimed a slot, and that we did and did not go
-    /// on.
+    /// Does one turn over all Jobs. A turn without a permit to start claims no slot: it records the claims of other
+    /// clusters, and starts Jobs whose slots this cluster has already claimed.
     async fn turn(&mut self, permit: TurnPermit<'_>) -> Result<Step, TargetError> {
         let start = permit.to_start();
         let found = if start.is_some() {
@@ -141,7 +144,7 @@ impl OncePerSchedule {
         for job in &jobs {
             let next = match self.decide(job, &power).await {
                 Ok(next) => next,
-                // This one cannot be written; the others can.
+                // A refused write does not hold up the other Jobs.
                 Err(error) if error.is_refusal() => {
                     refused = Some(error);
                     Next::Later(LOOK)
@@ -171,7 +174,7 @@ impl OncePerSchedule {
         Ok(again.map_or(Step::Done, Step::Waiting))
     }
 
-    /// Nothing is claimed for a CronJob that is not safe; what is claimed is finished.
+    /// Returns what this turn may do. It claims no slot of a CronJob that is not safe, and finishes earlier claims.
     async fn power<'a>(&self, permit: TurnPermit<'a>, cron: &Cron, jobs: &[Job]) -> Power<'a> {
         let claims = permit.to_start().is_some() && cron.unsafe_because.is_none();
         let needs_view = |slot| !claims || self.due(slot) == Due::TooOld;
@@ -191,7 +194,7 @@ impl OncePerSchedule {
         }
     }
 
-    /// Active while something runs that was let run here.
+    /// Returns `Active` while a Job runs that the operator started.
     pub(super) fn observe(&mut self) -> Result<TargetState, TargetError> {
         Ok(match self.scene()? {
             Scene::NotYet => TargetState::Unknown,
@@ -204,7 +207,8 @@ impl OncePerSchedule {
         self.turn(TurnPermit::Starts(permit)).await
     }
 
-    /// Nothing is ever stopped, so that a stop with a bound has nothing to wait for. The rest of the work goes on after it.
+    /// Stops no Job: a started one runs to its end. A stop with a bound therefore has nothing to wait for, and the
+    /// remaining work is done by calls without a bound.
     pub(super) async fn stop(
         &mut self,
         by: Option<BootInstant>,

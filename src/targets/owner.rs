@@ -1,36 +1,38 @@
-//! Who declares a field: a start does not take it from them.
+//! Finds the manager that declares a field: a start does not overwrite the field of another manager.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
 use serde_json::Value;
 
-/// All field managers of the operator begin so.
+/// The prefix of all field managers of the operator.
 const OWN: &str = "redlock-operator";
-/// What `kubectl apply` without `--server-side` (and Argo CD) remembers of a manifest.
+/// The annotation in which `kubectl apply` without `--server-side` (and Argo CD) stores the manifest.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// The chart's admission policy for standbys put other replicas into what was created than its manifest has.
+/// The annotation on an object whose replicas were changed at its creation by the chart's admission policy for
+/// standbys.
 const CREATED_ON_STANDBY: &str = "redlock.dev/created-on-standby";
 
-/// The manager, if it is somebody else's, that declares this field (such as `["spec", "replicas"]`).
+/// Returns the other manager that declares this field, such as `["spec", "replicas"]`.
 ///
-/// Not every owner by managedFields does: whoever creates an object, or applies it from the client, owns its defaults
-/// as well. So the creation declares nothing that lasts, and an apply from the client what its manifest says.
+/// Not every owner in managedFields declares it: a manager that creates an object, or applies it from the client, also
+/// owns the defaults. A creation therefore declares nothing, and an apply from the client declares the fields of its
+/// manifest.
 pub(super) fn declared_by(metadata: &ObjectMeta, path: &[&str]) -> Option<String> {
     let owner = foreign(metadata, path).find(|entry| declares(entry, metadata, path))?;
     Some(manager(owner).to_owned())
 }
 
-/// The manager, if it is somebody else's, that wrote this field last, be it by a default.
+/// Returns the other manager that wrote this field last, even if it only wrote a default.
 pub(super) fn last_writer(metadata: &ObjectMeta, path: &[&str]) -> Option<String> {
     let last = foreign(metadata, path).max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
     Some(manager(last).to_owned())
 }
 
-/// Whether this field is one that the operator wrote last, as far as that is known.
+/// Reports whether the operator owns this field, as far as managedFields show.
 pub(super) fn is_own(metadata: &ObjectMeta, path: &[&str]) -> bool {
     owners(metadata, path).any(|entry| manager(entry).starts_with(OWN))
 }
 
-/// The controller that decides on `spec.suspend` of a Job. It would undo a start, and a stop as well.
+/// Returns the controller that decides on `spec.suspend` of a Job. It would undo a start, and a stop as well.
 pub(super) fn suspends(metadata: &ObjectMeta) -> Option<String> {
     let owners = metadata.owner_references.iter().flatten();
     let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
@@ -44,7 +46,7 @@ pub(super) fn suspends(metadata: &ObjectMeta) -> Option<String> {
 /// The label of a workload that Kueue admits.
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
-/// The name of a field manager in messages: with its product, where that is known.
+/// Names a field manager in messages, with its product if that is known.
 pub(super) fn named(manager: &str) -> String {
     let name = manager.to_lowercase();
     let known = [
@@ -84,25 +86,25 @@ fn declares(entry: &ManagedFieldsEntry, metadata: &ObjectMeta, path: &[&str]) ->
         entry.time.as_ref().map(second) > metadata.creation_timestamp.as_ref().map(|at| second(at) + 1);
     let annotations = metadata.annotations.as_ref();
     if !later && annotations.is_some_and(|all| all.contains_key(CREATED_ON_STANDBY)) {
-        // What is there is not what they wrote.
+        // The admission policy, and not the manager, chose the value.
         return false;
     }
     if entry.operation.as_deref() == Some("Apply") {
         return true;
     }
     match last_applied(metadata) {
-        // Whoever wrote it by a subresource did so by itself.
+        // The manifest does not describe a write through a subresource.
         Some(manifest) if entry.subresource.is_none() => {
             let pointer = format!("/{}", path.join("/"));
             manifest.pointer(&pointer).is_some()
         }
-        // Nothing is made by a subresource.
+        // A subresource creates no object, so the write is later than the creation.
         _ if entry.subresource.is_some() => true,
         _ => later,
     }
 }
 
-/// Both are cut to whole seconds, one a little after the other.
+/// Cuts a time to whole seconds. An entry of managedFields may be a little later than the creation that it records.
 fn second(time: &Time) -> i64 {
     time.0.as_second()
 }
@@ -130,7 +132,7 @@ mod tests {
 
     const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
-    /// Made at 12:00 by `manager`, which wrote `replicas` a second after 12:`minute`.
+    /// An object that was created at 12:00 by `manager`, which wrote `replicas` a second after 12:`minute`.
     fn metadata(manager: &str, operation: &str, subresource: Option<&str>, minute: u8) -> ObjectMeta {
         serde_json::from_value(serde_json::json!({
             "creationTimestamp": "2026-01-01T12:00:00Z",

@@ -1,4 +1,4 @@
-//! Lists that are read page by page, so that no answer is larger than a few megabytes.
+//! Reads lists page by page, so that no answer is larger than a few megabytes.
 
 use std::fmt::Debug;
 
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 /// Objects in one page.
 pub(crate) const PAGE: u32 = 500;
 
-/// What `keep` makes of each object of a list.
+/// Returns the results of `keep` for all objects of a list.
 pub(crate) async fn all<K, T>(
     api: &Api<K>,
     which: ListParams,

@@ -1,14 +1,14 @@
-//! How long a watch waits that could not be kept up.
+//! The back-off of a watch that failed.
 
 use std::time::Duration;
 
 use kube::runtime::utils::Backoff;
 
-/// A server that was away is noticed again within a few seconds, and three replicas do not press it.
+/// A server that was away is noticed within a few seconds, and three replicas do not overload it.
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Doubles from try to try, with jitter.
+/// A pause that doubles from attempt to attempt, with jitter.
 pub(crate) struct Pause(Duration);
 
 impl Default for Pause {

@@ -1,5 +1,5 @@
-//! The permit to start something: the lease under which it is asked for. The permit to stop something: that no other replica
-//! of this cluster is known to hold the lock.
+//! Permits to start and to stop objects. A permit to start holds while the lease is held under which it was given. A
+//! permit to stop holds while no other replica of this cluster is known to hold the lock.
 
 use std::{fmt, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     lease::{FencingToken, Holder},
 };
 
-/// Good for one lease, and for no longer than that one is held.
+/// A permit for one lease, and only while that lease is held.
 #[derive(Clone, Debug)]
 pub(crate) struct StartPermit {
     standing: watch::Receiver<LockView>,
@@ -20,9 +20,9 @@ pub(crate) struct StartPermit {
 
 #[derive(Clone, Debug)]
 enum Lease {
-    /// Of this process.
+    /// A lease of this process.
     Own(FencingToken),
-    /// Of an agent of this cluster, as this process sees it.
+    /// A lease of an agent in this cluster, as this process sees it.
     Observed(Holder),
 }
 
@@ -37,7 +37,7 @@ impl StartPermit {
         Self { standing, lease }
     }
 
-    /// Ask after the last await before the write.
+    /// Reports whether the permit holds. Call it after the last await before the write.
     pub(crate) fn holds(&self) -> bool {
         let (standing, now) = (self.standing.borrow(), clock::now());
         match &self.lease {
@@ -50,7 +50,7 @@ impl StartPermit {
         }
     }
 
-    /// Returns when it is not good any more.
+    /// Returns when the permit no longer holds.
     pub(crate) async fn ended(mut self) {
         loop {
             let now = clock::now();
@@ -78,7 +78,7 @@ impl StartPermit {
         }
     }
 
-    /// Who holds the lock, where that is not the operator.
+    /// Returns the holder of the lock; `None` if the operator holds the lock itself.
     pub(crate) fn holder(&self) -> Option<&str> {
         match &self.lease {
             Lease::Own(_) => None,
@@ -87,15 +87,15 @@ impl StartPermit {
     }
 }
 
-/// Good for one step. The answer follows what this replica knows of the lock at the time of the question.
+/// A permit for one step. The answer depends on the knowledge of this replica about the lock at the time of the call.
 #[derive(Clone)]
 pub(crate) struct StopPermit(Arc<dyn Fn(Found) -> bool + Send + Sync>);
 
-/// How what is about to be stopped was found.
+/// The state in which the object was found before its stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Running,
-    /// This replica stopped it, and another writer started it since.
+    /// This replica had stopped it, and another writer started it since.
     StartedAgain,
 }
 
@@ -114,13 +114,13 @@ impl StopPermit {
         Self(Arc::new(holds))
     }
 
-    /// Where this process holds the lock itself, and stops what is not declared any more.
+    /// Returns a permit to stop a target that is no longer declared, while this process holds the lock itself.
     pub(crate) fn of(permit: &StartPermit) -> Self {
         let permit = permit.clone();
         Self::new(move |_| permit.holds())
     }
 
-    /// Ask after the last await before the write.
+    /// Reports whether the permit holds. Call it after the last await before the write.
     pub(crate) fn holds(&self, found: Found) -> bool {
         (self.0)(found)
     }

@@ -1,4 +1,4 @@
-//! The pods of a target: whether they are gone, and an end for those that are late.
+//! The pods of a target: finds those that have not ended, and deletes those that are late.
 
 use std::{
     collections::HashSet,
@@ -15,24 +15,24 @@ use kube::{
 use super::{Found, StopPermit, TargetError, pages, slim::Pod, write::Write};
 use crate::{clock, lease::BootInstant};
 
-/// What is still there this long before the end is deleted with the grace period that is left.
+/// Pods that still exist this long before the end are deleted with the remaining grace period.
 const DELETE_BEFORE: Duration = Duration::from_secs(4);
-/// What its controller has not deleted yet, it may replace: that waits as long as it can.
+/// A pod that its controller has not deleted yet may be replaced, so its deletion waits until this long before the end.
 const REPLACED_BEFORE: Duration = Duration::from_millis(1_500);
-/// Of the time that is left, what a kubelet needs to kill and to say so.
+/// The part of the remaining time that a kubelet needs to kill a pod and to report it.
 const TO_CONFIRM: Duration = Duration::from_secs(1);
 
-/// What is left so shortly before the end is late.
+/// Pods that still exist this shortly before the end are late.
 const LATE: Duration = Duration::from_millis(1_000);
-/// As many of them are named.
+/// The number of late pods that are named.
 const NAMED: usize = 3;
 
-/// One that has not ended.
+/// A pod that has not ended.
 #[derive(Clone, Debug)]
 pub(super) struct Left {
     name: String,
     uid: String,
-    /// Being deleted, with this grace period.
+    /// The grace period of a pod that is being deleted.
     going: Option<i64>,
 }
 
@@ -45,17 +45,18 @@ impl Left {
 #[derive(Clone)]
 pub(super) struct Pods {
     api: Api<Pod>,
-    /// The same pods without what they hold.
+    /// The metadata of the same pods.
     metadata: Api<PartialObjectMeta<Pod>>,
-    /// As in `Deployment billing/report`.
+    /// The target in messages, as in `Deployment billing/report`.
     of: String,
-    /// Those that were given less time: once, since what was left for them is theirs.
+    /// The UIDs of pods whose grace period was shortened. This happens once for each pod: it may use the time that it
+    /// got.
     hurried: Arc<Mutex<HashSet<String>>>,
-    /// Those that are late, in words.
+    /// The late pods, in words.
     late: Arc<Mutex<Option<Late>>>,
 }
 
-/// Some of them, all of how many, and the text about these.
+/// The names of some late pods, the number of all, and the text.
 type Late = (Vec<String>, usize, String);
 
 impl Pods {
@@ -69,7 +70,7 @@ impl Pods {
         }
     }
 
-    /// Which pods have not ended although the time for that is over, and where they are.
+    /// Returns the pods that have not ended although the time for a stop is over, and where they run.
     pub(super) fn late(&self) -> Option<String> {
         let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         late.as_ref().map(|(.., text)| text.clone())
@@ -92,7 +93,7 @@ impl Pods {
         }
         let mut places = Vec::new();
         for name in &names {
-            // A list: no other right is needed for it.
+            // A list needs no other right than the operator already uses.
             let this = ListParams::default().fields(&format!("metadata.name={name}"));
             let found = self.api.list(&this).await.ok();
             let node = found.and_then(|list| list.items.into_iter().next()?.spec?.node_name);
@@ -117,12 +118,12 @@ impl Pods {
         Ok(!ready.map_err(|error| self.failed(&error))?.is_empty())
     }
 
-    /// Those that have not ended, those that are being deleted included.
+    /// Returns the pods that have not ended, including those that are being deleted.
     pub(super) async fn left(&self, selector: &str) -> Result<Vec<Left>, TargetError> {
         self.left_of(selector, |_| true).await
     }
 
-    /// The same of those that `belong`, where a selector cannot say it.
+    /// As `left`, for the pods that `belong`, where a selector cannot express that.
     pub(super) async fn left_of(
         &self,
         selector: &str,
@@ -141,10 +142,10 @@ impl Pods {
         left.map_err(|error| self.failed(&error))
     }
 
-    /// Near the end: deletes these with the grace period that is left until then.
+    /// Near the end, deletes these pods with the remaining grace period.
     ///
-    /// Never with none: the API server would forget the pod at once, whatever becomes of its processes, and "gone" would
-    /// say nothing. With a second, its kubelet says when they are dead.
+    /// The grace period is never zero: the API server would remove the pod at once, whether or not its processes have
+    /// ended, and its absence would prove nothing. With one second, the kubelet confirms the end of the processes.
     pub(super) async fn hurry(
         &self,
         pods: &[Left],
@@ -156,7 +157,7 @@ impl Pods {
             return Ok(());
         };
         let hurried = self.hurry_within(pods, left, permit).await;
-        // After what cannot wait.
+        // Deletions cannot wait, so the names are read after them.
         self.name_late(pods, left).await;
         hurried
     }
@@ -185,7 +186,7 @@ impl Pods {
             if !permit.holds(Found::Running) {
                 break;
             }
-            // Each of them, whatever becomes of the others.
+            // A failed deletion does not hold up the other pods.
             match self.delete(pod, grace).await {
                 Ok(()) => drop(self.hurried().insert(pod.uid.clone())),
                 Err(error) => end = Err(error),
@@ -206,12 +207,12 @@ impl Pods {
                 resource_version: None,
             });
         let deleted = self.api.delete(&pod.name, &parameters).await;
-        // Gone, or another one by now.
+        // The pod is gone, or its name belongs to another one.
         Write::of(deleted, format!("deleting pod {} of {}", pod.name, self.of)).map(drop)
     }
 }
 
-/// As in "pod a on node n, pod b on no node, and 2 more".
+/// Names pods, as in "pod a on node n, pod b, and 2 more".
 fn called(places: &[(&str, Option<String>)], all: usize) -> String {
     let place = |(name, node): &(&str, Option<String>)| match node {
         Some(node) => format!("pod {name} on node {node}"),
@@ -224,13 +225,13 @@ fn called(places: &[(&str, Option<String>)], all: usize) -> String {
     texts.join(", ")
 }
 
-/// Those that have not ended.
+/// Selects pods that have not ended.
 fn alive(selector: &str) -> ListParams {
     let alive = "status.phase!=Succeeded,status.phase!=Failed";
     ListParams::default().labels(selector).fields(alive)
 }
 
-/// Whole seconds, as the API has them.
+/// Returns the grace period in whole seconds, which is the resolution of the API.
 fn grace(left: Duration) -> u32 {
     let whole = left.saturating_sub(TO_CONFIRM).as_secs();
     u32::try_from(whole).unwrap_or(u32::MAX).max(1)

@@ -1,8 +1,8 @@
-//! What a request for one object says of it: found, gone, or unknown.
+//! Interprets the answer to a request for one object: found, gone, or unknown.
 //!
 //! Only a 404 for the object itself, of a kind that discovery shows to be served, means that the object is gone. Every
-//! other failure leaves its state unknown, among them a kind, version or path that is not served, and a 404 for a
-//! subresource: the API server may answer so after any failure of its storage.
+//! other failure leaves its state unknown, such as a kind, version or path that is not served, or a 404 for a
+//! subresource: the API server may return one after any failure of its storage.
 
 use kube::{Client, api::ApiResource, core::Status};
 
@@ -23,7 +23,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// By discovery.
+    /// Discovers the resource of the object.
     pub(super) async fn find(
         client: &Client,
         kinds: &Kinds,
@@ -34,7 +34,7 @@ impl Place {
         Ok(Self::of(client, kinds, reference, need, resource))
     }
 
-    /// Of a resource that is known.
+    /// Uses a known resource.
     pub(super) fn of(
         client: &Client,
         kinds: &Kinds,
@@ -51,12 +51,12 @@ impl Place {
         }
     }
 
-    /// A request showed that what was discovered may not be served any more.
+    /// Marks the discovered resource as doubtful, because a request showed that it may no longer be served.
     pub(super) fn doubt(&self) {
         self.kinds.doubt(&self.reference, self.need);
     }
 
-    /// The answer to a request for this object; none where the object is gone, and an error where that is unknown.
+    /// Returns the answer to a request for this object; `None` if the object is gone, and an error if that is unknown.
     pub(super) async fn settle<T>(
         &self,
         what: impl FnOnce() -> String,
@@ -85,7 +85,7 @@ impl Place {
     }
 }
 
-/// Whether a 404 is about this very object, and not about a subresource of it.
+/// Reports whether a 404 is about this very object, and not about a subresource of it.
 fn names(status: &Status, resource: &ApiResource, name: &str) -> bool {
     let Some(details) = &status.details else {
         return false;
@@ -118,11 +118,11 @@ mod tests {
         let of = |group: &str, kind: &str, name: &str| json!({ "group": group, "kind": kind, "name": name });
         assert!(says("NotFound", of("apps", "deployments", "web")));
         for (reason, details) in [
-            // The path is not served: JSON without a name, or plain text.
+            // The path is not served: the answer is JSON without a name, or plain text.
             ("NotFound", json!({})),
             ("NotFound", json!(null)),
             ("Failed to parse error data", of("apps", "deployments", "web")),
-            // Of something else.
+            // The answer is about another object.
             ("NotFound", of("apps", "deployments/scale", "web")),
             ("NotFound", of("apps", "deployments", "other")),
             ("NotFound", of("", "namespaces", "web")),

@@ -1,23 +1,23 @@
-//! What has to be granted for an action, said where it is missing.
+//! Names the rights that an action needs, for errors about missing ones.
 
 use super::{ConditionReason, Step};
 use crate::api::plan::TargetWork;
 
-/// To be pasted: a value of the chart, or the rules.
+/// Returns text to paste: a value of the chart, or the rules.
 pub(super) fn granted(group: &str, resource: &str, rules: &str) -> String {
     format!(
         "with the chart: targetKinds: [{{group: {group:?}, resource: {resource}}}]; without, in a ClusterRole:\n{rules}"
     )
 }
 
-/// The rights of a kind that is always the same, as the chart grants them.
+/// Returns the rights of an action whose kind is fixed, as the chart grants them.
 pub(super) fn of(work: &TargetWork) -> Option<String> {
     let rule = |group: &str, resource: &str, verbs: &str| {
         format!("- apiGroups: [{group:?}]\n  resources: [{resource}]\n  verbs: [{verbs}]\n")
     };
-    // What was suspended has stopped when its pods are gone.
+    // A suspended object has stopped when its pods are gone.
     let pods_go = rule("", "pods", "list, delete");
-    // A condition that is older than the last start is removed.
+    // The operator removes a condition that is older than the last start.
     let conditions = rule("batch", "jobs/status", "patch");
     let (group, resource, rules) = match work {
         TargetWork::Suspend { object } if object.kind == "Job" => {
@@ -35,13 +35,13 @@ pub(super) fn of(work: &TargetWork) -> Option<String> {
             )
         }
         TargetWork::LabelPods { .. } => ("", "pods", rule("", "pods", "list, watch, patch")),
-        // Any kind: known when it was found.
+        // The kind is known only after discovery.
         TargetWork::Scale { .. } => return None,
     };
     Some(granted(group, resource, rules.trim_end()))
 }
 
-/// The same step, whose trouble names the missing rights: also of a write that was refused while the rest went on.
+/// Adds the rights to a step that reports missing ones, also if only one write was refused and the rest was done.
 pub(super) fn explained(step: Step, rights: &str) -> Step {
     match step {
         Step::Trouble(mut why) if why.reason == ConditionReason::Forbidden => {

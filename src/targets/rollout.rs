@@ -1,24 +1,24 @@
-//! Whether a rollout of an object starts its new pod before the old one has ended. Pure.
+//! Decides whether a rollout of an object starts its new pod before the old one has ended. Pure.
 
 use serde_json::Value;
 
 use crate::api::target::TargetRef;
 
-/// What a rollout does with the one pod of an object.
+/// The order in which a rollout replaces the one pod of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rollout {
-    /// The new pod starts beside the old one.
+    /// The new pod starts next to the old one.
     Surges,
-    /// The old pod is told to end before the new one is made.
+    /// The old pod is deleted before the new one is created.
     Replaces,
 }
 
-/// Of a kind whose rollouts are known, and of content that can be read; every other is unknown.
+/// Returns the rollout of an object; `None` for other kinds, and for content that cannot be read.
 pub(super) fn rollout(reference: &TargetRef, object: &Value) -> Option<Rollout> {
     if !is_judged(reference) {
         return None;
     }
-    // No object without one.
+    // The API server stores no Deployment without a spec.
     let spec = object.get("spec")?;
     let kind = spec.pointer("/strategy/type").and_then(Value::as_str);
     match kind.unwrap_or("RollingUpdate") {
@@ -34,12 +34,13 @@ pub(super) fn rollout(reference: &TargetRef, object: &Value) -> Option<Rollout> 
     }
 }
 
-/// A StatefulSet never surges. What other kinds with a scale subresource do is not known.
+/// Reports whether rollouts of this kind are known. A StatefulSet never surges. Other kinds with a scale subresource
+/// are unknown.
 pub(crate) fn is_judged(reference: &TargetRef) -> bool {
     reference.kind == "Deployment" && reference.api_version.starts_with("apps/")
 }
 
-/// Whether `maxSurge` comes to a pod where one is wanted: a share of it is rounded up.
+/// Reports whether `maxSurge` allows a pod more than the one that is wanted: a percentage is rounded up.
 fn surges(max_surge: &Value) -> Option<bool> {
     match max_surge {
         Value::Null => Some(true),

@@ -1,8 +1,9 @@
-//! Scale: the replicas of anything with a scale subresource, and of that subresource only.
+//! Scale: sets the replicas of any object with a scale subresource, through that subresource only.
 //!
-//! A start raises what asks for `standbyReplicas` or fewer to `activeReplicas`. Above that it runs: another number is
-//! left to whoever wrote it, such as a HorizontalPodAutoscaler or somebody with `kubectl scale`; only its own number, or
-//! a default, follows the lock. A stop is done when the pods are gone, not when the number is written.
+//! A start raises an object that asks for `standbyReplicas` or fewer to `activeReplicas`. An object with more replicas
+//! runs already: a number of another manager, such as a HorizontalPodAutoscaler or `kubectl scale`, stays; only the
+//! operator's own number, or a default, follows the lock. A stop is done when the pods are gone, not when the number is
+//! written.
 
 mod stop;
 mod subresource;
@@ -24,7 +25,7 @@ use crate::{
 use stop::Stopping;
 use subresource::{Object, Owner, Snapshot, Write};
 
-/// Under which lease an object ran, and its uid.
+/// The lease under which an object ran, and the UID of the object.
 type Run = (FencingToken, Option<String>);
 
 pub(super) struct Scale {
@@ -32,23 +33,23 @@ pub(super) struct Scale {
     reference: TargetRef,
     active: i32,
     standby: i32,
-    /// In the version that is served now.
+    /// The object in the version of its kind that is served now.
     object: Option<Arc<Object>>,
     in_flight: InFlight,
-    /// What the last start was written over; it cannot come true of another version.
+    /// The version that the last start was for. The API server applies the start to no other version.
     sent_over: Option<String>,
-    /// What it became by the last start.
+    /// The version that resulted from the last start.
     started: Option<String>,
-    /// It was last found to run, or started.
+    /// Whether the object was last found running, or was started.
     runs: bool,
-    /// Under which lease it ran, and which object that was.
+    /// The lease under which an object ran, and which object that was.
     ran: Option<Run>,
-    /// What `activeReplicas` was before.
+    /// The earlier value of `activeReplicas`.
     before: Option<i32>,
     stopping: Stopping,
-    /// Of its pods, as it was last seen.
+    /// The selector of its pods, as it was last read.
     selector: Option<String>,
-    /// Whose number it was said to be.
+    /// The manager that was reported as the owner of the number.
     left_to: Option<String>,
 }
 
@@ -77,7 +78,7 @@ impl Scale {
         if let Some(object) = self.object.as_ref().filter(|object| object.is_at(&place)) {
             return Ok(object.clone());
         }
-        // Another version of the same object: what is known of it stays.
+        // The kind is served in another version; the knowledge about the object stays valid.
         let object = Object::new(&self.context, &self.reference, place);
         Ok(self.object.insert(Arc::new(object)).clone())
     }
@@ -91,7 +92,7 @@ impl Scale {
         }
     }
 
-    /// A start that was not answered is over when the object is another than the one that it was for.
+    /// Settles an unanswered start when the object has another version than the one that the start was for.
     fn heed(&mut self, snapshot: Option<&Snapshot>) {
         if snapshot.is_none_or(|snapshot| snapshot.version != self.sent_over) {
             self.in_flight.settle();
@@ -118,7 +119,7 @@ impl Scale {
         }
         if snapshot.wanted > self.standby {
             self.ran = Some(this.clone());
-            // Of whom nothing is known, the number may be what the lock asked for before.
+            // Without a known owner, the number counts as the lock's if it is the earlier `activeReplicas`.
             let ours = owner == Owner::Ours || self.before == Some(snapshot.wanted);
             if let Owner::Other(owner) = owner {
                 self.leave_to(object, snapshot.wanted, owner);
@@ -138,7 +139,7 @@ impl Scale {
         self.write_start(object, &snapshot, this, permit).await
     }
 
-    /// Takes the standby number, or what this lock asked for before.
+    /// Writes `activeReplicas` over a standby number, or over an earlier number of this lock.
     async fn write_start(
         &mut self,
         object: &Object,
@@ -171,9 +172,10 @@ impl Scale {
         })
     }
 
-    /// Says once that a number is somebody else's: an edited `activeReplicas` does nothing meanwhile.
+    /// Reports once for each owner that the number belongs to another manager: an edited `activeReplicas` has no effect
+    /// then.
     fn leave_to(&mut self, object: &Object, replicas: i32, owner: String) {
-        // An autoscaler changes it all the time, and nobody wonders.
+        // An autoscaler changes the number all the time, which surprises no reader of the events.
         if owner != AUTOSCALER && self.left_to.as_ref() != Some(&owner) {
             let text = format!(
                 "{} has {replicas} replicas by {owner:?}: left as they are; activeReplicas {} is for the next start",
@@ -189,7 +191,7 @@ impl Scale {
 /// The field manager of a HorizontalPodAutoscaler.
 const AUTOSCALER: &str = "kube-controller-manager";
 
-/// Who is not known: see [`Owner`].
+/// The name of an unknown writer in messages: see [`Owner`].
 const BY_HAND: &str = "a client of the scale subresource, such as kubectl scale";
 
 fn missing(object: &Object) -> Step {
@@ -200,7 +202,7 @@ fn missing(object: &Object) -> Step {
     Step::trouble(TargetState::Standby, ConditionReason::TargetNotFound, text)
 }
 
-/// The line to change.
+/// Describes the conflict, and the line to change.
 fn conflict(object: &Object, wanted: i32, owner: &str, active: i32) -> String {
     let name = owner.to_lowercase();
     let what = if name == "kubectl" {
@@ -265,7 +267,7 @@ impl Scale {
         by: Option<BootInstant>,
         permit: &StopPermit,
     ) -> Result<Step, TargetError> {
-        // What this stops, no other writer did.
+        // The next start follows this stop, so it is not contested by another writer.
         (self.started, self.ran) = (None, None);
         let object = self.object().await?;
         let step = self.try_stop(&object, by, permit).await;
@@ -276,7 +278,7 @@ impl Scale {
         self.object.as_ref()?.pods().late()
     }
 
-    /// Whether what runs of it is ready; none where nothing of it can be.
+    /// Reports whether a pod of the object is ready; `None` if the object is missing or has no selector.
     pub(super) async fn ready(&mut self) -> Result<Option<bool>, TargetError> {
         let object = self.object().await?;
         let selector = object.read().await?.and_then(|snapshot| snapshot.selector);
@@ -310,7 +312,7 @@ struct Following {
 }
 
 impl Following {
-    /// Returns when the object changed, or its kind is found: at first, again, or in another version.
+    /// Returns when the object changes, or its kind is found: for the first time, again, or in another version.
     async fn changed(&mut self) {
         let mut pause = Pause::default();
         loop {
@@ -343,7 +345,8 @@ impl Following {
     }
 }
 
-/// What cannot be followed is switched nevertheless, but somebody's hand would be noticed late.
+/// Reports an object that cannot be watched as trouble. It is switched nevertheless, but a write of another writer is
+/// noticed late.
 fn followed(
     object: &Object,
     step: Result<Step, TargetError>,

@@ -1,4 +1,4 @@
-//! What the targets of one process share, so that a thousand of them do not ask a thousand times.
+//! State that the targets of one process share, so that a thousand targets do not send a thousand requests.
 
 mod jobs;
 mod watch;
@@ -18,12 +18,12 @@ use watch::Objects;
 pub(super) use watch::{Followed, Known};
 
 pub(crate) struct Shared {
-    /// Of lists and watches.
+    /// The client of lists and watches.
     client: Client,
     pub(super) kinds: Kinds,
-    /// By resource and namespace, while somebody follows.
+    /// The watches by resource and namespace, while they have followers.
     watches: Mutex<HashMap<(String, String), Weak<Objects>>>,
-    /// Jobs by namespace, while somebody follows.
+    /// The Jobs by namespace, while they have followers.
     jobs: Mutex<HashMap<String, Weak<Jobs>>>,
 }
 

@@ -1,5 +1,5 @@
-//! Jobs and Pods as the API server has them, without what the operator does not read: a list of thousands of them must fit
-//! into its memory.
+//! Jobs and Pods without the fields that the operator does not read: a list of thousands of them must fit into its
+//! memory.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,15 @@ use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// On a Job that was stopped in the middle: since when, as unix seconds. It is never resumed.
+/// The label on a Job that was stopped before its end, with the time as Unix seconds. The operator never resumes the
+/// Job.
 pub(super) const ABANDONED: &str = "redlock.dev/abandoned";
-/// Says of a Job what was decided on its slot.
+/// The label on a Job with the decision on its slot.
 pub(super) const SLOT: &str = "redlock.dev/slot";
-/// The annotation on a Job with the time of the condition `Suspended` that it had when the operator last set its `suspend`:
-/// that condition proves nothing of a later suspension.
+/// The annotation on a Job with the time of the condition `Suspended` that it had when the operator last set its
+/// `suspend`: that condition proves nothing about a later suspension.
 pub(super) const OLD_CONDITION: &str = "redlock.dev/old-suspended-condition";
-/// The annotation with which the CronJob controller says for when it made a Job.
+/// The annotation in which the CronJob controller stores the scheduled time of a Job.
 pub(super) const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
 /// A Job of `batch/v1`.
@@ -71,7 +72,7 @@ pub(super) struct PodStatus {
     pub(super) conditions: Option<Vec<PodCondition>>,
 }
 
-/// Its true condition `Complete` or `Failed`, once it has one of them.
+/// Returns the type of the true condition `Complete` or `Failed`, if the Job has one.
 pub(super) fn finished(job: &Job) -> Option<&str> {
     let conditions = job
         .status
@@ -83,7 +84,7 @@ pub(super) fn finished(job: &Job) -> Option<&str> {
     conditions.find(end).map(|one| &*one.type_)
 }
 
-/// The CronJob that controls a Job.
+/// Returns the CronJob that controls a Job.
 pub(super) fn cron_job(job: &ObjectMeta) -> Option<&OwnerReference> {
     let owners = job.owner_references.as_deref().unwrap_or_default();
     owners.iter().find(|owner| {
@@ -91,7 +92,7 @@ pub(super) fn cron_job(job: &ObjectMeta) -> Option<&OwnerReference> {
     })
 }
 
-/// What is kept of a Job that has not ended.
+/// Reduces a Job that has not ended to the fields that are kept.
 pub(super) fn trimmed(job: Job) -> Job {
     let metadata = job.metadata;
     let owner = cron_job(&metadata).cloned();
@@ -129,7 +130,8 @@ fn writes(entry: &ManagedFieldsEntry, field: &str) -> bool {
     fields.is_some_and(|fields| fields["f:spec"].get(field).is_some())
 }
 
-/// Of what somebody wrote, that they set `suspend`. Who wrote the template as well made the Job.
+/// Reduces an entry of managedFields to its manager and `suspend`. The caller omits the manager that wrote the template
+/// as well, since that one created the Job.
 fn only_suspend(entry: ManagedFieldsEntry) -> ManagedFieldsEntry {
     ManagedFieldsEntry {
         manager: entry.manager,

@@ -1,4 +1,4 @@
-//! Every action, against an API server that changes something while it is asked: what is stopped then.
+//! Stops each action against an API server whose state changes during a request, and checks the writes.
 
 use std::{
     sync::{
@@ -25,13 +25,13 @@ use crate::{api::target::TargetRef, clock, lease::HolderIdentity, telemetry::Ori
 #[derive(Default)]
 struct Server {
     reads: AtomicUsize,
-    /// This cluster is not known to hold the lock.
+    /// Whether this cluster is not known to hold the lock.
     may_stop: AtomicBool,
-    /// A read ends that: while it is answered, a sibling wins the lock.
+    /// Whether a sibling wins the lock while a read is answered, which ends `may_stop`.
     read_ends_leave: AtomicBool,
-    /// The objects change all the time: a write for a version that was read meets another one.
+    /// Whether the objects change all the time, so that a write for a version that was read meets another one.
     busy: AtomicBool,
-    /// While a conflict is answered, a sibling wins the lock.
+    /// Whether a sibling wins the lock while a conflict is answered.
     conflict_ends_leave: AtomicBool,
     writes: Mutex<Vec<(Method, String, Value)>>,
 }
@@ -131,7 +131,7 @@ async fn answer(State(server): State<Arc<Server>>, method: Method, uri: Uri, bod
     Json(server.read(path, "").unwrap_or_default()).into_response()
 }
 
-/// One step of a stop whose end is near; what was written.
+/// Runs one step of a stop whose end is near, and returns the writes.
 async fn stop(work: &TargetWork, server: Arc<Server>) -> Vec<(Method, String, Value)> {
     let routes = Router::new().fallback(answer).with_state(server.clone());
     let client = fake_server::fake_server(routes).await;
@@ -167,7 +167,7 @@ async fn stop(work: &TargetWork, server: Arc<Server>) -> Vec<(Method, String, Va
     server.writes.lock().unwrap().clone()
 }
 
-/// One of each action that is undone where the lock is not held.
+/// Returns one target of each action that is undone where the lock is not held.
 fn works() -> [TargetWork; 4] {
     let object = |api_version: &str, kind: &str| TargetRef {
         api_version: api_version.into(),
@@ -228,7 +228,7 @@ async fn nothing_is_stopped_after_a_sibling_won_the_lock_during_a_conflict() {
     }
 }
 
-/// In one step: the next one may have half a second.
+/// All writes are made in one step: the next step may have half a second.
 #[tokio::test]
 async fn an_object_that_changes_all_the_time_is_stopped() {
     let mut refused = Vec::new();

@@ -1,4 +1,4 @@
-//! Suspend: `spec.suspend` of a CronJob or a Job, and with a CronJob what it has made.
+//! Suspend: sets `spec.suspend` of a CronJob or a Job, and stops the Jobs of a CronJob.
 
 mod cron_job;
 mod heed;
@@ -13,10 +13,11 @@ use kube::{Resource, api::ApiResource};
 use super::{ConditionReason, Step, TargetContext, kind::Need, owner::named, read::Place};
 use crate::api::{lock_status::TargetState, target::TargetRef};
 
-/// A controller writes to an object while it is read: then it is read again, so often at most in one step.
+/// The controller may write to the object between its read and a write. It is then read again, at most this often in
+/// one step.
 const TRIES: usize = 8;
 
-/// An object of `batch/v1`.
+/// Returns the place of an object of `batch/v1`.
 fn place<K: Resource<DynamicType = ()>>(context: &TargetContext, name: &str) -> Place {
     let resource = ApiResource::erase::<K>(&());
     let reference = TargetRef {
@@ -33,13 +34,13 @@ fn place<K: Resource<DynamicType = ()>>(context: &TargetContext, name: &str) -> 
     )
 }
 
-/// What no API server has cannot be started; it is waited for.
+/// Reports a missing object. It is started once it exists.
 fn missing(called: &str) -> Step {
     let text = format!("{called} does not exist");
     Step::trouble(TargetState::Standby, ConditionReason::TargetNotFound, text)
 }
 
-/// Somebody else wants it suspended.
+/// Another manager declares that the object is suspended.
 fn conflict(called: &str, owner: &str) -> Step {
     let owner = named(owner);
     let text = format!(
@@ -49,7 +50,7 @@ fn conflict(called: &str, owner: &str) -> Step {
     Step::trouble(TargetState::Standby, ConditionReason::EnforcementConflict, text)
 }
 
-/// Another controller resumes and suspends it for reasons of its own.
+/// Another controller resumes and suspends the Job for its own reasons.
 fn contested(called: &str, controller: &str) -> Step {
     let text = format!(
         "{called}: spec.suspend is decided by {controller}, which the operator does not overwrite: remove this Job from \

@@ -1,4 +1,5 @@
-//! What is read of an object beside its scale: how long its pods may take to end, and what a rollout does with them.
+//! Reads the parts of an object that its scale lacks: the time that its pods may take to end, and the type of its
+//! rollouts.
 
 use std::time::Duration;
 
@@ -18,20 +19,20 @@ use super::{
 };
 use crate::api::{target::TargetRef, validate::Grace};
 
-/// Where the objects of Kubernetes have a pod template.
+/// The paths of the pod template in the objects of Kubernetes.
 const TEMPLATES: [&str; 2] = ["/spec/template/spec", "/spec/jobTemplate/spec/template/spec"];
 const SECONDS: &str = "terminationGracePeriodSeconds";
-/// What Kubernetes gives pods that ask for nothing.
+/// The default of Kubernetes.
 const USUAL_GRACE: Duration = Duration::from_secs(30);
 
-/// What was read of an object. Each is unknown without an object, or where it does not say.
+/// The values that were read from an object. A value is unknown if the object is missing or does not set it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Content {
     pub(crate) grace: Option<Grace>,
     pub(crate) rollout: Option<Rollout>,
 }
 
-/// The pod template of one object, wherever it comes and goes.
+/// The pod template of one object, which may be deleted and created again.
 pub(crate) struct Template {
     api: Api<DynamicObject>,
     place: Place,
@@ -42,7 +43,7 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// By the watch that all targets of its kind and namespace share.
+    /// Finds the object, and follows it by the watch that all targets of its kind and namespace share.
     pub(crate) async fn find(
         client: &Client,
         shared: &Shared,
@@ -80,7 +81,8 @@ impl Template {
         Ok(found.map(content).unwrap_or_default())
     }
 
-    /// Until somebody asks for something else of the object than when it was read, or it cannot be followed any more.
+    /// Returns when the desired state of the object differs from the one that was read, or when the object can no
+    /// longer be followed.
     pub(crate) async fn changed(&mut self) {
         loop {
             self.followed.changed().await;

@@ -1,5 +1,5 @@
-//! A watch that survives failures of the API server, and a restore of its database. Consumers keep no list of their own: the
-//! watch reports as gone each object that a complete list lacks.
+//! A watch that survives failures of the API server, and a restore of its database. Consumers keep no list of their
+//! own: the watch reports each object as gone that a complete list lacks.
 
 use std::{collections::BTreeMap, fmt, fmt::Debug, time::Duration};
 
@@ -18,7 +18,7 @@ use tokio::time;
 use super::Pause;
 use crate::{clock, lease::BootInstant};
 
-/// Namespace and name of an object; the namespace is empty where the kind has none.
+/// Namespace and name of an object. The namespace is empty for a cluster-scoped kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ObjectKey {
     pub(crate) namespace: String,
@@ -52,30 +52,31 @@ impl fmt::Display for ObjectKey {
 #[derive(Debug)]
 pub(crate) enum Change<K> {
     Seen(K, Origin),
-    /// Deleted, out of the selector, or not in a complete list.
+    /// The object was deleted, left the selector, or is not in a complete list.
     Gone(ObjectKey),
     /// A list is complete: each of its objects was seen, and all others are gone.
     Synced,
-    /// Retried by the watch itself. Nothing is gone by it.
+    /// The watch failed, and retries. No object counts as gone because of it.
     Failed(watcher::Error),
 }
 
-/// Where a version of an object comes from.
+/// The source of a version of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Watch,
-    /// A list that was requested then.
+    /// A list that was requested at this time.
     List(BootInstant),
     /// The answer to a write of this process.
     Answer,
 }
 
 impl Origin {
-    /// Whether a version from here replaces the known one. It is `older` than the known version or not; `answered`: when
-    /// the last answer to a write of this process was taken.
+    /// Reports whether a version from here replaces the known one. `older` is whether it is older than the known one;
+    /// `answered` is the time of the last answer to a write of this process.
     ///
-    /// A list is the state of the server. Its versions are older than known ones after etcd was restored from a backup. A
-    /// single older version is only late, and a list may be older than an answer that came after it was requested.
+    /// A list is the state of the server. Its versions are older than known ones after etcd was restored from a backup.
+    /// A single older version is only late, and a list may be older than an answer that arrived after the list was
+    /// requested.
     pub(crate) fn replaces(self, older: bool, answered: Option<BootInstant>) -> bool {
         match self {
             Self::Watch | Self::Answer => !older,
@@ -83,30 +84,30 @@ impl Origin {
         }
     }
 
-    /// When a version that is taken now came, if it is an answer.
+    /// Returns the time of a version that arrives now, if it is an answer.
     pub(crate) fn answered(self, now: BootInstant) -> Option<BootInstant> {
         (self == Self::Answer).then_some(now)
     }
 }
 
-/// The objects that a watch has shown and that are there.
+/// The objects that a watch has shown and that exist.
 #[derive(Debug, Default)]
 pub(crate) struct Present {
-    /// Each with the number of the list that held it or that it came after.
+    /// The number of the list that contained each object, or that was current when the object was seen.
     objects: BTreeMap<ObjectKey, u64>,
     list: u64,
     requested: BootInstant,
 }
 
 impl Present {
-    /// What consumers learn from an event. A list counts only when it is complete.
+    /// Returns the changes that an event means for consumers. A list counts only when it is complete.
     pub(crate) fn take<K: Resource>(
         &mut self,
         event: watcher::Result<Event<K>>,
         now: BootInstant,
     ) -> Vec<Change<K>> {
         match event {
-            // The request follows.
+            // The request for the list follows.
             Ok(Event::Init) => {
                 self.list += 1;
                 self.requested = now;
@@ -136,15 +137,15 @@ impl Present {
     }
 }
 
-/// Whether this version is older than the known one. Resource versions of one kind are numbers that grow; where they are
-/// not, the newer arrival counts.
+/// Reports whether this version is older than the known one. Resource versions of one kind are numbers that grow; where
+/// they are not numbers, the newer arrival counts.
 pub(crate) fn is_older(object: &ObjectMeta, known: &ObjectMeta) -> bool {
     let version = |metadata: &ObjectMeta| metadata.resource_version.as_ref()?.parse::<u64>().ok();
     let same = object.uid == known.uid;
     same && matches!((version(object), version(known)), (Some(new), Some(known)) if new < known)
 }
 
-/// All objects that `config` selects, and every change of them. Never ends.
+/// Returns all objects that `config` selects, and every change of them. The stream never ends.
 pub(crate) fn watch_objects<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = Change<K>> + Send
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -158,16 +159,16 @@ struct Watch<K> {
     config: watcher::Config,
     events: BoxStream<'static, watcher::Result<Event<K>>>,
     pause: Pause,
-    /// Before the next request.
+    /// The pause before the next request.
     wait: Option<Duration>,
     starts_anew: bool,
 }
 
-/// The events of a watch, with a back-off after each error. Never ends.
+/// Returns the events of a watch, with a back-off after each error. The stream never ends.
 ///
-/// A watch that could not be started again begins with a list. The API server was away for longer than a connection; if
-/// etcd was restored from a backup meanwhile, the last resourceVersion may be one that does not come for hours, and a
-/// watch from there would show nothing until then.
+/// A watch that could not be started again begins with a list. The API server was away for longer than a connection. If
+/// etcd was restored from a backup in between, the server may take hours to reach the last resourceVersion, and a watch
+/// from there would show no change until then.
 fn watch_events<K>(
     api: Api<K>,
     config: watcher::Config,
@@ -192,7 +193,7 @@ where
         }
         let event = watch.events.next().await?;
         match &event {
-            // A list that is asked for shows nothing of the server, only what the server answers.
+            // A request for a list proves nothing about the server; only its answer does.
             Ok(Event::Init) => {}
             Ok(_) => watch.pause.reset(),
             Err(error) => {
@@ -204,7 +205,7 @@ where
     })
 }
 
-/// Why a request for a list or a watch failed.
+/// Returns the reason why a request for a list or a watch failed.
 pub(crate) const fn api_error(error: &watcher::Error) -> Option<&kube::Error> {
     match error {
         watcher::Error::InitialListFailed(error)
@@ -214,7 +215,7 @@ pub(crate) const fn api_error(error: &watcher::Error) -> Option<&kube::Error> {
     }
 }
 
-/// Whether the API server refused a watch, or could not be asked for one.
+/// Reports whether the API server refused a watch, or could not be reached for one.
 const fn is_refused(error: &watcher::Error) -> bool {
     matches!(
         error,

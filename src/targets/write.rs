@@ -1,4 +1,4 @@
-//! The outcome of a write that is for one version of an object.
+//! The outcome of a write to one version of an object.
 
 use kube::api::PatchParams;
 
@@ -6,11 +6,11 @@ use super::TargetError;
 
 #[derive(Clone, Debug)]
 pub(super) enum Write<K> {
-    /// As it is now.
+    /// The object after the write.
     Done(Box<K>),
-    /// There is no such object any more.
+    /// The object no longer exists.
     Missing,
-    /// The object is another by now, or the authority is gone: read it again.
+    /// The object has changed, or the authority is gone: the object must be read again.
     Late,
 }
 
@@ -25,7 +25,7 @@ impl<K> Write<K> {
     }
 }
 
-/// A patch by this field manager.
+/// Returns the parameters of a patch by this field manager.
 pub(super) fn managed_by(manager: &str) -> PatchParams {
     PatchParams {
         field_manager: Some(manager.to_owned()),

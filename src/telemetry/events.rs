@@ -1,4 +1,4 @@
-//! What is counted when it happens, beyond single locks: with the client library, whose series are few.
+//! Metrics that are counted at an event, beyond single locks. They use the client library, since their series are few.
 
 use std::time::Duration;
 
@@ -13,19 +13,20 @@ use crate::{
 };
 
 /// A healthy master in the same zone answers within a millisecond, one across a continent in 200 ms, and the command
-/// time-out is at most 2 s.
+/// timeout is at most 2 s.
 const REQUEST: &[f64] = &[
     0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 ];
-/// The promises are 10 ms after a release and 50 ms after the end of a lease; beyond a second it is an incident, and
-/// what matters is whether it was seconds or a minute.
+/// The promises are 10 ms after a release and 50 ms after the end of a lease. More than a second is an incident, in
+/// which the difference between seconds and a minute matters.
 const TAKEOVER: &[f64] = &[
     0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0,
 ];
-/// A renewal that goes well leaves about two thirds of the lease; what is below a third had to be tried again.
+/// A renewal without retries leaves about two thirds of the lease; a renewal below a third was retried.
 const MARGIN: &[f64] = &[0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
-/// Around the end of the lease, in seconds: what is negative is a broken promise, and how badly matters. Above it, a
-/// stop is over when its pods are, which is up to the derived budgets of half a minute, or much more where told.
+/// Seconds from the confirmed stop to the end of the lease. A negative value breaks the promise, and its size matters.
+/// A positive value depends on the end of the pods, for which the derived budgets allow up to half a minute, and
+/// configured ones much more.
 const STOP_MARGIN: &[f64] = &[
     -60.0, -10.0, -5.0, -1.0, -0.25, 0.0, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
 ];
@@ -178,7 +179,7 @@ impl Events {
         Ok(events)
     }
 
-    /// A series that appears with its first event hides that event from `rate`.
+    /// Creates the series at zero: a series that appears with its first event hides that event from `rate`.
     fn begin_at_zero(&self) -> Result<(), prometheus::Error> {
         for reason in END_REASONS {
             self.leases_ended.get_metric_with_label_values(&[reason])?;
@@ -195,8 +196,8 @@ impl Events {
         Ok(())
     }
 
-    // The label values below have the count that the families were made with; the library has no way to say so, and
-    // a metric that cannot be counted must not stop an election.
+    // The label values below match the labels of their families in number. The library cannot express that, and a
+    // metric that cannot be counted must not stop an election.
 
     pub(super) fn exchanged(
         &self,
@@ -222,7 +223,7 @@ impl Events {
         observe(&self.request_duration, &labels, took);
     }
 
-    /// A quorum that is not declared any more leaves no series behind.
+    /// Removes the series of a quorum that is no longer declared.
     pub(super) fn forget_quorum(&self, quorum: &str) {
         for family in self.requests.collect() {
             for series in family.get_metric() {
@@ -232,7 +233,7 @@ impl Events {
                 };
                 if value("quorum") == quorum {
                     let labels = [quorum, value("master"), value("operation"), value("vote")];
-                    // Calls of other votes than most of their locks got have no duration.
+                    // Only the vote that most locks of a call got has a duration, so its series may not exist.
                     let _ = self.requests.remove_label_values(&labels);
                     let _ = self.request_duration.remove_label_values(&labels);
                 }

@@ -1,7 +1,7 @@
 //! The series of single locks.
 //!
-//! What only a holder can know is told by the holder; the rest as this process sees it, so that of several replicas
-//! the maximum counts.
+//! The holder reports the values of its lease. Every replica reports the other values as it sees them, so a query takes
+//! the maximum over the replicas.
 
 use std::{
     sync::{
@@ -27,7 +27,7 @@ pub(super) type Names = (Box<str>, Box<str>);
 #[derive(Debug)]
 pub(super) struct LockCounts {
     pub(super) names: Names,
-    /// Written once: a scrape repeats it in every line.
+    /// Formatted once, because a scrape repeats it in every line.
     labels: String,
     attempts: [AtomicU64; ACQUIRE_RESULTS.len()],
     renewals: [AtomicU64; RENEW_RESULTS.len()],
@@ -68,7 +68,7 @@ impl LockCounts {
         self.slots[result as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Nobody held it from `since` (or when it was last counted) to `now`.
+    /// Counts the time from `since`, or from the last count if that is later, to `now` as unheld. Returns the total.
     pub(super) fn unheld_until(&self, now: BootInstant, since: Option<BootInstant>) -> Duration {
         let mut unheld = self.unheld.lock().unwrap_or_else(PoisonError::into_inner);
         let from = since.unwrap_or_default().max(unheld.counted_to);
@@ -77,7 +77,7 @@ impl LockCounts {
         unheld.total
     }
 
-    /// Counts up to `now`: for how long nobody held it, as it stands.
+    /// Counts up to `now` by this view of the lock. Returns the total time without a holder.
     pub(super) fn sample(&self, standing: &LockView, now: BootInstant) -> Duration {
         let other_until = standing.holder.as_ref().map(|holder| holder.ends);
         if standing.authority_at(now).is_some() || other_until.is_some_and(|until| until > now) {
@@ -87,7 +87,7 @@ impl LockCounts {
         }
     }
 
-    /// Somebody holds it until `now` at least.
+    /// Counts the time up to `now` as held. Returns the total time without a holder.
     fn held_at(&self, now: BootInstant) -> Duration {
         let mut unheld = self.unheld.lock().unwrap_or_else(PoisonError::into_inner);
         unheld.counted_to = unheld.counted_to.max(now);
@@ -238,7 +238,8 @@ fn by_result<const N: usize>(
     for row in rows {
         for (result, count) in results.iter().zip(counters(&row.counts)) {
             let count = count.load(Ordering::Relaxed);
-            // Most results of most locks never happen; ten thousand locks would tell so at every scrape.
+            // Most results of most locks never occur: their zeros would make each scrape of ten thousand locks much
+            // larger.
             if count > 0 {
                 text.sample(name, &format!("{},result=\"{result}\"", row.labels()), count);
             }
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(counts.unheld_until(at(12), None), Duration::from_secs(2));
         assert_eq!(counts.unheld_until(at(12), Some(at(5))), Duration::from_secs(2));
         assert_eq!(counts.held_at(at(20)), Duration::from_secs(2));
-        // The end of the lease lies after the last count, then before it.
+        // The end of the lease is later than the last count, then earlier.
         assert_eq!(counts.unheld_until(at(25), Some(at(22))), Duration::from_secs(5));
         assert_eq!(counts.unheld_until(at(26), Some(at(22))), Duration::from_secs(6));
     }

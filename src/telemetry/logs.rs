@@ -14,13 +14,13 @@ use tracing_subscriber::{EnvFilter, filter::ParseError, util::SubscriberInitExt}
 
 use crate::{clock, lease::BootInstant};
 
-/// How an event is written.
+/// The format of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// One line for people.
+    /// One line for human readers.
     #[default]
     Text,
-    /// One JSON object a line: `timestamp`, `level`, `target`, `message`, and the fields of the event beside them.
+    /// One JSON object a line: `timestamp`, `level`, `target`, `message`, and the fields of the event next to them.
     Json,
 }
 
@@ -36,27 +36,28 @@ pub(crate) enum LogError {
     Twice(String),
 }
 
-/// Lines that wait while the standard error is not read. At some 400 bytes a line these are 6 MiB, beside the 256 MiB that
-/// the chart allows the operator, and hours of its log.
+/// The number of lines that wait while the standard error is not read. At some 400 bytes a line these take 6 MiB of the
+/// 256 MiB that the chart allows the operator, and hold hours of its log.
 const BUFFERED: usize = 16_384;
 /// The least time between two reports of dropped lines.
 const REPORTED_EVERY: Duration = Duration::from_secs(1);
 
 /// The counter of the lines that were dropped by this process.
 static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
-/// Ends the writing thread.
+/// The guard that ends the writing thread.
 static WRITING: Mutex<Option<WorkerGuard>> = Mutex::new(None);
 
 /// Starts writing. `level` is a level or a list of `target=level`.
 ///
-/// A thread of its own writes, so that a standard error that is not read blocks no other thread. Lines beyond the buffer
-/// are dropped and counted. A [`Flush`] writes what waits at the end of the process.
+/// A separate thread writes, so that a standard error that is not read blocks no other thread. Lines beyond the buffer
+/// are dropped and counted. A [`Flush`] writes the waiting lines at the end of the process.
 ///
 /// # Errors
-/// A level that is none; a second call.
+///
+/// The level is invalid, the standard error cannot be opened, or the log was started before.
 pub(crate) fn start(format: Format, level: &str) -> Result<(), LogError> {
-    // What the client of the API server says of a request is said again by whoever sent it, with its meaning.
-    // The same of a watch, which would warn at every try that a right is missing.
+    // The sender of a request reports its failure with its meaning, so `kube_client` would only repeat it. The same
+    // applies to a watch: `kube_runtime` would warn at every retry that a right is missing.
     let quiet = format!("kube_client=off,kube_runtime=error,{level}");
     let filter = EnvFilter::try_new(quiet).map_err(|source| LogError::Level {
         level: level.to_owned(),
@@ -87,8 +88,8 @@ pub(super) fn dropped_lines() -> usize {
     DROPPED.get().map_or(0, ErrorCounter::dropped_lines)
 }
 
-/// Writes the lines that wait when it is dropped: at the end of `main`, after all that may log. Waits at most about one
-/// second for a standard error that is not read.
+/// Writes the waiting lines when it is dropped: at the end of `main`, after all code that may log. Waits at most about
+/// one second for a standard error that is not read.
 #[derive(Debug, Default)]
 #[must_use = "lines that wait at the end of the process are lost without it"]
 pub(crate) struct Flush(());
@@ -100,7 +101,8 @@ impl Drop for Flush {
     }
 }
 
-/// What hands lines over to a thread that writes them to `out`, and drops a line instead of waiting.
+/// Returns a writer that passes lines to a thread, which writes them to `out`, and that drops a line instead of
+/// waiting.
 fn lossy(limit: usize, out: impl Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
     let dropped = Arc::new(OnceLock::new());
     let reporting = Reporting {
@@ -128,8 +130,8 @@ struct Reporting<W> {
 }
 
 impl<W> Reporting<W> {
-    /// The report is queued behind the lines that were not dropped. It counts all lines since the start, because a report
-    /// may be dropped as well.
+    /// Logs a report, which is queued behind the lines that were not dropped. It counts all lines since the start,
+    /// because a report may be dropped as well.
     fn report(&mut self, now: BootInstant) {
         let dropped = self.dropped.get().map_or(0, ErrorCounter::dropped_lines);
         let too_soon = self.last.is_some_and(|last| now < last + REPORTED_EVERY);
@@ -193,7 +195,7 @@ mod tests {
             lines.write_all(format!("{number}\n").as_bytes()).unwrap();
         }
         let dropped = lines.error_counter().dropped_lines();
-        // Four wait, and the thread may have taken one.
+        // Four lines wait, and the thread may have taken one.
         assert!((written - 5..=written - 4).contains(&dropped), "{dropped}");
         let kept: Vec<String> = (dropped..written)
             .map(|_| reader.recv_timeout(BOUND).unwrap())
@@ -212,7 +214,7 @@ mod tests {
         drop(worker);
         let dropped = Arc::new(OnceLock::new());
         dropped.set(lines.error_counter()).unwrap();
-        // Until the thread has ended: no line is taken any more then.
+        // Waits for the end of the thread, which takes no line afterwards.
         while lines.error_counter().dropped_lines() == 0 {
             lines.write_all(b"dropped\n").unwrap();
         }

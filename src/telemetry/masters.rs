@@ -86,7 +86,7 @@ fn of_each(text: &mut Text, masters: &[Master<'_>]) {
         "What the master is and how it is set up; always 1.",
     );
     for master in masters {
-        // What a master was before it went tells nothing of what it is.
+        // The facts of a master that is not connected may be outdated.
         if let Some(facts) = master.status.facts.as_ref().filter(|_| master.status.connected) {
             let more = info(facts, master.failure_domain);
             text.sample(name, &format!("{},{more}", master.labels), 1);

@@ -1,4 +1,4 @@
-//! Hears what happens in one quorum and counts it.
+//! Counts the events of one quorum.
 
 use std::{
     collections::HashMap,
@@ -37,7 +37,7 @@ impl QuorumMeter {
         }
     }
 
-    /// Says which object declares a lock; before that nothing is told of it.
+    /// Sets the object that declares a lock. Before that, no series of the lock is written.
     pub(crate) fn declare(&self, lock: &LockName, namespace: &str, name: &str) {
         let names: Names = (namespace.into(), name.into());
         let counts = self.telemetry.counts(&names);
@@ -45,7 +45,7 @@ impl QuorumMeter {
         locks.insert(lock.clone(), counts);
     }
 
-    /// The object that declares a lock is gone.
+    /// Drops a lock whose object is gone.
     pub(crate) fn forget(&self, lock: &LockName) {
         let mut locks = self.locks.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(counts) = locks.remove(lock) {
@@ -53,7 +53,7 @@ impl QuorumMeter {
         }
     }
 
-    /// Counts each lock up to `now`, as it stands.
+    /// Counts the time of each lock up to `now`, held or unheld.
     pub(super) fn sample(&self, elector: &Elector, now: BootInstant) {
         let locks = self.locks.read().unwrap_or_else(PoisonError::into_inner);
         elector.each(|lock, standing| {

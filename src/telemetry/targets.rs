@@ -1,4 +1,4 @@
-//! Whether each target is as it should be, told by whoever switches it.
+//! The series of targets: whether each is in the desired state, as reported by its task.
 
 use std::{
     collections::HashMap,
@@ -11,14 +11,14 @@ use super::{
 };
 use crate::api::target::Action;
 
-/// By a number of its own, since one target may follow another under the same name.
+/// The rows by a unique number, since one target may follow another under the same name.
 #[derive(Debug, Default)]
 pub(super) struct Targets(Mutex<(u64, HashMap<u64, Row>)>);
 
 #[derive(Debug)]
 struct Row {
     labels: String,
-    /// None while this process does not switch it.
+    /// `None` while this process does not switch the target.
     enforced: Option<bool>,
 }
 
@@ -41,7 +41,7 @@ impl Targets {
     }
 }
 
-/// The series of one target; gone with its value.
+/// The series of one target. It is removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct TargetSeries {
     telemetry: Arc<Telemetry>,
@@ -49,7 +49,7 @@ pub(crate) struct TargetSeries {
 }
 
 impl TargetSeries {
-    /// `lock` as namespace and name of its object.
+    /// Creates the series. `lock` is the namespace and name of the object that declares the lock.
     #[must_use]
     pub(crate) fn new(telemetry: &Arc<Telemetry>, lock: (&str, &str), target: &str, action: Action) -> Self {
         let labels = labels(&[
@@ -73,7 +73,7 @@ impl TargetSeries {
         }
     }
 
-    /// Whether it is as it should be; none where that is not for this process to say.
+    /// Sets whether the target is in the desired state; `None` while this process does not decide that.
     pub(crate) fn set(&self, enforced: Option<bool>) {
         self.telemetry.targets.with(|(_, rows)| {
             if let Some(row) = rows.get_mut(&self.key) {

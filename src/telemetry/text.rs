@@ -1,5 +1,5 @@
-//! The exposition format, for series that are computed at a scrape. Written straight into one text: a hundred thousand
-//! series of single locks would otherwise be as many small objects.
+//! Writes the exposition format of series that are computed at a scrape. It writes straight into one text: a hundred
+//! thousand series of single locks would otherwise be as many small objects.
 
 use std::fmt::{Display, Write};
 
@@ -7,7 +7,7 @@ use std::fmt::{Display, Write};
 pub(super) struct Text(String);
 
 impl Text {
-    /// Goes on after `begun`.
+    /// Continues the text `begun`.
     pub(super) const fn new(begun: String) -> Self {
         Self(begun)
     }
@@ -16,7 +16,7 @@ impl Text {
         self.0
     }
 
-    /// Begins a family; its samples must follow at once.
+    /// Begins a family. Its samples must follow at once.
     pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         // Writing into a String cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -30,7 +30,7 @@ impl Text {
     }
 }
 
-/// `a="b",c="d"`, escaped.
+/// Formats labels as `a="b",c="d"`, escaped.
 pub(super) fn labels(pairs: &[(&str, &str)]) -> String {
     let mut text = String::new();
     for (name, value) in pairs {

@@ -6,15 +6,15 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::snapshot::{PodSnapshot, Revision};
 
-/// A pod that is Ready keeps the label until one of a newer revision has been Ready for so long: the label does not follow a
-/// revision whose pods get ready and unready again. As long as between two probes of a kubelet by default.
+/// A Ready pod keeps the label until a pod of a newer revision has been Ready for this long: the label does not follow
+/// a revision whose pods become ready and unready again. By default this is the period of a kubelet's probe.
 pub(super) const MIN_READY: Duration = Duration::from_secs(10);
 
-/// Whom the label is for.
+/// The pod that the label is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Nobody,
-    /// One that is Ready: the one that has it, as long as it is and no rollout replaces it.
+    /// A Ready pod. A Ready pod that has the label keeps it, unless a rollout replaces the pod.
     Ready,
     /// The pod that holds the lock, ready or not: the pod knows best whether it works, and the lease limits for how
     /// long.
@@ -27,19 +27,19 @@ pub(super) enum Wanted {
 /// The changes to make, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// Those that must not have it.
+    /// The pods that must not have the label.
     pub(super) take: Vec<PodSnapshot>,
-    /// The one that has it and keeps it.
+    /// The pod that has the label and keeps it.
     pub(super) keep: Option<PodSnapshot>,
-    /// If no pod has the label: the pod that gets it.
+    /// The pod that gets the label, if no pod has it.
     pub(super) give: Option<PodSnapshot>,
-    /// It is another lock's, which labels pods of this selector, too.
+    /// A pod that another lock labelled, although the selector of this target matches it.
     pub(super) foreign: Option<PodSnapshot>,
-    /// It goes to a newer revision after this, if its pods stay Ready.
+    /// The label moves to a newer revision after this time, if the pods of that revision stay Ready.
     pub(super) later: Option<Duration>,
 }
 
-/// `by` is the mark of this target, as in `billing/report/web`.
+/// Decides on the labels. `by` is the mark of this target, such as `billing/report/web`.
 pub(super) fn choose(pods: &[PodSnapshot], wanted: &Wanted, by: &str, now: Timestamp) -> Choice {
     let fits = |pod: &&PodSnapshot| {
         pod.selected
@@ -57,7 +57,7 @@ pub(super) fn choose(pods: &[PodSnapshot], wanted: &Wanted, by: &str, now: Times
     let has_one = ours().filter(|pod| pod.labelled).any(|pod| fits(&pod));
     let old = if has_one { &settled } else { &revisions };
     let goes = |pod: &PodSnapshot| *wanted == Wanted::Ready && old.is_old(pod);
-    // Without a doubt ours first, then the one that has been Ready for the longest.
+    // A pod with the mark of this target first, then the pod that has been Ready for the longest.
     let rank = |pod: &&PodSnapshot| (pod.by.as_deref() != Some(by), pod.ready, pod.name.clone());
     let keep = ours().filter(|pod| pod.labelled && !goes(pod)).filter(fits);
     let keep = keep.min_by_key(rank);
@@ -69,7 +69,7 @@ pub(super) fn choose(pods: &[PodSnapshot], wanted: &Wanted, by: &str, now: Times
             .min()
     });
     let take = ours().filter(|pod| keep != Some(pod));
-    // A pod that is ours by the mark alone is the rest of a label that another client removed.
+    // The mark without the label remains if another client removed the label.
     let take = take.filter(|pod| pod.labelled || pod.by.is_some());
     let foreign = pods
         .iter()
@@ -89,22 +89,22 @@ pub(super) fn choose(pods: &[PodSnapshot], wanted: &Wanted, by: &str, now: Times
     }
 }
 
-/// Until a pod that is Ready since then has been so for long enough.
+/// Returns the time until a pod that is Ready since `ready` has been so for long enough.
 fn left(ready: Timestamp, now: Timestamp) -> Duration {
     let since = Duration::try_from(now.duration_since(ready)).unwrap_or_default();
     MIN_READY.saturating_sub(since)
 }
 
-/// How far rollouts have come, by the pods alone.
+/// The progress of rollouts, by the pods alone.
 struct Revisions<'a> {
-    /// When the last pod of each was made, ready or not.
+    /// The creation of the last pod of each revision, ready or not.
     made: BTreeMap<&'a Revision, Timestamp>,
-    /// Of each object: when the last of its pods was made that is Ready.
+    /// The creation of the last Ready pod of each object.
     ready: BTreeMap<&'a str, Timestamp>,
 }
 
 impl<'a> Revisions<'a> {
-    /// By the Ready pods that count.
+    /// Collects the revisions. Of the Ready pods, only those that `counts` accepts are used.
     fn of(pods: impl Iterator<Item = &'a PodSnapshot>, counts: impl Fn(Timestamp) -> bool) -> Self {
         let (mut made, mut ready) = (BTreeMap::new(), BTreeMap::new());
         for pod in pods {
@@ -121,9 +121,9 @@ impl<'a> Revisions<'a> {
         Self { made, ready }
     }
 
-    /// Reports whether a pod of another revision of the same object is Ready, and was made after every pod of this
-    /// pod's revision: this pod is about to be replaced. Of two revisions never both are old, and a pod that is made
-    /// anew during a rollout makes no revision the newest before it is Ready.
+    /// Reports whether a pod of another revision of the same object is Ready and was created after every pod of this
+    /// pod's revision: this pod is about to be replaced. Of two revisions at most one is old. A pod that is replaced
+    /// during a rollout does not make its revision the newest before it is Ready.
     fn is_old(&self, pod: &PodSnapshot) -> bool {
         let Some(revision) = &pod.revision else {
             return false;
@@ -134,7 +134,7 @@ impl<'a> Revisions<'a> {
     }
 }
 
-/// Whether this target decides on the label of a pod. The target may have been called otherwise before.
+/// Reports whether this target decides on the label of a pod. The target may have had another name before.
 fn is_ours(pod: &PodSnapshot, by: &str) -> bool {
     let lock = |mark: &str| mark.rsplit_once('/').map(|(lock, _)| lock.to_owned());
     match &pod.by {

@@ -1,5 +1,4 @@
-//! Reads the pods of a selector, and writes to them. Each write is for one version of one pod: a late write does
-//! nothing.
+//! Reads and writes the pods of a selector. Each write is for one version of one pod, so a late write has no effect.
 
 use futures_util::{StreamExt, future::ready, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -31,18 +30,18 @@ pub(super) const MANAGER: &str = "redlock-operator-label-pods";
 #[derive(Clone, Debug)]
 pub(super) struct Pods {
     pods: Api<Pod>,
-    /// As in `app=web,tier in (a,b)`.
+    /// The selector as text, such as `app=web,tier in (a,b)`.
     selector: Result<String, String>,
-    /// As in `billing/report/web`.
+    /// The mark of this target, such as `billing/report/web`.
     pub(super) by: String,
     namespace: String,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Write {
     Done,
-    /// The pod is another by now, or gone: read it again.
+    /// The pod has changed or is gone, and must be read again.
     Late,
 }
 
@@ -59,18 +58,18 @@ impl Pods {
         }
     }
 
-    /// In words.
+    /// Names the pods in messages.
     pub(super) fn called(&self) -> String {
         let selector = self.selector.as_deref().unwrap_or_else(|error| error);
         format!("selector \"{selector}\" in namespace {}", self.namespace)
     }
 
-    /// Why it selects nothing, if it cannot.
+    /// Returns why the selector is invalid, if it is.
     pub(super) fn problem(&self) -> Option<&str> {
         self.selector.as_ref().err().map(String::as_str)
     }
 
-    /// Every change of them, which is kept.
+    /// Follows the pods, and stores every change in `watched`.
     pub(super) fn follow(&self, watched: Watched) -> Changes {
         let Ok(selector) = &self.selector else {
             return stream::pending().boxed();
@@ -81,8 +80,8 @@ impl Pods {
             .boxed()
     }
 
-    /// Those of the selector, then those that have the label: one that leaves the selector meanwhile is in the second
-    /// list if it has it.
+    /// Lists the pods of the selector, then those with the label: a labelled pod that leaves the selector in between is
+    /// in the second list.
     pub(super) async fn read(&self) -> Result<Vec<PodSnapshot>, TargetError> {
         let Ok(selector) = &self.selector else {
             return Ok(Vec::new());
@@ -121,8 +120,8 @@ impl Pods {
         self.patch(pod, change, "removing the label").await
     }
 
-    /// Makes it another version, for which nothing is under way. Needs no permit: the label stays as it is, and a start
-    /// that another replica sends for the version before is refused and sent again.
+    /// Writes the mark of this target, so that the pod gets a new version and an unanswered write for the earlier
+    /// version is refused. Needs no permit: the label stays as it is, and a sibling whose write is refused repeats it.
     pub(super) async fn touch(&self, pod: &PodSnapshot) -> Result<Write, TargetError> {
         let change = json!({ "annotations": { BY: self.by } });
         self.patch(pod, change, "marking").await

@@ -1,4 +1,4 @@
-//! A pod as this action sees it.
+//! A pod as LabelPods sees it.
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta},
@@ -10,10 +10,10 @@ use crate::targets::slim::Pod;
 /// The label that a Service selects, and its value.
 pub(super) const ROLE: &str = "redlock.dev/role";
 pub(super) const ACTIVE: &str = "active";
-/// The token under which the label was given.
+/// The annotation with the token under which the label was given.
 pub(super) const TOKEN: &str = "redlock.dev/fencing-token";
-/// Names the lock that gave the label, and its target. The operator finds by it a label on a pod that the selector no
-/// longer matches, and leaves a label of another lock alone.
+/// The annotation with the lock that gave the label, and its target. By it, the operator finds a label on a pod that
+/// the selector no longer matches, and leaves the label of another lock alone.
 pub(super) const BY: &str = "redlock.dev/labelled-by";
 
 /// One pod.
@@ -22,12 +22,12 @@ pub(super) struct PodSnapshot {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) version: String,
-    /// The selector matches it.
+    /// Whether the selector matches the pod.
     pub(super) selected: bool,
-    /// It is Ready and stays: since when.
+    /// Since when the pod is Ready; `None` if it is not, or is being deleted.
     pub(super) ready: Option<Timestamp>,
     pub(super) created: Option<Timestamp>,
-    /// None of a pod that no controller made.
+    /// `None` for a pod without the labels of a controller.
     pub(super) revision: Option<Revision>,
     pub(super) labelled: bool,
     pub(super) by: Option<String>,
@@ -35,15 +35,15 @@ pub(super) struct PodSnapshot {
     pub(super) setter: Setter,
 }
 
-/// The pod template that a pod was made from, by what its controller wrote on it.
+/// The pod template that a pod was created from, by the labels of its controller.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Revision {
-    /// The object that has one template after another.
+    /// The object whose template changes from revision to revision.
     pub(super) object: String,
     pub(super) hash: String,
 }
 
-/// Labels of Deployments, and of StatefulSets and DaemonSets.
+/// The labels of Deployments, and of StatefulSets and DaemonSets.
 const HASHES: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
 
 impl Revision {
@@ -53,7 +53,7 @@ impl Revision {
         let mut owners = metadata.owner_references.iter().flatten();
         let owner = owners.find(|owner| owner.controller == Some(true));
         let object = owner.map_or_else(String::new, |owner| {
-            // The ReplicaSets of a Deployment are called after it and the hash.
+            // The name of a Deployment's ReplicaSet is the name of the Deployment, followed by the hash.
             let own = owner.name.strip_suffix(&**hash);
             let of_deployment = own.and_then(|name| name.strip_suffix('-'));
             format!("{} {}", owner.kind, of_deployment.unwrap_or(&owner.name))
@@ -65,14 +65,14 @@ impl Revision {
     }
 }
 
-/// Who gave the label.
+/// The writer of the label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Setter {
-    /// The operator, or no manager.
+    /// The operator, or an unknown manager.
     Own,
-    /// The pod was made with it, by this manager: its template has it.
+    /// The manager that created the pod: its template has the label.
     Maker(String),
-    /// Another manager, later.
+    /// Another manager, after the creation.
     Other(String),
 }
 
@@ -100,7 +100,7 @@ impl PodSnapshot {
 }
 
 impl PodSnapshot {
-    /// The same in all but its version.
+    /// Reports whether all fields but the version are equal.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let version = self.version.clone();
         *self

@@ -1,4 +1,4 @@
-//! The pods of a selector as a watch shows them: a step that changes nothing needs no list.
+//! Keeps the pods of a selector as a watch shows them, so that a step that changes nothing needs no list.
 
 use std::{
     collections::BTreeMap,
@@ -8,31 +8,31 @@ use std::{
 use super::snapshot::PodSnapshot;
 use crate::targets::{Change, Origin, slim::Pod};
 
-/// Clones share it.
+/// The observed pods. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watched(Arc<Mutex<Content>>);
 
 #[derive(Debug, Default)]
 struct Content {
     pods: BTreeMap<String, PodSnapshot>,
-    /// They are all: a list was complete, and the watch has not failed since.
+    /// Whether these are all pods: a list was complete, and the watch has not failed since.
     current: bool,
-    /// Something that the watch alone does not show may have changed.
+    /// Whether a change is possible that this watch does not show.
     doubt: bool,
     changed: bool,
 }
 
-/// What the watch shows.
+/// The content of the watch.
 #[derive(Debug)]
 pub(super) struct Shown {
-    /// None where a list is needed.
+    /// `None` if a list is needed.
     pub(super) pods: Option<Vec<PodSnapshot>>,
-    /// Something changed since this was asked for last.
+    /// Whether a change was seen since the last list.
     pub(super) changed: bool,
 }
 
 impl Watched {
-    /// True if something is another than before.
+    /// Records a change. Returns true if a pod changed.
     pub(super) fn take(&self, change: Change<Pod>) -> bool {
         let mut content = self.content();
         let changed = content.take(change);
@@ -40,7 +40,7 @@ impl Watched {
         changed
     }
 
-    /// A list is about to be made.
+    /// Records that a list is about to be requested.
     pub(super) fn settle(&self) {
         let mut content = self.content();
         (content.doubt, content.changed) = (false, false);
@@ -75,12 +75,12 @@ impl Content {
             Change::Gone(key) => {
                 let before = self.pods.remove(&key.name);
                 let labelled = |snapshot: PodSnapshot| snapshot.labelled || snapshot.by.is_some();
-                // Deleted, or out of the selector.
+                // The pod is deleted, or left the selector.
                 self.doubt |= before.is_some_and(labelled);
                 true
             }
             Change::Synced => {
-                // What went meanwhile may have left the selector with the label.
+                // A pod that is gone from the list may have left the selector with the label.
                 self.doubt = true;
                 self.current = true;
                 true

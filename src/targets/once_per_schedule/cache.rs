@@ -1,4 +1,4 @@
-//! The CronJob as its watch shows it: read as often as is needed without a request.
+//! Keeps the CronJob as its watch shows it, so that reading it needs no request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +9,7 @@ use kube::{Api, runtime::watcher};
 use super::job::{Cron, cron};
 use crate::targets::{Change, Changes, TargetContext, TargetError, api_error, watch_objects};
 
-/// It may be behind the API server. Clones share it.
+/// The observed CronJob. It may be behind the API server. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cache(Arc<Mutex<Known>>);
 
@@ -18,14 +18,14 @@ pub(super) enum Known {
     /// The first list is not complete.
     #[default]
     NotYet,
-    /// There is no first list.
+    /// The first list failed.
     Failed(TargetError),
     Missing,
     Here(Cron),
 }
 
 impl Cache {
-    /// Keeps it up to date for as long as the stream is read, which shows when it is another than before.
+    /// Follows the CronJob while the stream is polled. The stream yields an item for each change.
     pub(super) fn follow(self, context: &TargetContext, name: &str) -> Changes {
         let api = Api::<CronJob>::namespaced(context.client.clone(), &context.namespace);
         let one = watcher::Config::default().fields(&format!("metadata.name={name}"));
@@ -46,7 +46,7 @@ impl Cache {
             Change::Seen(object, _) => cron(object).map_or(Known::Missing, Known::Here),
             Change::Gone(_) => Known::Missing,
             Change::Synced if unlisted => Known::Missing,
-            // Once there was a list, a write shows that the server is away.
+            // After the first list, a failure of the watch changes nothing: writes report an unreachable API server.
             Change::Failed(error) if unlisted => match api_error(&error) {
                 Some(error) => Known::Failed(TargetError::of(what, error)),
                 None => return false,

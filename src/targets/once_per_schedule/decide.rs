@@ -1,4 +1,4 @@
-//! What is done about one Job, by whether the lock is held here and by what the masters say of its slot.
+//! Decides on one Job, by whether this cluster holds the lock and by the claims of its slot on the masters.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::{
     telemetry::SlotResult,
 };
 
-/// A slot that the masters could not decide for so long, such as one whose claims split while a master is down, does
-/// not hold up the later ones any more. It is lost then if one of these is claimed.
+/// A slot that the masters could not decide for this long, such as one whose claims split while a master is down, no
+/// longer holds up the later ones. It is lost if one of these is claimed.
 const GIVES_WAY: Duration = Duration::from_secs(10);
-/// A Job is not claimed before its time: the register would go beyond every slot until then. The clocks of the CronJob
-/// controllers may be that far ahead.
+/// A Job is not claimed before its time: until then, the register would be beyond every slot. The clocks of the CronJob
+/// controllers may be this many seconds ahead.
 const EARLY: u64 = 60;
 
-/// Why a turn is made.
+/// The permit under which a turn is made.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TurnPermit<'a> {
-    /// The lock is held here.
+    /// This cluster holds the lock.
     Starts(&'a StartPermit),
     Stops(&'a StopPermit),
 }
@@ -36,7 +36,8 @@ impl<'a> TurnPermit<'a> {
         }
     }
 
-    /// Whether no replica of this cluster is known to hold the lock. Ask after the last await before the write.
+    /// Reports whether no replica of this cluster is known to hold the lock. Call it after the last await before the
+    /// write.
     fn may_stop(self) -> bool {
         match self {
             Self::Starts(_) => false,
@@ -45,49 +46,49 @@ impl<'a> TurnPermit<'a> {
     }
 }
 
-/// What this cluster may do in one turn.
+/// The powers of this cluster in one turn.
 pub(super) struct Power<'a> {
     pub(super) permit: TurnPermit<'a>,
-    /// It may claim slots that are nobody's.
+    /// Whether it may claim slots that are not claimed yet.
     pub(super) claims: bool,
-    /// What the masters showed, if it was needed and they did.
+    /// The claims on the masters; `None` if they are not needed or not known.
     pub(super) view: Option<SlotView>,
 }
 
-/// What comes after one Job.
+/// The step that follows the decision on one Job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Settled,
     Later(Duration),
-    /// The same, and later slots wait for it.
+    /// As `Later`, and later slots wait for this one.
     Blocks(Duration),
 }
 
-/// Whose a slot is.
+/// The owner of a slot.
 enum Verdict {
     Mine,
     Never(Never),
     NotYet(Next),
 }
 
-/// Why a Job never runs.
+/// The reason why a Job never runs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Never {
     Gone(Gone),
     TooOld,
 }
 
-/// When a slot may be claimed.
+/// Whether a slot may be claimed by its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// After so long.
+    /// Not yet, but after this time.
     Early(Duration),
     Now,
-    /// Not any more; a Job that has it runs nevertheless.
+    /// No longer. A Job that has already claimed the slot runs nevertheless.
     TooOld,
 }
 
-/// In seconds since 1970.
+/// Decides by times in seconds since 1970.
 pub(super) fn due(slot: u64, now: u64, max_age: Duration) -> Due {
     if slot.saturating_add(max_age.as_secs()) < now {
         Due::TooOld
@@ -98,7 +99,7 @@ pub(super) fn due(slot: u64, now: u64, max_age: Duration) -> Due {
     }
 }
 
-/// Whose a slot is without a new claim, by what the masters show.
+/// The owner of a slot, by the claims on the masters and without a new one.
 #[derive(Debug, PartialEq, Eq)]
 enum Shown {
     Mine,
@@ -117,7 +118,7 @@ fn shown(view: Option<&SlotView>, slot: u64, claimant: &str, due: Due) -> Shown 
             Shown::Never(Never::TooOld)
         }
         Fate::Gone(gone) => Shown::Never(Never::Gone(gone)),
-        // A claim that some masters did not show yet may be ours.
+        // A claim that some masters have not shown yet may belong to this Job.
         Fate::Open if too_old && view.is_not_of(slot, claimant) => Shown::Never(Never::TooOld),
         Fate::Open => Shown::Unknown,
     }
@@ -140,7 +141,7 @@ impl OncePerSchedule {
                 },
             },
             Stage::ByHand(manager) => match self.verdict(job, power).await {
-                // Its pods run already, and may go on.
+                // The pods of the Job run already, and may continue.
                 Verdict::Mine => self.written(job, self.desk.mark(job, Mark::Claimed).await?),
                 Verdict::Never(_) | Verdict::NotYet(_) => self.suspend(job, manager, power).await,
             },
@@ -150,7 +151,7 @@ impl OncePerSchedule {
     async fn verdict(&mut self, job: &Job, power: &Power<'_>) -> Verdict {
         let slot = match (job.slot, power.permit.to_start()) {
             (When::Scheduled(slot), _) => slot,
-            // It exists here and nowhere else: there is nothing to claim.
+            // The Job exists in this cluster only, so there is no slot to claim.
             (When::Manual, Some(permit)) if permit.holds() => return Verdict::Mine,
             (When::Manual, Some(_)) => return Verdict::NotYet(Next::Later(SOON)),
             (When::Manual | When::Unreadable, _) => return Verdict::NotYet(Next::Settled),
@@ -170,7 +171,7 @@ impl OncePerSchedule {
         due(slot, clock::unix_time().as_secs(), self.max_age)
     }
 
-    /// Where the lock is held.
+    /// Claims the slot. This cluster holds the lock.
     async fn claim(&mut self, job: &Job, slot: u64, permit: &StartPermit) -> Verdict {
         if !permit.holds() {
             return Verdict::NotYet(Next::Blocks(SOON));
@@ -188,7 +189,7 @@ impl OncePerSchedule {
         }
     }
 
-    /// A later slot that is claimed takes this one away.
+    /// Holds up later slots for a while: the claim of a later slot takes this one away.
     fn hold_up(&mut self, job: &Job) -> Verdict {
         let now = clock::now();
         let since = *self.undecided.entry(job.uid.clone()).or_insert(now);
@@ -199,8 +200,8 @@ impl OncePerSchedule {
         })
     }
 
-    /// Where it is not claimed anew: a claim of our own that was not followed by a start, by whichever replica, is
-    /// finished.
+    /// Decides without a new claim. An earlier claim of this Job that was not followed by a start, by any replica of
+    /// this cluster, is finished.
     async fn recognize(&mut self, job: &Job, slot: u64, due: Due, power: &Power<'_>) -> Verdict {
         match shown(power.view.as_ref(), slot, &self.claimant(job), due) {
             Shown::Mine if self.ask(job, slot).await == Claim::Granted => Verdict::Mine,
@@ -216,7 +217,8 @@ impl OncePerSchedule {
     }
 
     async fn ask(&mut self, job: &Job, slot: u64) -> Claim {
-        // Not the name of the target, which people may change in one cluster after the other.
+        // The register is named by the CronJob and not by the target, whose name may be changed in one cluster after
+        // the other.
         let (lock, object, by) = (&self.context.lock, &self.reference.name, self.claimant(job));
         let claim = self.context.elector.claim(lock, object, slot, &by).await;
         if claim == Claim::Granted {
@@ -225,16 +227,16 @@ impl OncePerSchedule {
         claim
     }
 
-    /// As it stands in the register: the Job, and for people its cluster.
+    /// Returns the Job as the register names it: the UID, and the cluster for human readers.
     fn claimant(&self, job: &Job) -> String {
         format!("{}@{}", job.uid, self.context.cluster.name())
     }
 
-    /// A claimed slot needs no authority any more: nobody else can ever be granted it.
+    /// Starts the Job. A claimed slot needs no lease: no other Job can ever be granted it.
     async fn run(&mut self, job: &Job, power: &Power<'_>) -> Result<Next, TargetError> {
         let token = match power.permit.to_start() {
             Some(permit) => Some(permit.token()),
-            // That of its own lease is not known: the greatest that was seen is none that came before it.
+            // The token of the claim's lease is not known. The greatest token that was seen stands for it.
             None => self.last_token(),
         };
         let written = self.desk.start(job, token).await?;
@@ -242,7 +244,8 @@ impl OncePerSchedule {
             self.count(SlotResult::Claimed);
             tracing::info!(lock = %self.context.lock, job = self.desk.called(job), slot = ?job.slot, "Job starts");
         }
-        // Not before this one: should this process end now, its slot would be behind the register.
+        // No later slot may be claimed before this Job has started: if the process ended in between, the slot of this
+        // Job would be behind the register.
         Ok(match self.written(job, written)? {
             Next::Settled => Next::Settled,
             Next::Later(pause) | Next::Blocks(pause) => Next::Blocks(pause),
@@ -263,7 +266,7 @@ impl OncePerSchedule {
         let Write::Done(found) = written else {
             return self.written(job, written);
         };
-        // Of several replicas the one that labelled it tells.
+        // Of several replicas, the one that labelled the Job emits the event.
         self.emit_dropped(job, why);
         match self.read(&found) {
             Some(job) if job.stage == Stage::Lost => self.delete(&job).await,
@@ -281,7 +284,7 @@ impl OncePerSchedule {
 
     async fn wait(&self, job: &Job, mark: Mark) -> Result<Next, TargetError> {
         let written = self.desk.mark(job, mark).await?;
-        // Of several replicas the one that labelled it tells.
+        // Of several replicas, the one that labelled the Job emits the event.
         if matches!(written, Write::Done(_)) {
             self.emit_waiting(job);
         }
@@ -289,7 +292,7 @@ impl OncePerSchedule {
     }
 
     async fn suspend(&self, job: &Job, manager: &str, power: &Power<'_>) -> Result<Next, TargetError> {
-        // One without a slot belongs to the holder of the lock, which may be a sibling by now.
+        // A Job without a slot belongs to the holder of the lock, which may now be a sibling.
         if job.slot == When::Manual && !power.permit.may_stop() {
             return Ok(Next::Later(SOON));
         }
@@ -297,7 +300,7 @@ impl OncePerSchedule {
         if matches!(written, Write::Done(_)) {
             self.emit_started_by_hand(job, manager);
         }
-        // Its controller takes its pods away before it counts as one that waits.
+        // The Job counts as waiting only after its controller has removed the pods.
         self.written(job, written)
     }
 
@@ -315,7 +318,7 @@ impl OncePerSchedule {
         })
     }
 
-    /// What a write answered is what is known from now on.
+    /// Stores the answer to a write, before the watch shows it.
     fn read(&self, found: &BatchJob) -> Option<Job> {
         let (name, read) = job(&self.reference.name, found.clone())?;
         self.jobs.put(&name, Some(found.clone()));

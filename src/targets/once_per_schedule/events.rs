@@ -31,7 +31,7 @@ impl OncePerSchedule {
         self.context.emit(dropped.reason, dropped.text);
     }
 
-    /// Why it is not let run, nor deleted.
+    /// Reports why the Job is neither started nor deleted.
     pub(super) fn emit_waiting(&self, job: &Job) {
         let what = format!("target {}: {}", self.context.target, self.desk.called(job));
         if job.slot == When::Unreadable {
@@ -46,7 +46,7 @@ impl OncePerSchedule {
         }
     }
 
-    /// Of the CronJob itself, each once.
+    /// Emits the events of the CronJob itself, each once.
     pub(super) fn emit_of(&mut self, cron: &Cron, held: bool) {
         let what = format!("target {}: {}", self.context.target, self.called());
         if !cron.zoned && cron.unsafe_because.is_none() && self.emitted.no_zone.as_ref() != Some(&cron.uid) {
@@ -74,7 +74,7 @@ impl OncePerSchedule {
     }
 }
 
-/// What is reported of a slot that does not run here.
+/// The report of a slot that does not run in this cluster.
 #[derive(Debug, PartialEq, Eq)]
 struct Dropped {
     result: SlotResult,
@@ -136,7 +136,7 @@ fn at(slot: u64) -> String {
     time.map_or_else(|| slot.to_string(), |time| time.to_string())
 }
 
-/// Of the text in a register.
+/// Returns the cluster in the text of a register.
 fn cluster(job: &str) -> &str {
     job.rsplit_once('@').map_or(job, |(_, cluster)| cluster)
 }
@@ -145,7 +145,7 @@ fn cluster(job: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// New masters have held no slot: there is none that they could have lost.
+    /// New masters have held no slot, so they cannot have lost one.
     #[test]
     fn a_slot_of_the_first_minute_of_new_masters_is_not_called_lost() {
         let of = |gone| {

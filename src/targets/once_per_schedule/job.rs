@@ -1,4 +1,4 @@
-//! What is read of a CronJob and of its Jobs. Pure.
+//! Reads a CronJob and its Jobs. Pure.
 
 use k8s_openapi::{
     api::batch::v1::CronJob, apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry, jiff::Timestamp,
@@ -8,17 +8,17 @@ use super::write::MANAGER;
 pub(super) use crate::targets::slim::SCHEDULED;
 use crate::targets::slim::{Job as BatchJob, SLOT, cron_job as maker, finished};
 
-/// What was decided on the slot of a Job: the values of the label.
+/// A decision on the slot of a Job: the values of the label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// It is this Job's: it runs, or ran.
+    /// The slot belongs to this Job: it runs, or ran.
     Claimed,
-    /// It can never be this Job's.
+    /// The slot can never belong to this Job.
     Lost,
     TooOld,
-    /// Made by hand, for when this cluster holds the lock.
+    /// The Job was created by hand, and starts when this cluster holds the lock.
     Waits,
-    /// Nobody can tell what it was made for.
+    /// The slot of the Job is unknown: its annotation is not a time.
     Unreadable,
 }
 
@@ -51,41 +51,42 @@ pub(super) struct Job {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) version: String,
-    /// The uid of its CronJob.
+    /// The UID of its CronJob.
     pub(super) owner: String,
     pub(super) slot: When,
     pub(super) stage: Stage,
 }
 
-/// What it was made for. Older slots first.
+/// The scheduled run that a Job was created for. Older slots first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum When {
     /// In seconds since 1970.
     Scheduled(u64),
-    /// By hand: it exists in one cluster only.
+    /// The Job was created by hand, and exists in one cluster only.
     Manual,
-    /// Its annotation is no time.
+    /// The annotation is not a time.
     Unreadable,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Suspended and never started: nothing is decided yet, or not more than that it waits. Whether people were told.
+    /// Suspended and never started, with no final decision yet. `emitted`: whether an event has reported that it waits.
     Waits { emitted: bool },
-    /// Somebody else than this operator let it run; this field manager.
+    /// Another writer started the Job: the name of its field manager.
     ByHand(String),
     /// To be deleted.
     Lost,
-    /// It was let run by this operator.
+    /// The operator started the Job.
     Runs,
-    /// Not to be touched: it began before its CronJob was a target, or somebody suspended what ran.
+    /// Not to be touched: the Job ran before its CronJob was a target, another writer suspended it while it ran, or its
+    /// controller has not stopped it yet.
     Left,
-    /// It has ended, or it is about to go.
+    /// The Job has ended, or is being deleted.
     Over,
 }
 
 impl Job {
-    /// The slot that has to be its own before it may run.
+    /// Returns the slot that must belong to the Job before the Job may run.
     pub(super) fn wanted(&self) -> Option<u64> {
         match (self.slot, &self.stage) {
             (When::Scheduled(slot), Stage::Waits { .. } | Stage::ByHand(_)) => Some(slot),
@@ -94,7 +95,7 @@ impl Job {
     }
 }
 
-/// Of Jobs that a CronJob of this name controls.
+/// Reads a Job; `None` if no CronJob of this name controls it.
 pub(super) fn job(cron_job: &str, job: BatchJob) -> Option<(String, Job)> {
     let owner = maker(&job.metadata).filter(|owner| owner.name == cron_job)?;
     let (owner, stage) = (owner.uid.clone(), stage(&job));
@@ -115,7 +116,7 @@ pub(super) fn job(cron_job: &str, job: BatchJob) -> Option<(String, Job)> {
     Some((name, job))
 }
 
-/// The same instant in every time zone.
+/// Parses the time of a slot. The result does not depend on the time zone of the text.
 fn slot(text: &str) -> Option<u64> {
     let time: Timestamp = text.parse().ok()?;
     u64::try_from(time.as_second()).ok()
@@ -134,7 +135,7 @@ fn stage(job: &BatchJob) -> Stage {
         (false, Some(Mark::Claimed)) => Stage::Runs,
         (false, _) => by_hand(job).map_or(Stage::Left, Stage::ByHand),
         (true, Some(Mark::Claimed)) => Stage::Left,
-        // Its controller has not stopped it yet.
+        // The controller of the Job has not stopped it yet.
         (true, _) if started => Stage::Left,
         (true, Some(Mark::Lost | Mark::TooOld)) => Stage::Lost,
         (true, Some(Mark::Waits | Mark::Unreadable)) => Stage::Waits { emitted: true },
@@ -142,7 +143,7 @@ fn stage(job: &BatchJob) -> Stage {
     }
 }
 
-/// Who set `suspend` of a Job that somebody else made.
+/// Returns the field manager that set `suspend`, unless it is the operator or created the Job.
 fn by_hand(job: &BatchJob) -> Option<String> {
     let entries = job.metadata.managed_fields.as_deref().unwrap_or_default();
     let owns = |entry: &&ManagedFieldsEntry, field: &str| {
@@ -151,7 +152,7 @@ fn by_hand(job: &BatchJob) -> Option<String> {
     };
     let entry = entries.iter().find(|entry| owns(entry, "f:suspend"))?;
     let manager = entry.manager.clone().unwrap_or_default();
-    // Who made it owns the rest of its spec, too.
+    // The manager that created the Job owns the rest of its spec as well.
     (manager != MANAGER && !owns(&entry, "f:template")).then_some(manager)
 }
 
@@ -159,11 +160,11 @@ fn by_hand(job: &BatchJob) -> Option<String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cron {
     pub(super) uid: String,
-    /// Why its Jobs would run in more than one cluster, if they would, and what is to be done.
+    /// The reason why its Jobs could run in more than one cluster, and the remedy.
     pub(super) unsafe_because: Option<String>,
-    /// It is suspended itself.
+    /// Whether the CronJob itself is suspended.
     pub(super) suspended: bool,
-    /// It says in which time zone its schedule is.
+    /// Whether it sets the time zone of its schedule.
     pub(super) zoned: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is written to Jobs: each time only if the Job is still the one that was read.
+//! Writes to Jobs. Each write applies only to the version of the Job that was read.
 
 use kube::{
     Api, Client,
@@ -16,9 +16,9 @@ use crate::{
     },
 };
 
-/// Owns `spec.suspend`, the label and the token of Jobs.
+/// The field manager that owns `spec.suspend`, the label and the token of Jobs.
 pub(super) const MANAGER: &str = "redlock-operator-once-per-schedule";
-/// For the work itself: the downward API shows it to the containers.
+/// The annotation with the token, for the workload: the downward API passes it to the containers.
 const TOKEN: &str = "redlock.dev/fencing-token";
 
 #[derive(Clone, Debug)]
@@ -35,12 +35,12 @@ impl Jobs {
         }
     }
 
-    /// As in `Job billing/report-29384`.
+    /// Names the Job in messages, as in `Job billing/report-29384`.
     pub(super) fn called(&self, job: &Job) -> String {
         format!("Job {}/{}", self.namespace, job.name)
     }
 
-    /// Lets it run: all of it in one write, so that nobody ever sees a part.
+    /// Starts the Job. One write changes all fields, so that no reader sees a part of the change.
     pub(super) async fn start(
         &self,
         job: &Job,
@@ -73,7 +73,7 @@ impl Jobs {
         Write::of(answer, format!("{what} {}", self.called(job)))
     }
 
-    /// False if it is another by now.
+    /// Deletes the Job. Returns false if it has changed since it was read.
     pub(super) async fn delete(&self, job: &Job) -> Result<bool, TargetError> {
         let preconditions = Preconditions {
             uid: Some(job.uid.clone()),

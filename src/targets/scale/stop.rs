@@ -1,4 +1,4 @@
-//! The stop of a scale: done when the pods are gone, not when the number is written.
+//! Stops a scaled object: the stop is done when the pods are gone, not when the number is written.
 
 use std::time::Duration;
 
@@ -13,17 +13,18 @@ use crate::{
     targets::{Found, Step, StopPermit, TargetError, attempts::Attempts, owner::named},
 };
 
-/// After the number was written: a controller that acts on what it saw before may still make a pod.
+/// The wait after the write of the number: a controller that acts on an earlier state may still create a pod.
 const SETTLE: Duration = Duration::from_millis(500);
-/// Its controller writes to an object while it is read: then it is read again, so often at most in one step.
+/// The controller may write to the object between its read and a write. It is then read again, at most this often in
+/// one step.
 const TRIES: usize = 8;
 
-/// What was done of a stop since the last start.
+/// The progress of a stop since the last start.
 #[derive(Default)]
 pub(super) struct Stopping {
-    /// When the number was written, and of which object.
+    /// The time of the write of the number, and the UID of the object.
     pub(super) written: Option<(BootInstant, Option<String>)>,
-    /// All of it was gone, of this object.
+    /// The UID of the object whose pods were confirmed gone.
     pub(super) confirmed: Option<Option<String>>,
     attempts: Attempts,
 }
@@ -35,8 +36,8 @@ impl Scale {
         by: Option<BootInstant>,
         permit: &StopPermit,
     ) -> Result<Step, TargetError> {
-        // Asked before anything is counted: what was counted before it was heeded may be less than what comes. What is
-        // known to run is stopped first.
+        // The generation is read before the pods are counted: until the controller has seen the number, it may add pods
+        // to those that were counted. An object that is known to run is stopped first, without this read.
         let confirmed = self.stopping.confirmed.clone();
         let heeded = confirmed.is_none() && !self.runs && object.is_heeded().await?;
         let mut tries = 0;
@@ -60,7 +61,7 @@ impl Scale {
         };
         self.runs = false;
         self.stopping.attempts.settle();
-        // What was gone stays so while nobody writes.
+        // A confirmed object stays confirmed while its number is not raised.
         let gone = confirmed.as_ref() == Some(&snapshot.uid);
         self.stopping.confirmed = confirmed.filter(|_| gone);
         let left = match &snapshot.selector {
@@ -82,7 +83,7 @@ impl Scale {
         Ok(Step::Working(TargetState::Changing))
     }
 
-    /// A missing target counts as stopped when the pods that it was seen to have are gone, too.
+    /// Stops a missing target: it counts as stopped when the pods that it was seen to have are gone, too.
     async fn stop_missing(
         &self,
         object: &Object,
@@ -100,7 +101,7 @@ impl Scale {
         Ok(Step::Working(TargetState::Changing))
     }
 
-    /// None if the object is another than the one that was seen.
+    /// Writes the number. Returns `None` if the object has changed since it was read.
     async fn write_stop(
         &mut self,
         object: &Object,

@@ -23,9 +23,9 @@ use crate::{
     },
 };
 
-/// Owns `spec.replicas` of what it scales.
+/// The field manager that owns `spec.replicas` of the scaled objects.
 const MANAGER: &str = "redlock-operator-scale";
-/// For a name in a message.
+/// The longest time for a read that only serves to name a writer in a message.
 const BRIEFLY: Duration = Duration::from_millis(250);
 
 /// One object.
@@ -36,44 +36,45 @@ pub(super) struct Object {
     pods: Pods,
     place: Place,
     name: String,
-    /// As in `Deployment billing/report`.
+    /// The name of the object in messages, as in `Deployment billing/report`.
     called: String,
 }
 
-/// How it was found.
+/// The scale of an object as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Snapshot {
     pub(super) uid: Option<String>,
     pub(super) version: Option<String>,
-    /// What the object asks for.
+    /// The number of replicas that the object asks for.
     pub(super) wanted: i32,
-    /// What its controller counts.
+    /// The number of pods that its controller counts.
     pub(super) counted: i32,
-    /// Of its pods; none where it has no pods.
+    /// The selector of its pods; `None` if it has no pods.
     pub(super) selector: Option<String>,
 }
 
-/// Whose word its replicas are.
+/// The owner of the replicas.
 ///
-/// An API server loses track of the owner when zero is written by the scale subresource (a zero is left out of what it
-/// compares), and of every later write by it: until somebody writes the object itself, nobody is known.
+/// The API server loses track of the owner when zero is written through the scale subresource (it omits a zero from the
+/// objects that it compares), and of every later write through the subresource. The owner is unknown until a client
+/// writes the object itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Other(String),
-    /// The operator's, or a default.
+    /// The operator, or a default.
     Ours,
     Unknown,
-    /// The object is another by now: read it again.
+    /// The object has changed, and must be read again.
     Late,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Write {
-    /// It is this version now.
+    /// The write was done, and resulted in this version.
     Done(Option<String>),
     Missing,
-    /// The object is another by now, or the authority is gone: read it again.
+    /// The object has changed, or the authority is gone: the object must be read again.
     Late,
 }
 
@@ -91,7 +92,7 @@ impl Object {
         }
     }
 
-    /// Whether this is the version that is served now.
+    /// Reports whether this is the version that is served now.
     pub(super) fn is_at(&self, place: &Place) -> bool {
         self.place.resource == place.resource
     }
@@ -108,7 +109,7 @@ impl Object {
         &self.called
     }
 
-    /// None where there is no such object: nothing of it runs.
+    /// Reads the scale; `None` if the object does not exist, so nothing of it runs.
     pub(super) async fn read(&self) -> Result<Option<Snapshot>, TargetError> {
         let answer = self.api.get_scale(&self.name).await;
         let scale = self.settle_scale("reading the scale of", answer).await?;
@@ -124,9 +125,10 @@ impl Object {
         }))
     }
 
-    /// Whether its controller has seen what it asks for now. Until then the count is an old one, no pod is the last, and
-    /// one that is deleted is replaced: a controller that lost its API server may follow it again half a minute later.
-    /// A kind that does not say is believed; those of `apps` say from the first time on that they are seen.
+    /// Reports whether the controller has seen the number of replicas that the object asks for now. Until then its
+    /// count is outdated, it may create more pods, and it replaces a pod that is deleted: a controller that lost its
+    /// API server may follow the object again half a minute later. A kind without `observedGeneration` is assumed to be
+    /// up to date, except in group `apps`, whose controllers set the field when they first see an object.
     pub(super) async fn is_heeded(&self) -> Result<bool, TargetError> {
         let answer = self.api.get(&self.name).await;
         let Some(object) = self.settle("reading", answer).await? else {
@@ -139,7 +141,7 @@ impl Object {
         })
     }
 
-    /// Who else has a say in its replicas, in the version that was seen.
+    /// Returns the owner of the replicas, in the version that was read.
     pub(super) async fn owner(&self, snapshot: &Snapshot) -> Result<Owner, TargetError> {
         let Some(known) = self.known(snapshot).await? else {
             return Ok(Owner::Late);
@@ -151,13 +153,13 @@ impl Object {
         })
     }
 
-    /// Who else wrote its replicas; asked before they are overwritten, and not for long.
+    /// Returns the other manager that wrote the replicas last. Called before they are overwritten, with a short limit.
     pub(super) async fn writer(&self, snapshot: &Snapshot) -> Option<String> {
         let known = time::timeout(BRIEFLY, self.known(snapshot)).await;
         known.ok()?.ok()??.writer
     }
 
-    /// The version that was seen: as the watch has it, or asked for. None if it is another by now.
+    /// Returns the version that was read, from the watch or by a request; `None` if the object has changed.
     async fn known(&self, snapshot: &Snapshot) -> Result<Option<Known>, TargetError> {
         let current = |known: &Known| known.version.is_some() && known.version == snapshot.version;
         if let Some(known) = self.followed.known().filter(current) {
@@ -168,7 +170,7 @@ impl Object {
         Ok(object.map(|object| Known::of(&object.metadata)).filter(current))
     }
 
-    /// Stops, only if the object is still the one that was seen: takes the field from whoever owns it.
+    /// Stops the object if it meets the precondition. The write takes the field from its owner.
     pub(super) async fn stop(
         &self,
         replicas: i32,
@@ -182,7 +184,7 @@ impl Object {
         self.patch(replicas, &metadata).await
     }
 
-    /// Starts, only if the object is still the one that was seen.
+    /// Starts the object if it still has the version that was read.
     pub(super) async fn start(
         &self,
         replicas: i32,
@@ -196,9 +198,9 @@ impl Object {
             .await
     }
 
-    /// A merge patch: the API server cannot apply the scale of a custom resource (it fails to convert the live one), and
-    /// an applied zero is left out of the scale that is sent, which means "not set". Only if the object is still the
-    /// one of this metadata.
+    /// Writes the number by a merge patch, if the object still has this metadata. The API server cannot apply the scale
+    /// of a custom resource (it fails to convert the live object), and an applied zero is omitted from the scale that
+    /// is sent, which means "not set".
     async fn patch(&self, replicas: i32, metadata: &Value) -> Result<Write, TargetError> {
         let patch = json!({ "metadata": metadata, "spec": { "replicas": replicas } });
         let patched: Result<Scale, _> = self
@@ -215,8 +217,8 @@ impl Object {
         }))
     }
 
-    /// A 404 of the subresource may hide a failure of the storage, and a write that was done: only a 404 of the object
-    /// itself shows that it is gone.
+    /// Interprets an answer about the scale. A 404 of the subresource may hide a failure of the storage, and a write
+    /// that was done: only a 404 of the object itself shows that the object is gone.
     async fn settle_scale<T>(&self, doing: &str, answer: kube::Result<T>) -> Result<Option<T>, TargetError> {
         let status = match answer {
             Err(kube::Error::Api(status)) if status.code == 404 || status.is_not_found() => status,
@@ -243,7 +245,7 @@ impl Object {
         self.place.settle(what, answer).await
     }
 
-    /// What has to be granted to switch objects of this kind.
+    /// Returns the rights that are needed to switch objects of this kind.
     pub(super) fn rule(&self) -> String {
         let (group, resource) = (&self.place.resource.group, &self.place.resource.plural);
         let rules = format!(

@@ -1,7 +1,8 @@
-//! One watch for all Jobs of a namespace, by the CronJob that made them, however many locks switch these.
+//! Keeps all Jobs of a namespace by one watch, sorted by the CronJob that created them, however many locks switch
+//! these.
 //!
-//! What the watch shows may be behind the API server. Before a stop is confirmed by it, [`JobsOf::listed`] reads a complete
-//! list that began later: one for all that ask meanwhile.
+//! The watch may be behind the API server. Before a stop is confirmed, [`JobsOf::listed`] reads a complete list that
+//! began later; callers that ask in the meantime share one list.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -24,36 +25,36 @@ use crate::{
     },
 };
 
-/// How long a list is kept for callers that asked before it began.
+/// The time for which a list is kept for callers that asked before it began.
 const KEPT: Duration = Duration::from_secs(10);
 
-/// Jobs that have not ended, by the CronJob that made them.
+/// Jobs that have not ended, by the CronJob that created them.
 #[derive(Debug, Default)]
 pub(in crate::targets) struct Index {
     made: HashMap<String, BTreeMap<String, Arc<Job>>>,
-    /// The CronJob of each Job, also of those that ended; none where it has another owner.
+    /// The CronJob of each Job, also of those that ended; `None` for a Job with another owner.
     makers: HashMap<String, Option<String>>,
 }
 
 impl Index {
-    /// Those of one CronJob.
+    /// Returns the Jobs of one CronJob.
     pub(in crate::targets) fn of(&self, cron_job: &str) -> Vec<Arc<Job>> {
         let made = self.made.get(cron_job);
         made.into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    /// Whether this CronJob made a Job of that name; none where no Job has it.
+    /// Reports whether this CronJob created the Job of that name; `None` if no such Job is known.
     pub(in crate::targets) fn is_of(&self, cron_job: &str, job: &str) -> Option<bool> {
         let maker = self.makers.get(job)?;
         Some(maker.as_deref() == Some(cron_job))
     }
 
-    /// The CronJobs whose Jobs are others than before.
+    /// Stores a Job. Returns the CronJobs whose Jobs have changed.
     fn put(&mut self, job: Job) -> [Option<String>; 2] {
         self.put_of(job, |_| true)
     }
 
-    /// The same, where of the Jobs of some CronJobs their maker is enough.
+    /// As `put`, but stores only the creator for Jobs of CronJobs that `keeps` rejects.
     fn put_of(&mut self, job: Job, keeps: impl Fn(&str) -> bool) -> [Option<String>; 2] {
         let Some(name) = job.metadata.name.clone() else {
             return [None, None];
@@ -75,7 +76,7 @@ impl Index {
         [before, changed]
     }
 
-    /// The answer to a write. What is gone by now or newer stays as it is.
+    /// Stores the answer to a write, unless the known Job is newer or gone.
     fn answer(&mut self, job: Job) {
         let owner = cron_job(&job.metadata).map(|owner| &owner.name);
         let name = job.metadata.name.as_ref();
@@ -94,7 +95,7 @@ impl Index {
         Some(maker)
     }
 
-    /// True if it was there.
+    /// Returns true if the Job was known.
     fn take(&mut self, maker: &str, name: &str) -> bool {
         let Some(made) = self.made.get_mut(maker) else {
             return false;
@@ -109,17 +110,17 @@ impl Index {
 
 #[derive(Debug, Default)]
 struct Content {
-    /// What the watch has shown.
+    /// The Jobs that the watch has shown.
     index: Index,
-    /// The first list was complete.
+    /// Whether the first list was complete.
     synced: bool,
     trouble: Option<TargetError>,
-    /// Counts the changes of each CronJob that is followed.
+    /// A counter of changes for each CronJob that is followed.
     followers: HashMap<String, watch::Sender<u64>>,
 }
 
 impl Content {
-    /// Of the first list, followers learn only its end.
+    /// Notifies the followers of these CronJobs. During the first list they are not notified: its end notifies all.
     fn tell(&self, cron_jobs: impl IntoIterator<Item = String>) {
         for name in cron_jobs.into_iter().filter(|_| self.synced) {
             if let Some(follower) = self.followers.get(&name) {
@@ -156,7 +157,7 @@ impl Content {
         }
     }
 
-    /// Only a complete list ends trouble that was reported.
+    /// Records a failure. Only a complete list ends trouble that was reported.
     fn fail(&mut self, error: Option<TargetError>) {
         if error.is_some() && self.trouble != error {
             self.trouble = error;
@@ -165,20 +166,20 @@ impl Content {
     }
 }
 
-/// How far the last list is.
+/// The progress of the last list.
 #[derive(Clone, Debug)]
 enum Listing {
     Idle,
     Running(BootInstant),
-    /// When it began, and what it found.
+    /// The time when it began, and its result.
     Done(BootInstant, Result<Arc<Index>, TargetError>),
 }
 
-/// Those of one namespace. Ends with the last that follows.
+/// The Jobs of one namespace. The watch ends with its last follower.
 #[derive(Debug)]
 pub(super) struct Jobs {
     content: Arc<Mutex<Content>>,
-    /// Changes when a list is asked for.
+    /// Notified when a list is needed.
     wanted: watch::Sender<()>,
     lists: watch::Receiver<Listing>,
     /// Aborted when this is dropped.
@@ -274,7 +275,7 @@ impl JobsOf {
         }
     }
 
-    /// As the watch shows them: none before the first list is complete.
+    /// Returns the Jobs that the watch shows; `None` before the first list is complete.
     pub(in crate::targets) fn known(&self) -> Result<Option<Vec<Arc<Job>>>, TargetError> {
         let content = self.jobs.content();
         match &content.trouble {
@@ -283,14 +284,15 @@ impl JobsOf {
         }
     }
 
-    /// Whether this CronJob made a Job of that name, as the watch shows it; none where no Job has it.
+    /// Reports whether this CronJob created the Job of that name, as the watch shows it; `None` if no such Job is
+    /// known.
     pub(in crate::targets) fn is_known(&self, job: &str) -> Option<bool> {
         let content = self.jobs.content();
         content.known()?.is_of(&self.cron_job, job)
     }
 
-    /// All Jobs of the namespace, by a list that began at this moment or later. A caller that gave up before it was
-    /// complete asks again with the same moment.
+    /// Returns all Jobs of the namespace, by a list that began at this time or later. A caller that gave up before the
+    /// list was complete calls again with the same time.
     pub(in crate::targets) async fn listed(&self, since: BootInstant) -> Result<Arc<Index>, TargetError> {
         let mut lists = self.jobs.lists.clone();
         loop {
@@ -312,7 +314,7 @@ impl JobsOf {
         }
     }
 
-    /// The answer to a write, before the watch shows it; none where the Job is gone.
+    /// Stores the answer to a write before the watch shows it; `None` for a Job that is gone.
     pub(in crate::targets) fn put(&self, name: &str, job: Option<Job>) {
         let mut content = self.jobs.content();
         match job {
@@ -321,12 +323,12 @@ impl JobsOf {
         }
     }
 
-    /// Grows with each change of them.
+    /// Returns a counter that grows with each change of the Jobs.
     pub(in crate::targets) fn changes(&self) -> u64 {
         *self.changes.borrow()
     }
 
-    /// Until one of them is another than before, or whether they can be followed changes.
+    /// Returns when a Job changes, or when following the Jobs fails or recovers.
     pub(in crate::targets) async fn changed(&mut self) {
         if self.changes.changed().await.is_err() {
             std::future::pending::<()>().await;

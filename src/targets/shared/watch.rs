@@ -1,5 +1,5 @@
-//! One watch for all objects of a kind in a namespace. Of each it keeps a few words, also of those that are no targets
-//! (yet): whoever begins to follow one knows at once how it is.
+//! Keeps a summary of each object of a kind in a namespace by one watch. It includes objects that are not targets, so
+//! that a new follower knows the state of its object at once.
 
 use std::{
     collections::HashMap,
@@ -24,18 +24,18 @@ use crate::targets::{
 
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
-/// One object, as the watch saw it last.
+/// The summary of one object, as the watch showed it last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::targets) struct Known {
     uid: Option<String>,
     pub(in crate::targets) version: Option<String>,
     generation: Option<i64>,
     going: bool,
-    /// Who else declares its replicas.
+    /// The other manager that declares its replicas.
     pub(in crate::targets) declared_by: Option<String>,
-    /// Who else wrote its replicas last.
+    /// The other manager that wrote its replicas last.
     pub(in crate::targets) writer: Option<String>,
-    /// The operator did.
+    /// Whether the operator owns its replicas.
     pub(in crate::targets) is_own: bool,
 }
 
@@ -52,7 +52,8 @@ impl Known {
         }
     }
 
-    /// Whether somebody asks for something else of the object; what its controllers say of it changes all the time.
+    /// Reports whether a client changed the desired state of the object. Its controllers change the status all the
+    /// time.
     pub(in crate::targets) fn is_another(&self, before: &Self) -> bool {
         self.uid != before.uid
             || self.generation != before.generation
@@ -62,7 +63,7 @@ impl Known {
     }
 }
 
-/// Without what the object holds.
+/// The metadata of an object.
 type Partial = PartialObjectMeta<DynamicObject>;
 type Seen = HashMap<String, watch::Sender<Option<Known>>>;
 
@@ -107,7 +108,7 @@ async fn run(
                 let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
                 seen.retain(|_, known| known.receiver_count() > 0 || known.borrow().is_some());
             }
-            // A list follows: its end shows that the trouble is over.
+            // A list follows. Its end shows that the trouble is over.
             Change::Failed(error) => {
                 if let Some(error) = failure(&what, &error) {
                     trouble.send_if_modified(|known| known.replace(error.clone()) != Some(error));
@@ -117,12 +118,12 @@ async fn run(
     }
 }
 
-/// What somebody has to see to.
+/// Returns the failures that need an administrator: a missing right, and a version that is not served.
 pub(super) fn failure(what: &str, error: &watcher::Error) -> Option<TargetError> {
     let error = api_error(error)?;
     let not_found = matches!(error, kube::Error::Api(status) if status.code == 404);
     let error = TargetError::of(what, error);
-    // A collection is never missing by itself: the version is not served.
+    // A collection always exists: a 404 means that its version is not served.
     (not_found || matches!(error, TargetError::Forbidden { .. })).then_some(error)
 }
 
@@ -138,7 +139,7 @@ fn see(seen: &Mutex<Seen>, metadata: &ObjectMeta) {
     });
 }
 
-/// It is gone; who waits for one that comes again stays.
+/// Records that an object is gone. Its followers wait for another one of that name.
 fn forget(seen: &Mutex<Seen>, name: &str) {
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = seen.get(name) {
@@ -154,7 +155,7 @@ fn forget(seen: &Mutex<Seen>, name: &str) {
 pub(in crate::targets) struct Followed {
     known: watch::Receiver<Option<Known>>,
     trouble: watch::Receiver<Option<TargetError>>,
-    /// It lives as long as somebody follows.
+    /// The watch runs while it has followers.
     _objects: Arc<Objects>,
 }
 
@@ -173,22 +174,22 @@ impl Followed {
         }
     }
 
-    /// None while it is not seen.
+    /// Returns the summary; `None` while the object is not known to exist.
     pub(in crate::targets) fn known(&self) -> Option<Known> {
         self.known.borrow().clone()
     }
 
-    /// Why it cannot be followed.
+    /// Returns why the object cannot be followed.
     pub(in crate::targets) fn trouble(&self) -> Option<TargetError> {
         self.trouble.borrow().clone()
     }
 
-    /// Until somebody asks for something else of it, or whether it can be followed changes.
+    /// Returns when the desired state of the object changes, or when following it fails or recovers.
     pub(in crate::targets) async fn changed(&mut self) {
         tokio::select! {
             Ok(()) = self.known.changed() => {}
             Ok(()) = self.trouble.changed() => {}
-            // The watch broke.
+            // The watch has ended.
             else => std::future::pending().await,
         }
     }

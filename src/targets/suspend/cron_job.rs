@@ -1,4 +1,4 @@
-//! A CronJob that makes Jobs where the lock is held, and has none that runs everywhere else.
+//! Switches a CronJob: it creates Jobs where the lock is held, and no Job of it runs in any other cluster.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,43 +25,43 @@ use crate::{
     },
 };
 
-/// By so much may the clock of the cluster that ran the slots before be ahead of this one: a slot that comes due within
-/// it is left out here rather than run in both.
+/// The clock of the cluster that ran the earlier slots may be ahead of this one by this much: a slot that is due within
+/// it is left out here rather than run in both clusters.
 const CLOCKS_APART: Duration = Duration::from_secs(1);
 
 pub(in crate::targets) struct Schedule {
     context: TargetContext,
     name: String,
-    /// As in `CronJob billing/report`.
+    /// The name of the CronJob in messages, as in `CronJob billing/report`.
     called: String,
     api: Api<CronJob>,
     place: Place,
     jobs: Jobs,
     in_flight: InFlight,
-    /// Since when a list is waited for.
+    /// Since when a list is awaited.
     asked: Option<BootInstant>,
-    /// All of it was gone, when so many changes of its Jobs had been heard.
+    /// The change counter of its Jobs at the last confirmed stop.
     confirmed: Option<u64>,
-    /// The lease under which what was abandoned was deleted.
+    /// The lease under which the abandoned Jobs were deleted.
     returned: Option<FencingToken>,
-    /// The lease under which it was told that no deadline is set.
+    /// The lease under which an event reported that no deadline is set.
     warned: Option<FencingToken>,
-    /// Under which lease it was not suspended, and which CronJob that was.
+    /// The lease under which it was not suspended, and the UID of that CronJob.
     ran: Option<(FencingToken, Option<String>)>,
-    /// The CronJob that was suspended since.
+    /// The UID of the CronJob that was suspended since the last start.
     stopped: Option<String>,
     attempts: Attempts,
 }
 
-/// What became of the suspension of a CronJob.
+/// The outcome of the suspension of a CronJob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Suspended {
-    /// There was nothing to do.
+    /// The CronJob was suspended already, or does not exist.
     Before,
     Now,
-    /// Another writer had resumed it.
+    /// The CronJob was suspended once more, because another writer had resumed it.
     Again,
-    /// It is another by now: read it again.
+    /// The CronJob keeps changing, and must be read again.
     Late,
     /// The permit is gone.
     Left,
@@ -155,7 +155,7 @@ impl Schedule {
             Write::Missing => return Ok(missing(&self.called)),
             Write::Late => return Ok(Step::Working(TargetState::Standby)),
         };
-        // Its controller, which reads versions in their order, cannot see the one without the other.
+        // The CronJob controller observes versions in order, so it cannot see the resumption without the new time.
         let change = json!({
             "metadata": { "resourceVersion": found.metadata.resource_version },
             "spec": { "suspend": false },
@@ -169,8 +169,8 @@ impl Schedule {
         })
     }
 
-    /// A CronJob that is resumed runs the last slot that it missed at once, which ran where the lock was held. So it is
-    /// told that it has run up to now.
+    /// Sets the time of the last run to now, plus [`CLOCKS_APART`]. When a CronJob is resumed, its controller at once
+    /// runs the last slot that it missed, which has already run in the cluster that held the lock.
     async fn pass_missed_slots(
         &self,
         found: CronJob,
@@ -194,7 +194,7 @@ impl Schedule {
         patch_status(&self.api, &self.name, &change, &what).await
     }
 
-    /// Done when the pods of all its Jobs are gone.
+    /// Suspends the CronJob and its Jobs. Done when the pods of all its Jobs are gone.
     pub(in crate::targets) async fn stop(
         &mut self,
         by: Option<BootInstant>,
@@ -207,13 +207,13 @@ impl Schedule {
         }
         let again = matches!(suspended, Ok(Suspended::Again));
         let wrote = suspended.map(|suspended| suspended != Suspended::Before);
-        // Also where the CronJob is gone or cannot be written.
+        // The Jobs are stopped also if the CronJob is gone or cannot be written.
         let changes = self.jobs.changes();
         if !matches!(wrote, Ok(false)) {
             self.asked = None;
         }
         let known = self.jobs.known()?;
-        // What the watch shows may be behind: confirmed by a list, once until something is heard.
+        // The watch may be behind, so a list confirms the stop, once until the next change.
         let mut all = match &known {
             Some(_) => None,
             None => Some(self.list().await?),
@@ -233,7 +233,8 @@ impl Schedule {
             all = Some(list);
         }
         drop(all);
-        // Its controller may make one more Job until it sees the suspension: only a later read can find none.
+        // Until the controller sees the suspension, it may create one more Job: only a later read can show that none is
+        // left.
         let settled = !wrote? && self.are_gone(&abandoned, &jobs, &left);
         abandoned?;
         if settled && !self.in_flight.is_open() {
@@ -251,8 +252,8 @@ impl Schedule {
         })
     }
 
-    /// A list that began after the last write. A step that ends before the list is complete is followed by one that
-    /// waits for the same list.
+    /// Returns a list that began after the last write. If a step ends before the list is complete, the next step waits
+    /// for the same list.
     async fn list(&mut self) -> Result<Arc<Index>, TargetError> {
         let since = *self.asked.get_or_insert_with(clock::now);
         let listed = self.jobs.listed(since).await;
@@ -280,7 +281,7 @@ impl Schedule {
             let mut change = suspension();
             self.attempts.send().require(&mut change, &found.metadata);
             match patch(&self.api, &self.name, &change, &what).await? {
-                // A start that is still under way was for an earlier version.
+                // An unanswered start was for an earlier version, and can no longer apply.
                 Write::Done(_) => {
                     self.in_flight.settle();
                     self.attempts.settle();
@@ -294,7 +295,7 @@ impl Schedule {
         Ok(Suspended::Late)
     }
 
-    /// Once a lease.
+    /// Emits a warning once for each lease.
     fn warn_of_slots(&mut self, found: &CronJob, token: FencingToken) {
         let deadline = found
             .spec
@@ -343,7 +344,7 @@ const fn state(suspended: bool) -> TargetState {
     }
 }
 
-/// What is to be written as the time of the last run; nothing where that is later already.
+/// Returns the new time of the last run; `None` if the recorded one is not earlier.
 fn passed(last: Option<&Time>, now: Duration) -> Option<Time> {
     let until = i64::try_from((now + CLOCKS_APART).as_secs()).ok()?;
     let time = Timestamp::from_second(until).ok()?;

@@ -1,10 +1,10 @@
-//! Whether the controller of Jobs has seen a suspension. Until then it may still create pods.
+//! Decides whether the controller of Jobs has seen a suspension. Until then it may still create pods.
 //!
-//! A Job that was resumed a moment ago may still have the condition `Suspended` of the suspension before, which proves
-//! nothing of the next one. The operator removes that condition before it suspends the Job again, so that one that is
-//! there afterwards was written by a controller that has seen the new suspension: its writes are for the latest version
-//! only. A condition that a write of the operator to `suspend` leaves in place is remembered as old, by an annotation of
-//! the Job too: another writer may suspend a Job that was resumed a moment ago, and another replica may take over.
+//! A Job that was just resumed may still have the condition `Suspended` of the earlier suspension, which proves nothing
+//! about the next one. The operator removes that condition before it suspends the Job again. A condition that exists
+//! afterwards was written by a controller that has seen the new suspension, since its writes apply to the latest
+//! version only. A condition that the operator leaves in place when it writes `suspend` is remembered as old, also in
+//! an annotation of the Job: another writer may suspend a Job that was just resumed, and another replica may take over.
 
 use std::{
     borrow::Borrow,
@@ -28,31 +28,33 @@ use crate::targets::{
     slim::{Job, OLD_CONDITION},
 };
 
-/// The condition is removed in this time, or the Job is suspended without: that must not wait.
+/// The time limit for the removal of the condition. After it, the Job is suspended without the removal, since a stop
+/// must not wait.
 const BRIEFLY: Duration = Duration::from_millis(500);
 
-/// When a Job may be suspended.
+/// The conditions for the suspension of a Job.
 #[derive(Clone, Copy)]
 pub(super) struct StopGuard<'a> {
     pub(super) permit: &'a StopPermit,
     pub(super) found: Found,
-    /// It is still the one that was read.
+    /// The version or UID that the Job must still have.
     pub(super) precondition: Precondition,
 }
 
-/// Jobs that were suspended or resumed while they had the condition of an earlier suspension: its time, by the UID of the Job.
+/// Jobs that were suspended or resumed while they had the condition of an earlier suspension: the time of that
+/// condition, by the UID of the Job.
 #[derive(Debug, Default)]
 pub(super) struct Suspensions(Mutex<BTreeMap<String, Option<Time>>>);
 
 impl Suspensions {
-    /// By a condition that is newer than the last start.
+    /// Reports whether the controller has seen the suspension, by a condition that is newer than the last start.
     pub(super) fn is_heeded(&self, job: &Job) -> bool {
         is_heeded(job) && !self.is_stale(job)
     }
 
-    /// Suspends a Job by this change, only if the guard allows the write.
+    /// Suspends a Job by this change, if the guard allows the write.
     ///
-    /// Where any version of it is suspended, an old condition that cannot be removed at once is remembered.
+    /// With `Precondition::Uid`, an old condition that cannot be removed at once is remembered.
     pub(super) async fn suspend(
         &self,
         api: &Api<Job>,
@@ -72,17 +74,17 @@ impl Suspensions {
         let mut removed = None;
         if !is_suspended(job) && suspended(job).is_some() {
             match time::timeout(BRIEFLY, remove(api, job)).await {
-                // Another version by now: the controller may have seen that it runs.
+                // The Job has another version: the controller may have seen that it runs.
                 Ok(Ok(Write::Late | Write::Missing)) if precondition == Precondition::Version => {
                     return Ok(Write::Late);
                 }
                 Ok(Ok(Write::Done(now))) => removed = Some(now),
-                // Remembered below.
+                // The condition is remembered below.
                 Ok(_) | Err(_) => {}
             }
         }
-        // Times of conditions are whole seconds: a condition that was removed is not remembered, since the next one may
-        // have the same time.
+        // The times of conditions are whole seconds. A condition that was removed is not remembered, since the next one
+        // may have the same time.
         let job = removed.as_deref().unwrap_or(job);
         let name = job.metadata.name.as_deref().unwrap_or_default();
         let mut change = change.clone();
@@ -102,7 +104,7 @@ impl Suspensions {
         Ok(written)
     }
 
-    /// Makes the controller say anew of a suspended Job that it has seen it, where what it says may be old.
+    /// Removes a condition that may be older than the suspension of the Job, so that the controller writes it again.
     pub(super) async fn renew(
         &self,
         api: &Api<Job>,
@@ -115,14 +117,14 @@ impl Suspensions {
         Ok(())
     }
 
-    /// Forgets those that are gone.
+    /// Forgets Jobs that are gone.
     pub(super) fn retain<J: Borrow<Job>>(&self, all: &[J]) {
         let has = |job: &Job, uid: &String| job.metadata.uid.as_ref() == Some(uid);
         let is = |uid: &String| all.iter().any(|job| has(job.borrow(), uid));
         self.known().retain(|uid, _| is(uid));
     }
 
-    /// A Job as a write to `suspend` left it: what it says then is of an earlier suspension.
+    /// Remembers the condition of a Job after a write to `suspend`: it belongs to an earlier suspension.
     pub(super) fn remember(&self, job: &Job) {
         let uid = job.metadata.uid.clone().unwrap_or_default();
         match suspended(job) {
@@ -147,7 +149,7 @@ impl Suspensions {
     }
 }
 
-/// Adds to a change of `suspend` which condition it leaves in place.
+/// Adds the time of the condition that is left in place to a change of `suspend`.
 pub(super) fn annotate(change: &mut Value, job: &Job) {
     if let Some(condition) = suspended(job) {
         change["metadata"]["annotations"][OLD_CONDITION] = json!(time_of(condition));
@@ -159,7 +161,7 @@ fn time_of(condition: &JobCondition) -> String {
     time.map(|time| time.0.to_string()).unwrap_or_default()
 }
 
-/// The condition that the controller has seen a suspension.
+/// Returns the condition by which the controller confirms a suspension.
 fn suspended(job: &Job) -> Option<&JobCondition> {
     conditions(job).find(|condition| condition.type_ == SUSPENDED && condition.status == "True")
 }
@@ -207,7 +209,8 @@ mod tests {
         serde_json::from_value(job).unwrap()
     }
 
-    /// Answers patches of the status and of the Job as an API server with this Job would; what was written to the Job.
+    /// A server with this Job, which answers patches of the Job and of its status. Returns the patches of the Job as
+    /// well.
     async fn server_of(first: Job) -> (Api<Job>, Arc<Mutex<Vec<Value>>>) {
         let bare = serde_json::to_value(Job {
             status: None,
@@ -259,11 +262,11 @@ mod tests {
     fn condition_of_an_earlier_suspension_proves_nothing() {
         let bare: Job = serde_json::from_value(json!({ "metadata": { "uid": "u" } })).unwrap();
         for (at_the_write, now, heeded) in [
-            // None was there when it was suspended, or it said that the Job runs.
+            // The Job had no condition when it was suspended, or one that is not true.
             (bare.clone(), job("True", THEN), true),
             (job("False", THEN), job("True", THEN), true),
             (job("False", THEN), job("False", LATER), false),
-            // It predates the suspension.
+            // The condition is older than the suspension.
             (job("True", THEN), job("True", THEN), false),
             (job("True", THEN), job("True", LATER), true),
             (job("True", THEN), job("False", LATER), false),

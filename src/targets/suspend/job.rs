@@ -1,4 +1,4 @@
-//! A Job that runs where the lock is held and is suspended everywhere else.
+//! Switches a Job: it runs where the lock is held, and is suspended in every other cluster.
 
 use futures_util::StreamExt;
 use k8s_openapi::api::batch::v1::JobCondition;
@@ -26,28 +26,29 @@ use crate::{
     },
 };
 
-/// On every pod of a Job, whose name it has as its value.
+/// The label on every pod of a Job, with the name of the Job.
 pub(super) const JOB_NAME: &str = "batch.kubernetes.io/job-name";
-/// Says in conditions what it has seen; any other one that a Job may name is believed.
+/// The controller that confirms a suspension by a condition. For a Job of another controller, the suspension counts as
+/// seen at once.
 const CONTROLLER: &str = "kubernetes.io/job-controller";
-/// Tells the pods under which lease they were started.
+/// The annotation that passes the fencing token of the lease to the pods.
 const TOKEN: &str = "redlock.dev/fencing-token";
 
 pub(in crate::targets) struct OneJob {
     context: TargetContext,
     name: String,
-    /// As in `Job billing/report`.
+    /// The name of the Job in messages, as in `Job billing/report`.
     called: String,
     jobs: Api<Job>,
     place: Place,
     pods: Pods,
     suspensions: Suspensions,
     in_flight: InFlight,
-    /// The one whose end was told.
+    /// The UID of the Job whose end was reported.
     ended: Option<String>,
-    /// Under which lease it ran, and which Job that was.
+    /// The lease under which the Job ran, and the UID of that Job.
     ran: Option<(FencingToken, Option<String>)>,
-    /// The Job that was suspended since.
+    /// The UID of the Job that was suspended since the last start.
     stopped: Option<String>,
     attempts: Attempts,
 }
@@ -143,7 +144,7 @@ impl OneJob {
         let written = resume(&self.jobs, names, &change, &mut self.in_flight, permit).await?;
         Ok(match written {
             Write::Done(resumed) => {
-                // Another writer may suspend it before its controller has seen that it was resumed.
+                // Another writer may suspend the Job before its controller has seen that it was resumed.
                 self.suspensions.remember(&resumed);
                 Step::Done
             }
@@ -152,7 +153,7 @@ impl OneJob {
         })
     }
 
-    /// Done when the pods are gone, not when the field is written.
+    /// Suspends the Job. Done when the pods are gone, not when the field is written.
     pub(in crate::targets) async fn stop(
         &mut self,
         by: Option<BootInstant>,
@@ -187,7 +188,7 @@ impl OneJob {
         Ok(Step::Working(TargetState::Changing))
     }
 
-    /// None if the Job is another than the one that was seen.
+    /// Suspends the Job. Returns `None` if it has changed since it was read.
     async fn suspend(&mut self, job: &Job, permit: &StopPermit) -> Result<Option<Step>, TargetError> {
         let what = format!("suspending {}", self.called);
         let uid = job.metadata.uid.clone();
@@ -203,7 +204,7 @@ impl OneJob {
             .suspend(&self.jobs, job, &suspension(), &what, guard)
             .await?;
         match written {
-            // A start that is still under way was for an earlier version.
+            // An unanswered start was for an earlier version, and can no longer apply.
             Write::Done(_) => {
                 self.in_flight.settle();
                 self.attempts.settle();
@@ -223,7 +224,7 @@ impl OneJob {
         }))
     }
 
-    /// Once a Job: it will not run again, whoever holds the lock.
+    /// Reports once for each Job that it has ended, so that a start has no effect.
     fn emit_end(&mut self, job: &Job, how: &str) {
         if self.ended == job.metadata.uid {
             return;
@@ -255,8 +256,8 @@ pub(super) fn is_suspended(job: &Job) -> bool {
     job.spec.as_ref().and_then(|spec| spec.suspend).unwrap_or(false)
 }
 
-/// Whether its controller has seen that it is suspended. Until then it may still make pods: one that lost its API server
-/// may follow it again half a minute later.
+/// Reports whether the controller has seen the suspension of the Job. Until then it may still create pods: a controller
+/// that lost its API server may follow the Job again half a minute later.
 pub(super) fn is_heeded(job: &Job) -> bool {
     let elsewhere = |spec: &JobSpec| spec.managed_by.as_deref().is_some_and(|by| by != CONTROLLER);
     finished(job).is_some()
@@ -265,7 +266,7 @@ pub(super) fn is_heeded(job: &Job) -> bool {
         || conditions(job).any(|condition| condition == "Suspended")
 }
 
-/// Those that are true.
+/// Returns the types of the conditions that are true.
 fn conditions(job: &Job) -> impl Iterator<Item = &str> {
     let status = job.status.as_ref();
     let all = status
@@ -275,14 +276,15 @@ fn conditions(job: &Job) -> impl Iterator<Item = &str> {
     all.iter().filter(holds).map(|condition| &*condition.type_)
 }
 
-/// Of a Job that runs, or ran before it was suspended, the API server accepts no other template.
+/// Reports whether the template may be changed: the API server rejects the change for a Job that runs, or ran before it
+/// was suspended.
 fn may_carry_token(job: &Job) -> bool {
     job.status
         .as_ref()
         .is_none_or(|status| status.start_time.is_none())
 }
 
-/// Its pods; also those of one that is gone or was made anew under its name.
+/// Selects the pods of a Job, also of one that is gone or was replaced by another of its name.
 fn selector(name: &str, job: Option<&Job>) -> String {
     let spec = job.and_then(|job| job.spec.as_ref());
     let own = spec.filter(|spec| spec.manual_selector == Some(true));

@@ -30,9 +30,9 @@ use crate::{
 
 pub(super) struct Jobs {
     context: TargetContext,
-    /// Of the CronJob.
+    /// The name of the CronJob.
     name: String,
-    /// As in `CronJob billing/report`.
+    /// The name of the CronJob in messages, as in `CronJob billing/report`.
     called: String,
     api: Api<Job>,
     shared: JobsOf,
@@ -53,41 +53,42 @@ impl Jobs {
         }
     }
 
-    /// As the watch shows them, which may be behind; none while the first list is not complete.
+    /// Returns the Jobs that the watch shows, which may be behind; `None` while the first list is not complete.
     pub(super) fn known(&self) -> Result<Option<Vec<Arc<Job>>>, TargetError> {
         self.shared.known()
     }
 
-    /// All of the namespace, by a list that began then or later.
+    /// Returns all Jobs of the namespace, by a list that began at this time or later.
     pub(super) async fn listed(&self, since: BootInstant) -> Result<Arc<Index>, TargetError> {
         self.shared.listed(since).await
     }
 
-    /// Grows with each change of them.
+    /// Returns a counter that grows with each change of the Jobs.
     pub(super) fn changes(&self) -> u64 {
         self.shared.changes()
     }
 
-    /// Whether none of them runs, as far as their own controller knows, too.
+    /// Reports whether none of the Jobs runs, which their controller must have seen as well.
     pub(super) fn are_stopped(&self, own: &[Arc<Job>]) -> bool {
         own.iter()
             .all(|job| self.suspensions.is_heeded(job) && (finished(job).is_some() || is_suspended(job)))
     }
 
-    /// Suspends and marks what has not ended, ahead of anything that resumes it. False if there was nothing to do.
+    /// Suspends and marks all Jobs that have not ended, before another writer resumes one of them. Returns false if
+    /// there was nothing to do.
     pub(super) async fn abandon(&self, own: &[Arc<Job>], permit: &StopPermit) -> Result<bool, TargetError> {
         self.suspensions.retain(own);
         let left = own
             .iter()
             .filter(|job| finished(job).is_none() && !(is_suspended(job) && is_abandoned(job)));
-        // Each of them, whatever becomes of the others.
+        // A failed write does not hold up the other Jobs.
         let written = join_all(left.map(|job| self.abandon_one(job, permit))).await;
         let any = !written.is_empty();
         written.into_iter().collect::<Result<(), _>>()?;
         Ok(any)
     }
 
-    /// Whatever version of it the watch shows: one that is behind must not hold up the stop, and no sibling resumes an
+    /// Suspends the Job in any version: an outdated watch must not hold up the stop, and no sibling resumes an
     /// abandoned Job.
     async fn abandon_one(&self, job: &Job, permit: &StopPermit) -> Result<(), TargetError> {
         let name = job.metadata.name.as_deref().unwrap_or_default();
@@ -117,18 +118,18 @@ impl Jobs {
         Ok(())
     }
 
-    /// Has the controller say anew of each that it has seen its suspension, where what it says may be old.
+    /// Has the controller confirm again each suspension whose condition may be old.
     pub(super) async fn renew(&self, own: &[Arc<Job>], permit: &StopPermit) -> Result<(), TargetError> {
         let renew = |job| self.suspensions.renew(&self.api, job, permit);
         let renewed = join_all(own.iter().map(|job| renew(job))).await;
         renewed.into_iter().collect()
     }
 
-    /// On return: what is suspended would keep a CronJob with `concurrencyPolicy: Forbid` from ever running again. False
-    /// if there was nothing to do: true also without the authority.
+    /// Deletes the abandoned Jobs, since a suspended one would keep a CronJob with `concurrencyPolicy: Forbid` from
+    /// ever running again. Returns false if there was nothing to do, and true if the authority is gone.
     pub(super) async fn delete_abandoned(&self, permit: &StartPermit) -> Result<bool, TargetError> {
         let which = ListParams::default().labels(ABANDONED);
-        // One that ended nevertheless belongs to the history.
+        // A marked Job that has ended nevertheless belongs to the history.
         let left = |job: &Job| finished(job).is_none() && job.metadata.deletion_timestamp.is_none();
         let marked = pages::all(&self.api, which, |job| {
             (self.made(&job.metadata) && left(&job)).then_some(job)
@@ -152,12 +153,12 @@ impl Jobs {
         };
         let parameters = DeleteParams::background().preconditions(as_seen);
         let deleted = self.api.delete(name, &parameters).await;
-        // Another one by now is read again.
+        // A Job that has changed is read again by the next step.
         let what = format!("deleting the abandoned Job {name} of {}", self.called);
         Write::of(deleted, what).map(drop)
     }
 
-    /// The pods that have not ended.
+    /// Returns the pods that have not ended.
     pub(super) async fn pods_left(&self, listed: Option<&Index>) -> Result<Vec<Left>, TargetError> {
         let made = |job: &str| match listed {
             Some(all) => all.is_of(&self.name, job),
@@ -172,12 +173,12 @@ impl Jobs {
         self.pods.left_of(JOB_NAME, |pod| of(pod.labels.as_ref())).await
     }
 
-    /// By name, as the controller of CronJobs does it: those of a CronJob that was made anew are still its.
+    /// Matches by name, as the CronJob controller does: the Jobs of a deleted CronJob belong to a new one of its name.
     fn made(&self, job: &ObjectMeta) -> bool {
         cron_job(job).is_some_and(|owner| owner.name == self.name)
     }
 
-    /// Pods stay for a while when their Job is deleted; a scheduled one is called so.
+    /// Reports whether the CronJob would give a Job this name. The pods of a deleted Job remain for a while.
     fn would_make(&self, job: &str) -> bool {
         let slot = job
             .strip_prefix(&self.name)
@@ -185,7 +186,7 @@ impl Jobs {
         slot.is_some_and(|slot| !slot.is_empty() && slot.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
-    /// Every change of one of them.
+    /// Returns one item for each change of the Jobs.
     pub(super) fn follow(&self) -> impl Stream<Item = ()> + Send + 'static {
         stream::unfold(self.shared.clone(), |mut shared| async {
             shared.changed().await;

@@ -9,10 +9,10 @@ use serde_json::Value;
 pub(super) use crate::targets::write::Write;
 use crate::targets::{StartPermit, TargetError, in_flight::InFlight, write::managed_by};
 
-/// Owns `spec.suspend`, and the mark of what was abandoned.
+/// The field manager that owns `spec.suspend`, and the mark of abandoned Jobs.
 const MANAGER: &str = "redlock-operator-suspend";
 
-/// A merge patch. With a `resourceVersion` or `uid` in it, only if the object is still that one.
+/// Writes a merge patch. With a `resourceVersion` or `uid` in the patch, it applies only to that version or object.
 pub(super) async fn patch<K>(
     api: &Api<K>,
     name: &str,
@@ -26,7 +26,7 @@ where
     Write::of(answer, what)
 }
 
-/// The same for the status.
+/// As `patch`, for the status.
 pub(super) async fn patch_status<K>(
     api: &Api<K>,
     name: &str,
@@ -42,7 +42,7 @@ where
     Write::of(answer, what)
 }
 
-/// A patch that starts the object: only with the authority, and open until it is answered.
+/// Writes a patch that starts the object, if the permit holds. The write is in flight until it is answered.
 pub(super) async fn resume<K>(
     api: &Api<K>,
     (name, called): (&str, &str),

@@ -14,8 +14,7 @@ use serde_json::json;
 use super::*;
 use crate::targets::fake_server::fake_server;
 
-/// An API server with one object in its lists, whose resourceVersion is lower from list to list. A watch cannot be
-/// started.
+/// An API server with one object in its lists, whose resourceVersion is lower in each list. A watch cannot be started.
 async fn restored_server() -> Client {
     let lists = Arc::new(AtomicUsize::new(0));
     let answer = move |RawQuery(query): RawQuery| async move {
@@ -41,7 +40,7 @@ fn at(seconds: u64) -> BootInstant {
     BootInstant::default() + Duration::from_secs(seconds)
 }
 
-/// What consumers learn, as in `list a=u` and `gone a`.
+/// Returns the changes for consumers as text, such as `list a=u` and `gone a`.
 fn learn<K: Resource>(present: &mut Present, events: Vec<watcher::Result<Event<K>>>) -> Vec<String> {
     let changes = events.into_iter().flat_map(|event| present.take(event, at(7)));
     let text = |change| match change {
@@ -73,7 +72,7 @@ fn object_that_a_complete_list_lacks_is_gone() {
     let first = vec![Ok(Event::Init), Ok(Event::InitApply(a())), Ok(Event::InitDone)];
     assert_eq!(learn(&mut present, first), ["list a=1", "synced"]);
     assert_eq!(learn(&mut present, vec![Ok(Event::Apply(b()))]), ["watch b=1"]);
-    // Deleted, and created again with another uid.
+    // The object was deleted, and created again with another UID.
     let again = vec![
         failed(),
         Ok(Event::Init),
@@ -110,7 +109,7 @@ fn list_that_breaks_off_makes_no_object_gone() {
         failed(),
     ];
     assert_eq!(learn(&mut present, broken), ["list a=1", "list c=1", "failed"]);
-    // What the list that broke off held counts no more than the rest.
+    // The objects of the list that broke off count no more than the others.
     let complete = vec![Ok(Event::Init), Ok(Event::InitApply(b())), Ok(Event::InitDone)];
     assert_eq!(
         learn(&mut present, complete),
@@ -153,9 +152,9 @@ fn answer_to_a_write_outlasts_the_list_that_was_under_way() {
     let answered = Some(at(2));
     assert!(!Origin::List(at(1)).replaces(true, answered));
     assert!(Origin::List(at(1)).replaces(false, answered));
-    // The list failed and was requested again: it holds the write.
+    // The list failed and was requested again: it contains the write.
     assert!(Origin::List(at(3)).replaces(true, answered));
-    // etcd was restored: the write got an older version than the known one, and is dropped.
+    // etcd was restored: the version of the write is older than the known one, and is dropped.
     assert!(!Origin::Answer.replaces(true, None));
 }
 

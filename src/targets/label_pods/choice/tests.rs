@@ -2,7 +2,7 @@ use super::{super::snapshot::Setter, *};
 
 const BY: &str = "n/lock/web";
 
-/// When all have been Ready for long.
+/// Chooses when all pods have been Ready for long.
 fn choose(pods: &[PodSnapshot], wanted: &Wanted, by: &str) -> Choice {
     at(1_000, pods, wanted, by)
 }
@@ -11,7 +11,7 @@ fn at(second: i64, pods: &[PodSnapshot], wanted: &Wanted, by: &str) -> Choice {
     super::choose(pods, wanted, by, Timestamp::from_second(second).unwrap())
 }
 
-/// Ready since so many seconds.
+/// A pod that became Ready at this second.
 fn pod(name: &str, ready: Option<i64>) -> PodSnapshot {
     PodSnapshot {
         name: name.into(),
@@ -71,7 +71,7 @@ fn a_second_one_loses_it_whoever_gave_it() {
     let pods = [labelled("a", Some(1), None), labelled("b", Some(5), Some(BY))];
     let choice = choose(&pods, &Wanted::Ready, BY);
     assert_eq!(names(&choice), (vec!["a"], Some("b"), None));
-    // With none of ours among them one of them may keep it.
+    // No pod has the mark of this target: one of those without a mark may keep the label.
     let pods = [labelled("b", Some(5), None), labelled("a", Some(5), None)];
     let choice = choose(&pods, &Wanted::Ready, BY);
     assert_eq!(names(&choice), (vec!["b"], Some("a"), None));
@@ -104,7 +104,7 @@ fn another_locks_pod_is_left_to_it_and_named() {
     let choice = choose(&pods, &Wanted::Ready, BY);
     assert_eq!(names(&choice), (vec![], None, Some("b")));
     assert_eq!(choice.foreign.unwrap().name, "a");
-    // This lock's, under an earlier name of the target.
+    // The mark of this lock, under an earlier name of the target.
     let pods = [labelled("a", Some(1), Some("n/lock/api"))];
     assert_eq!(
         names(&choose(&pods, &Wanted::Ready, BY)),
@@ -123,7 +123,7 @@ fn the_holder_has_it_ready_or_not() {
         names(&choose(&pods, &holder("b"), BY)),
         (vec!["a"], None, Some("b"))
     );
-    // Another pod under its name.
+    // Another pod has the name.
     assert_eq!(names(&choose(&pods, &holder("x"), BY)), (vec!["a"], None, None));
 }
 
@@ -162,7 +162,7 @@ fn outcome(pods: &[PodSnapshot]) -> String {
 #[test]
 fn in_a_rollout_it_moves_once_to_the_newest_revision() {
     let table = [
-        // A rollout of three pods from its begin: the surge pod comes, gets ready, and the others are replaced.
+        // A rollout of three pods: the surge pod is created and becomes ready, and the others are replaced.
         (
             vec![has(rolled("a0", 1, Some(2))), rolled("a1", 1, Some(3))],
             "a0 keeps it",
@@ -187,7 +187,7 @@ fn in_a_rollout_it_moves_once_to_the_newest_revision() {
             vec![has(rolled("b0", 9, Some(10))), rolled("b1", 11, Some(12))],
             "b0 keeps it",
         ),
-        // The pod with the label ends before a new one is ready: the label would move to a pod that stays longer, but
+        // The pod with the label ends before a new one is ready. The label should move to a pod that stays longer, but
         // no such pod exists here.
         (
             vec![
@@ -197,7 +197,7 @@ fn in_a_rollout_it_moves_once_to_the_newest_revision() {
             ],
             "from a0 to a1",
         ),
-        // It goes when several are ready: the longest ready of the newest revision.
+        // The pod with the label ends when several are ready: the longest ready pod of the newest revision gets it.
         (
             vec![
                 has(rolled("a0", 1, None)),
@@ -255,13 +255,13 @@ fn it_stays_on_a_ready_pod_until_a_newer_revision_has_been_ready_for_long_enough
     assert_eq!(of(29, &[old(), new()]), stays(Some(1)));
     let moves = ("[\"a0\"] None Some(\"b0\")".to_owned(), None);
     assert_eq!(of(30, &[old(), new()]), moves);
-    // It got unready meanwhile, and is ready again.
+    // The pod became unready in between, and is ready again.
     assert_eq!(of(30, &[old(), rolled("b0", 9, Some(28))]), stays(Some(8)));
-    // A third revision, which is not ready for long enough yet.
+    // A third revision, which has not been ready for long enough.
     assert_eq!(of(30, &[old(), new(), rolled("c0", 25, Some(26))]), moves);
-    // The clock of its node is ahead.
+    // The clock of the pod's node is ahead.
     assert_eq!(of(20, &[old(), rolled("b0", 9, Some(90))]), stays(Some(10)));
-    // The pod with it goes: the newest revision at once.
+    // The pod with the label ends: the newest revision gets it at once.
     let gone = has(rolled("a0", 1, None));
     let at_once = of(20, &[gone, rolled("a1", 1, Some(2)), new()]);
     assert_eq!(at_once, moves);
@@ -279,7 +279,7 @@ fn a_rollback_is_a_rollout_of_the_old_hash() {
         "from b0 to a1",
         "of that revision the one that has been ready for the longest"
     );
-    // None had to be made anew: it moves when the pod with it goes.
+    // No pod was created by the rollback: the label moves when its pod ends.
     assert_eq!(outcome(&[old.clone(), new]), "b0 keeps it");
     let goes = has(rolled("b0", 9, None));
     assert_eq!(outcome(&[old, goes]), "from b0 to a1");
@@ -287,7 +287,7 @@ fn a_rollback_is_a_rollout_of_the_old_hash() {
 
 #[test]
 fn nothing_moves_between_revisions_of_which_none_is_newer() {
-    // Made in one second, which is as exact as the API server is.
+    // The pods were created in the same second, which is the resolution of the API server.
     for (with, without) in [("a0", "b0"), ("b0", "a0")] {
         let pods = [has(rolled(with, 5, Some(7))), rolled(without, 5, Some(6))];
         assert_eq!(outcome(&pods), format!("{with} keeps it"));
@@ -299,7 +299,7 @@ fn nothing_moves_between_revisions_of_which_none_is_newer() {
         rolled("a2", 12, Some(13)),
     ];
     assert_eq!(outcome(&pods), "b0 keeps it");
-    // Of two objects behind one selector neither is a revision of the other.
+    // Of two objects behind one selector, neither is a revision of the other.
     let mut other = rolled("b0", 9, Some(10));
     other.revision.as_mut().unwrap().object = "ReplicaSet api".into();
     let pods = [has(rolled("a0", 1, Some(2))), other];

@@ -17,7 +17,7 @@ fn a_slot_is_claimed_neither_before_its_time_nor_when_it_is_too_old() {
     }
 }
 
-/// What three masters show, of which these answered, of the slot 9 of "mine".
+/// Returns the owner of slot 9 for the Job "mine", with the answers of some of three masters.
 fn by(seen: &[(u64, &str)], due: Due) -> Shown {
     let mut view = SlotView::new(QuorumSize::new(3).unwrap());
     for (slot, job) in seen {
@@ -35,7 +35,7 @@ fn by(seen: &[(u64, &str)], due: Due) -> Shown {
 fn what_is_claimed_runs_however_old_it_is() {
     for due in [Due::Now, Due::TooOld] {
         assert_eq!(by(&[(9, "mine@eu-1"), (9, "mine@eu-1")], due), Shown::Mine);
-        // Its cluster was called otherwise.
+        // The cluster had another name before.
         assert_eq!(
             by(&[(9, "mine@eu"), (8, "a@us"), (9, "mine@eu")], due),
             Shown::Mine

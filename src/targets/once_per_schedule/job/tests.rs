@@ -65,7 +65,7 @@ fn what_became_of_a_job_is_read_from_it() {
         Stage::Waits { emitted: false },
         "somebody's"
     );
-    // Let run by this operator; suspended after that by somebody, it is left alone.
+    // The operator started the Job, and another writer suspended it: it is left alone.
     assert_eq!(stage(|job| labelled(job, "claimed")), Stage::Left);
     assert_eq!(
         stage(|job| {
@@ -74,9 +74,9 @@ fn what_became_of_a_job_is_read_from_it() {
         }),
         Stage::Runs
     );
-    // Made running, before its CronJob was a target.
+    // The Job was created running, before its CronJob was a target.
     assert_eq!(stage(runs), Stage::Left);
-    // Suspended a moment ago: its pods are still there.
+    // The Job was just suspended, and its pods still exist.
     let started = json!({"startTime": "2026-07-20T10:00:01Z"});
     assert_eq!(stage(|job| job["status"] = started), Stage::Left);
     for kind in ["Complete", "Failed"] {

@@ -17,7 +17,7 @@ fn not_found(group: &str, kind: &str) -> Value {
     })
 }
 
-/// A server whose scale of an object is not found, by this group and kind, and the object `there` or not.
+/// A server that does not find the scale of an object of this group and kind. The object itself exists if `there`.
 async fn server(resource: &ApiResource, scale: Value, there: bool) -> Client {
     let list = json!({
         "kind": "APIResourceList", "groupVersion": resource.api_version,
@@ -117,7 +117,7 @@ async fn object_is_gone_when_its_own_404_shows_it() {
     let controllers = resource("", "ReplicationController", "replicationcontrollers");
     for (resource, group, kind) in [
         (deployments, "apps", "deployments/scale"),
-        // The API server names the group of the scale here.
+        // Here the API server names the group of the scale.
         (controllers, "autoscaling", "replicationcontrollers/scale"),
     ] {
         let client = server(&resource, not_found(group, kind), false).await;

@@ -53,13 +53,13 @@ fn jobs_are_found_by_their_cron_job() {
     see(&mut content, seen(job("a-1", Some("a"), true)));
     see(&mut content, seen(job("b-1", Some("b"), true)));
     assert_eq!(counts(), (2, 2));
-    // Made anew under its name.
+    // Another Job of the same name was created.
     see(&mut content, seen(job("a-1", Some("b"), true)));
     assert_eq!(counts(), (3, 3));
     assert_eq!(known(&content), (0, Some(false), Some(false)));
     see(&mut content, gone("a-1"));
     assert_eq!(counts(), (3, 4));
-    // One that ended is known by its maker alone.
+    // Of a Job that has ended, only the creator is known.
     let mut ended = job("b-1", Some("b"), true);
     ended.status =
         serde_json::from_value(json!({"conditions": [{"type": "Failed", "status": "True"}]})).unwrap();
@@ -73,7 +73,7 @@ fn jobs_are_found_by_their_cron_job() {
     assert_eq!(known(&content), (0, None, Some(false)));
 }
 
-/// No list takes out again what the watch has never shown.
+/// A list would not remove a Job that the watch has never shown.
 #[test]
 fn answer_to_a_write_does_not_bring_a_deleted_job_back() {
     let version = |version: &str, suspend| {
