@@ -46,7 +46,7 @@ pub(super) struct LabelPods {
     overruled: Option<(u64, BootInstant)>,
     /// The pod that got the label last, and under which token.
     given: Option<(String, u64)>,
-    /// The pods that lost the label in steps without a lease. Cleared when a step under a lease removes a label.
+    /// The pods that lost the label in steps without a lease, since the last step under a lease.
     taken: BTreeSet<String>,
     /// A change of the label by another writer since the last step.
     contest: Option<String>,
@@ -107,6 +107,10 @@ impl LabelPods {
 
     /// Changes labels until no change is needed.
     async fn enforce(&mut self, wanted: &Wanted, cause: Cause<'_>) -> Result<Step, TargetError> {
+        if matches!(cause, Cause::Lease(_)) {
+            // From here on the operator gives the label.
+            self.taken.clear();
+        }
         for _ in 0..TRIES {
             let (fresh, pods) = self.read(matches!(cause, Cause::Ordered(_))).await?;
             if self.settle(&pods).await? == Write::Late {
@@ -203,9 +207,7 @@ impl LabelPods {
 
     fn on_taken(&mut self, pod: &PodSnapshot, cause: Cause<'_>) {
         self.given.take_if(|(given, _)| *given == pod.uid);
-        if matches!(cause, Cause::Lease(_)) {
-            self.taken.clear();
-        } else if !self.taken.insert(pod.uid.clone()) {
+        if !matches!(cause, Cause::Lease(_)) && !self.taken.insert(pod.uid.clone()) {
             self.contest = Some(format!("pod {} got the label from another writer", pod.name));
         }
         if let Some(token) = pod.token

@@ -107,6 +107,15 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
         (9..=13).contains(&seen.len()),
         "they undo what the other does: {seen:?}"
     );
+    // The same pod again, and again: no other writer gave it the label.
+    for _ in 0..3 {
+        let again = start(1, &own);
+        again.holds().await;
+        web.until(&["web-1"]).await;
+        again.release();
+        web.until(&[]).await;
+    }
+    assert_eq!(world.events("web", "StoppedAgain").await, [""; 0]);
     assert_eq!(web.sightings.doubles(), 0);
     drop((one, two));
 }
