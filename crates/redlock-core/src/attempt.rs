@@ -50,7 +50,7 @@ pub struct Won {
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Loss {
-    /// Somebody else's lease, a reservation, or a clash: see the view.
+    /// A lease of another candidate, a reservation, or a clash: see the view.
     Refused(View),
     /// Too many masters unknown; the view of the others.
     NoQuorum(View),
@@ -160,7 +160,8 @@ impl Attempt {
                 let view = self.view.clone();
                 self.lost(Loss::Refused(view))
             }
-            // Lost, but not yet to whom: without a majority's account nobody knows when it can be free.
+            // Lost, but the holder is not known yet: without the replies of a majority, the end of the lease is
+            // unknown.
             Verdict::Lost if outstanding > 0 && self.view.can_be_decided(outstanding) => Step::Wait,
             Verdict::Lost => {
                 let view = self.view.clone();

@@ -60,7 +60,7 @@ pub struct Config {
     pub command_timeout: Duration,
 }
 
-/// One connection to one master. A later connection to the same master has a greater number; 0 is none.
+/// One connection to one master. A later connection to the same master has a greater number; 0 means no connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct ConnectionId(pub u32);
@@ -182,7 +182,7 @@ pub enum Output {
     MasterStepped {
         master: usize,
     },
-    /// The local clock stepped: what was won before is lost.
+    /// The local clock stepped: every lease that was won before is lost.
     LocalClockStepped,
 }
 
@@ -195,7 +195,8 @@ pub struct Engine {
     longest_lease: Duration,
     acquire_limit: Duration,
     command_timeout: Duration,
-    /// The longest that any command was ever given: what was sent before the value became shorter may still arrive.
+    /// The longest timeout of any command so far: a command that was sent before the value became shorter may still
+    /// arrive.
     longest_timeout: Duration,
     identity: Identity,
     clocks: Clocks,
@@ -287,7 +288,8 @@ impl Engine {
         self.outputs.pop_front()
     }
 
-    /// Whether [`Self::poll`] returns something that an input led to. Requests that wait for their batch are none.
+    /// Reports whether [`Self::poll`] returns something that an input caused. Requests that wait for their batch do not
+    /// count.
     #[must_use]
     pub fn has_output(&self) -> bool {
         !self.outputs.is_empty() || !self.ready.is_empty()
@@ -303,7 +305,7 @@ impl Engine {
             .min()
     }
 
-    /// Whether nothing is under way that somebody waits for, nor a script call that was sent.
+    /// Reports whether no work is under way that a caller waits for, and no script call that was sent.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.batches.is_empty() && self.waiting.is_empty() && self.ready.is_empty() && self.outputs.is_empty()

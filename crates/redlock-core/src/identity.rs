@@ -225,7 +225,7 @@ mod tests {
     fn a_cluster_is_written_name_slash_uid() {
         let table = [
             ("eu-1/8f0c", "eu-1", "8f0c", "eu-1/8f0c"),
-            ("eu-1", "eu-1", "eu-1", "eu-1/eu-1"), // told apart by UID, so two names are two clusters
+            ("eu-1", "eu-1", "eu-1", "eu-1/eu-1"), // distinguished by UID, so two names are two clusters
             ("local", "local", "local", "local/local"),
         ];
         for (text, name, uid, shown) in table {

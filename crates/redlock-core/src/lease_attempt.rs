@@ -10,8 +10,8 @@ use std::{
 
 use crate::{ClusterId, LeaseStem, MAX_MASTERS, fence::FencedLease};
 
-/// In the place of a connection: more than one carried grants or renewals. What was sent on those that are gone may
-/// still be on its way, so an undo on none of them comes after all of it.
+/// In place of a connection: more than one carried grants or renewals. Calls that were sent on closed connections may
+/// still arrive, so an undo on any one connection does not follow all of them.
 const SEVERAL: u32 = u32::MAX;
 
 /// The text of a lease, and on which connections it was sent. An undo on the same connection runs after the grant;

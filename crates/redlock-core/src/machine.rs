@@ -24,7 +24,7 @@ pub enum Participation {
     Contend,
     /// `state: Frozen`: take the lock only from a candidate of the own cluster, or when reserved for it.
     SucceedSibling,
-    /// `state: SteppedDown`, or somebody else contends: look, never take it.
+    /// `state: SteppedDown`, or another process contends: observe the lock, never acquire it.
     Observe,
 }
 
@@ -40,15 +40,15 @@ pub struct Terms {
     /// Under the lease something runs, or is marked as active, that has to be undone when it is lost: then a lost lease
     /// runs out, and is not deleted. Also where undoing takes no time that the timings count.
     pub guards: bool,
-    /// A sibling of a holder that died can go on with what runs: candidates of other clusters leave it a moment.
+    /// A sibling of a holder that died can continue the running work: candidates of other clusters leave it a moment.
     pub siblings_first: bool,
     /// Agents on the nodes keep the pods of the lock from running without it: its leases are marked.
     pub fenced: bool,
 }
 
 impl Terms {
-    /// Of a process that contends for its own work alone: that is stopped before the lease may be deleted, so a lost one
-    /// runs out; and no sibling can go on with it.
+    /// Returns the settings of a process that contends for its own work alone. It stops the work before the lease may
+    /// be deleted, so a lost lease runs out, and no sibling can continue the work.
     #[must_use]
     pub fn of_own_work(cluster: ClusterId, timings: Timings) -> Self {
         Self {
@@ -89,14 +89,14 @@ enum State {
     },
     /// Left at the local end, whatever brings it.
     Active(Held),
-    /// The local end has come, or an attempt was given up, and the masters are being told. Left by `Released` or
+    /// The local end has come, or an attempt was given up, and the masters are being informed. Left by `Released` or
     /// `Reserved`.
     Ending,
     Stopped,
 }
 
-/// Timers of one process fire together on a grid of this many points an interval, so that the renewals (and the
-/// looks) of all its locks share their round trips whenever they were acquired.
+/// Timers of one process fire together on a grid of this many points an interval, so that the renewals and observations
+/// of all its locks share their round trips whenever they were acquired.
 const GRID: u32 = 16;
 
 /// The last point of the grid of `interval` that is not after `moment`.
@@ -166,10 +166,10 @@ impl Machine {
         }
     }
 
-    /// Takes one event; `entropy` is a fresh random number, used for jitter.
+    /// Handles one event; `entropy` is a fresh random number, used for jitter.
     ///
-    /// A lease that has run out is given up before anything else: on waking after a pause the first thing said is
-    /// that it is lost.
+    /// A lease that has run out is given up before anything else: after a pause, the first output is that the lease is
+    /// lost.
     #[must_use]
     pub fn handle(&mut self, now: BootInstant, entropy: u64, event: Event) -> Vec<Action> {
         let mut out = Vec::new();
@@ -242,10 +242,10 @@ impl Machine {
         }
     }
 
-    /// No end that was computed before can be trusted: what is held is lost, what is under way leads to nothing, and the
-    /// masters are asked anew. If the clocks of the masters stepped together instead, the masters forgot a lease that its
-    /// holder still counts on: a candidate that is not itself the holder waits for the end of the latest lease that it can
-    /// have missed. A release ends this wait.
+    /// No end that was computed before can be trusted: a held lease is lost, an attempt under way is ignored, and the
+    /// masters are asked anew. If the clocks of the masters stepped together instead, the masters forgot a lease that
+    /// its holder still relies on: a candidate that is not itself the holder waits for the end of the latest lease that
+    /// it can have missed. A release ends this wait.
     fn on_clock_step(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         let missed = match self.state {
             State::Active(_) => Duration::ZERO,

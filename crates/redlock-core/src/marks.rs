@@ -23,7 +23,8 @@ pub enum Mark {
     Held { delay: Duration },
     /// `clean:<lock>`: all that the lease started has stopped.
     Clean,
-    /// `closed:<lock>`, of a fenced lock: no pod starts under the lease any more. What is gone is judged after that.
+    /// `closed:<lock>`, of a fenced lock: no pod starts under the lease any more. Whether the pods are gone is judged
+    /// after that.
     Closed,
 }
 

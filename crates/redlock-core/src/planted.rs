@@ -1,7 +1,7 @@
-//! Faults of the protocol, planted into its code, to prove that the checks of the simulation see them.
+//! Faults of the protocol, planted into its code, to prove that the checks of the simulation detect them.
 //!
-//! Only the feature `planted` can choose one, and no build without debug assertions can have that feature: what is
-//! released cannot break the protocol on purpose.
+//! Only the feature `planted` can choose one, and no build without debug assertions can have that feature: a released
+//! program cannot break the protocol on purpose.
 
 #[cfg(all(feature = "planted", not(debug_assertions)))]
 compile_error!(

@@ -1,4 +1,4 @@
-//! Reads replies of the scripts. A reply that is none of the documented shapes is an unknown vote.
+//! Reads replies of the scripts. A reply of an undocumented shape is an unknown vote.
 
 use crate::{
     BootInstant, DeclaredDelay, LeaseValue, Marks, Obstacle, Sighting, SlotRegister, Unknown,
@@ -47,7 +47,7 @@ pub enum Code {
     Unsealed,
     Foreign,
     Late,
-    /// Of the seal's scripts: what was found instead.
+    /// Of the scripts of the seal: the value that was found instead.
     Other(String),
 }
 
@@ -113,9 +113,9 @@ pub fn number(value: &Value) -> Result<u64, Unknown> {
     }
 }
 
-/// The greatest token. The scripts count in doubles: one more than 2^53 is 2^53, and would be given again and again. A master
-/// whose counter is beyond it has been written to, or forges: it has no vote, and no floor of others comes from it. Just
-/// below it the numbers run out: nobody gets a token then.
+/// The greatest token. The scripts count in doubles: 2^53 + 1 is 2^53, which would be given again and again. A master
+/// whose counter is beyond it was changed by hand, or forges: it has no vote, and the floors of other masters ignore
+/// it. Just below it the numbers run out, and no candidate gets a token.
 const LAST_TOKEN: u64 = (1 << 53) - 1;
 
 pub(crate) fn token(value: &Value) -> Result<u64, Unknown> {
@@ -127,7 +127,7 @@ pub(crate) fn token(value: &Value) -> Result<u64, Unknown> {
 
 impl Reply {
     /// # Errors
-    /// The value is none of the documented shapes.
+    /// The value has an undocumented shape.
     pub fn parse(value: Value) -> Result<Self, Unknown> {
         let Value::Array(mut items) = value else {
             return Err(bad("array", &value));

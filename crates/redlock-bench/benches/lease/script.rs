@@ -124,7 +124,7 @@ impl Bench {
 }
 
 impl Bench {
-    /// `process`: the replication id that a whole look has shown, or empty.
+    /// `process`: the replication id that a complete probe has shown, or empty.
     async fn look(&mut self, what: &str, process: &str) -> Cost {
         let sha = load(LOOK, &mut self.connection).await;
         let mut command = redis::cmd("EVALSHA");

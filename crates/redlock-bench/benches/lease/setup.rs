@@ -36,7 +36,7 @@ impl Quorum {
     }
 }
 
-/// Another process, as far as the masters can tell.
+/// Opens the masters as another process: the masters cannot distinguish the two.
 pub fn open(servers: &RedisServers) -> (Masters, Notices, Tasks) {
     let config = MastersConfig {
         reseal: false,

@@ -95,8 +95,8 @@ impl Driver {
         while !(self.closing && self.places.is_empty()) {
             let next = self.timers.first().map(|(moment, _)| *moment);
             tokio::select! {
-                // Timers first: after a pause, what has run out is said before anything else is done. Then the clock: no
-                // delivery counts that was read from another one.
+                // Timers first: after a pause, an expired lease is reported before any other work. Then the clock: a
+                // delivery that was read by another clock does not count.
                 biased;
                 () = clock::sleep_until(next.unwrap_or(BootInstant::NEVER)), if next.is_some() => self.on_timers()?,
                 Ok(()) = self.clock.changed() => self.on_clock_step()?,
@@ -157,7 +157,7 @@ impl Driver {
                 self.masters.submit(Call::asking(keys, request, asked))
             }
             Command::Ping(asked) => {
-                // Whoever asked may have given up.
+                // The caller may have stopped waiting.
                 let _ = asked.send(());
                 Ok(())
             }
@@ -214,8 +214,8 @@ impl Driver {
         self.event(place, Event::TimerFired)
     }
 
-    /// Asked of the masters past the machine: it changes nothing of who holds the lock.
-    /// Of this lease and no other: what was stopped under one says nothing of the next.
+    /// Sends the request to the masters without the state machine: the request does not change the holder of the lock.
+    /// It counts for this lease only: a stop that was confirmed under one lease is not
     fn mark(
         &mut self,
         lock: &LockName,
@@ -283,7 +283,7 @@ impl Driver {
             delivery,
             Completion::RenewalUndecided | Completion::NotWon(Loss::NoQuorum(_))
         ) {
-            // Masters lose their votes also by the time that passes, which no notice says.
+            // Masters also lose their votes when time passes, and no notice reports that.
             self.voting &= self.masters.voters() >= self.masters.size().majority();
         }
         let Some(outcome) = delivery.outcome(slot.ending_by_reserve) else {

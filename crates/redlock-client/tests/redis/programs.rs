@@ -87,7 +87,8 @@ async fn program_that_runs_no_script_is_refused_by_its_name() {
     assert!(error.to_string().contains("Garnet 1.1.9"), "{error}");
 }
 
-/// What the user may not read, and what is not known, is no reason to refuse by a name. It has no vote all the same.
+/// A field that the user may not read, or that is unknown, is no reason to refuse the server by name. The server has no
+/// vote nevertheless.
 #[tokio::test]
 async fn program_without_a_known_name_is_reported_and_not_refused() {
     let programs = [None, Some(UNKNOWN), Some("os:Linux"), Some("")]

@@ -73,7 +73,7 @@ async fn subscribed(servers: &[redlock_testkit::RedisServer], processes: usize) 
     .await;
 }
 
-/// Waits until each of three masters has told that this lock was released, and of no other lock.
+/// Waits until each of three masters has published the release of this lock, and of no other lock.
 async fn told_everywhere(standby: &mut Opened, lock: &str) {
     let mut told = BTreeSet::new();
     while told.len() < 3 {
@@ -284,7 +284,7 @@ async fn a_failed_attempt_of_a_sibling_does_not_destroy_a_reservation() {
     eventually_values(&servers, "a/b", 3).await;
     let cluster = ClusterId::new("eu-1", "eu-1").unwrap();
     assert!(ask(&masters, Command::Reserve { attempt, cluster }).await);
-    // Two masters are taken by somebody: the sibling's attempt is lost and undone.
+    // Another candidate takes two masters: the sibling's attempt is lost and undone.
     for server in &servers[..2] {
         let theirs = "1|x|x|them|000000000000000000000000000000ff|1";
         let _: () = raw(server).await.pset_ex(KEY, theirs, 60_000).await.unwrap();

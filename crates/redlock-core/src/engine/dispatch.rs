@@ -55,7 +55,7 @@ impl Engine {
         )
     }
 
-    /// Sends what is ready, until nothing is left.
+    /// Sends the calls that are ready, until none is left.
     pub(super) fn send(&mut self, now: BootInstant) {
         if !self.is_holding(now) {
             self.ready.append(&mut self.waiting);
@@ -167,7 +167,8 @@ impl Engine {
         None
     }
 
-    /// Ends the batches whose deadline has passed: a master that has not answered is unknown. Repeats what is due.
+    /// Ends the batches whose deadline has passed: a master that has not answered is unknown. Repeats the calls that
+    /// are due.
     pub(super) fn on_timeout(&mut self, now: BootInstant) {
         let overdue = self.batches.iter().filter(|(_, batch)| batch.deadline <= now);
         let overdue: Vec<u64> = overdue.map(|(id, _)| *id).collect();

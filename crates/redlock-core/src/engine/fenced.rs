@@ -35,7 +35,7 @@ pub(super) fn admit(command: Command, plant: Plant) -> Result<Command, Completio
             return Ok(Command::Undo { attempt, publish });
         }
         Command::Release { .. } => removal != Removal::Nothing,
-        // A sibling continues with what runs. Any other cluster starts beside it.
+        // A sibling continues the running work. Any other cluster starts beside it.
         Command::Reserve { attempt, cluster } => {
             removal != Removal::Nothing || attempt.fence().is_some_and(|fence| fence.is_of(cluster))
         }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use super::batch::Entry;
 use crate::Operation;
 
-/// Puts calls of one kind together, so that they travel together; undos first, since what is tried again after one must
-/// not meet its own remains. Of one lock, none overtakes another: a release comes after the renewal that was asked for
-/// before it, and before the attempt that was asked for after it.
+/// Puts calls of one kind together, so that they share a message. Undos are first: an attempt that follows must not
+/// meet the remains of an earlier one. Calls for one lock keep their order: a release follows a renewal that was
+/// requested before it, and precedes an attempt that was requested after it.
 pub(super) fn sort(entries: &mut Vec<Entry>) {
     let first = entries.first().map(kind);
     if entries.iter().all(|entry| Some(kind(entry)) == first) {

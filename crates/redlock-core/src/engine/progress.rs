@@ -25,7 +25,7 @@ pub(super) enum Progress {
         tally: Tally,
         answers: Box<[Option<Answer>; MAX_MASTERS]>,
         all: bool,
-        /// What is answered later counts for nothing.
+        /// A later answer does not count.
         limit: BootInstant,
     },
     Over,
@@ -36,7 +36,7 @@ pub(super) enum Progress {
 pub(super) enum Change {
     None,
     Completed(Completion),
-    /// The attempt goes on with a confirm.
+    /// The attempt continues with a confirm.
     Confirm(Item, Box<Attempt>),
 }
 
@@ -132,7 +132,7 @@ impl Progress {
         }
     }
 
-    /// Ends a look at a lock or its slots once the masters that answered agree, or all have answered.
+    /// Ends the read of a lock or its slots once the masters that answered agree, or all have answered.
     fn on_view(&mut self, size: QuorumSize, master: usize, answer: Answer) -> Change {
         let completion = match self {
             Self::Look { view, answered } => {
@@ -229,7 +229,7 @@ impl Progress {
 
 pub(super) const fn vote(answer: &Answer) -> Vote {
     match answer {
-        // One that shows what was asked for.
+        // The master shows the requested value.
         Answer::Granted { .. } | Answer::Slot(_) => Vote::Granted,
         Answer::Refused(_) => Vote::Refused,
         Answer::Unknown(_) => Vote::Unknown,

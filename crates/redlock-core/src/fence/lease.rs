@@ -1,4 +1,4 @@
-//! The holder's side of a fenced lease: with what it was marked, and whether what runs under it was confirmed to have stopped.
+//! The holder's side of a fenced lease: its mark, and whether the work that runs under it is confirmed to have stopped.
 
 use std::{
     sync::{
@@ -130,7 +130,8 @@ impl FencedLease {
         self.step(stop::RUNS, stop::CLOSED);
     }
 
-    /// The holder is about to write `clean`. What was judged before starts were forbidden is no confirmed stop.
+    /// Call this before the holder writes `clean`. A stop that was judged before starts were forbidden is not
+    /// confirmed.
     pub(crate) fn gone(&self) {
         self.step(stop::CLOSED, stop::GONE);
     }

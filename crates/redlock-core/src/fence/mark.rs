@@ -10,7 +10,7 @@ use crate::{ClusterId, FencingToken, Nonce};
 /// different values names no mark. No object of Kubernetes has this name.
 pub const MARK_OBJECT: &str = "!mark";
 
-/// What stands in the place of the mark after masters with different ones were merged.
+/// The value of the mark after masters with different marks were merged.
 const NOBODY: &str = "nobody";
 
 /// The mark of one lease: `<token>|<first>,<cluster UID>,<nonce>`.
@@ -49,7 +49,8 @@ pub enum MarkRegister {
 
 impl FenceMark {
     /// # Errors
-    /// The cluster UID holds an `@`: the merge of slots compares what stands before it, and would take two marks for one.
+    /// The cluster UID contains an `@`: the merge of slots compares the part before it, and would take two marks for
+    /// one.
     pub fn new(
         token: FencingToken,
         first: FencingToken,

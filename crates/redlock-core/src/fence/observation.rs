@@ -22,7 +22,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// When what runs by it is frozen.
+    /// Returns when the pods that run by this permit are frozen.
     #[must_use]
     pub fn freeze_at(&self) -> BootInstant {
         self.until - FREEZE_BEFORE

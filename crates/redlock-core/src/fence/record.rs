@@ -84,7 +84,7 @@ pub enum Input {
     Published,
     /// A round of its lock ended.
     Round(Finding),
-    /// The guardian has acknowledged what was stored last.
+    /// The guardian has acknowledged the record that was stored last.
     Stored,
     /// The file `cgroup.events` of the pod.
     Cgroup { populated: bool, frozen: bool },
@@ -269,7 +269,7 @@ impl Record {
                 self.state = State::Waiting { called: now, refusal };
             }
             State::Refused => {}
-            // The freezer governs what is known.
+            // The freezer governs known pods.
             State::Storing { .. } | State::Running(_) | State::Frozen { .. } | State::Killed { .. } => {
                 out.push(Effect::AnswerPublish(Ok(())));
             }

@@ -1,4 +1,4 @@
-//! One test a rule of node fencing, and random rounds against a monitor that knows only what must hold.
+//! Tests each rule of node fencing, and random rounds against a monitor that knows only the invariants.
 
 mod clock;
 mod lease;

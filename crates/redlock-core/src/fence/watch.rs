@@ -1,4 +1,4 @@
-//! The rounds of one lock on one node: what holds after each, and when the next one begins.
+//! The rounds of one lock on one node: the permit after each round, and the time of the next one.
 
 use std::time::Duration;
 

@@ -69,7 +69,7 @@ pub(crate) enum Out {
         began: BootInstant,
         until: BootInstant,
     },
-    /// It continues to hold although what runs could not be stopped any more.
+    /// The candidate continues to hold the lock although its work could no longer be stopped in time.
     NoTimeToStop(String),
     /// A round that needs authority was sent without it.
     WithoutAuthority,
@@ -95,7 +95,7 @@ pub(crate) struct Candidate {
     planted: Planted,
     keys: Keyspace,
     lock: Arc<LockKeys>,
-    /// It was told to shut down.
+    /// The candidate is to shut down.
     pub(crate) leaving: bool,
     /// Counts its processes, and whether one runs.
     pub(crate) life: u32,
@@ -230,8 +230,8 @@ impl Candidate {
         self.published = None;
     }
 
-    /// The task ends, and its process does not notice: others still read the authority that was published last, and the
-    /// engine finishes what is under way.
+    /// Ends the task without a notice to its process: others still read the authority that was published last, and the
+    /// engine finishes the work under way.
     pub(crate) fn elector_dies(&mut self) {
         (self.machine, self.timer) = (None, None);
     }

@@ -1,4 +1,4 @@
-//! What goes wrong, and its end.
+//! Faults, and their ends.
 
 use std::time::Duration;
 
@@ -272,7 +272,7 @@ impl World {
         self.carry(candidate, out);
     }
 
-    /// Whoever is there may claim the slot that came due last, again and again, each for the Job of its own cluster.
+    /// Candidates that run may claim the slot that came due last, again and again, each for the Job of its own cluster.
     pub(crate) fn slot(&mut self) {
         const EVERY: u64 = 250 * MS;
         const SECONDS: u64 = 10;
@@ -313,7 +313,7 @@ impl World {
         }
     }
 
-    /// Everything heals, but for up to f masters that stay down or hung; everybody contends.
+    /// Repairs everything, except for up to f masters that stay down or hung; all candidates contend.
     pub(crate) fn calm(&mut self) {
         self.weather = CALM;
         // What reached a stopped process is still to be taken, in the order of its arrival.

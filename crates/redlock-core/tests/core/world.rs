@@ -44,7 +44,7 @@ use crate::{
 
 pub(crate) const SHORT: Timings = timings(2_000, 1_000, 200);
 pub(crate) const LONG: Timings = timings(3_000, 1_500, 250);
-/// What runs takes long to stop.
+/// Work that takes long to stop.
 pub(crate) const STOPPING: Timings = Timings {
     stop: Duration::from_millis(1_500),
     ..timings(3_000, 1_000, 200)

@@ -15,7 +15,7 @@ use std::{
 pub enum Scripts {
     /// As a program without Lua.
     Unknown,
-    /// As the look of a master that has this role and whose `INFO` has no `run_id`.
+    /// Replies to a read of the server like a master that has this role and whose `INFO` has no `run_id`.
     Look { role: &'static str },
 }
 

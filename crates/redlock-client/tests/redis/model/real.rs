@@ -41,7 +41,7 @@ const RESERVE_FENCED: &str = script!("fields_none.lua" "preamble.lua" "cluster.l
 const MARK_FENCED: &str = script!("fields_none.lua" "preamble.lua" "raise.lua" "mark_fenced.lua");
 const SEAL: &str = script!("unsealed.lua" "history.lua" "seal.lua");
 
-/// What a server says to one script.
+/// The reply of a server to one script.
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) answer: Answer,

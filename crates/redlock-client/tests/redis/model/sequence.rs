@@ -12,8 +12,8 @@ use crate::rate::Rate;
 use redlock_testkit::eventually;
 
 const BOUND: Duration = Duration::from_secs(20);
-/// A script may come so much later than it was meant to, and take so long: what it says of the time that is left is of any moment
-/// between. By as much two sides may differ.
+/// A script may run later than planned by up to this time: the remaining time in its reply is that of any moment in
+/// between. The two sides may differ by as much.
 const LATE_MS: u64 = 20;
 const CLUSTERS: [&str; 2] = ["east", "west"];
 /// Soon over, and not before the sequence is.
@@ -100,7 +100,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// As after a restart with the data: what is there merges with what others know.
+    /// Seals the master as after a restart with its data: its registers merge with those of the other masters.
     async fn seal_again(&mut self) {
         let own = self.model.registers.clone();
         let mut near = |number: u64| (number + self.rng.u64(..3)).saturating_sub(1);
@@ -142,7 +142,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// Who is there, more often than not: a value that nobody has meets little.
+    /// Returns a value that is stored, more often than not: a new value meets few others.
     fn stem(&mut self, now: u64) -> LeaseValue {
         match self.model.lease(now * 1_000) {
             Some(value) if self.rng.u32(..3) > 0 => value.clone(),

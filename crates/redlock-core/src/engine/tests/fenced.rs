@@ -1,4 +1,4 @@
-//! Leases of fenced locks: what is sent of them, and what is not.
+//! Tests the calls for leases of fenced locks: those that are sent, and those that are not.
 
 use super::*;
 use crate::{
@@ -19,7 +19,7 @@ fn request(engine: &mut Engine, command: Command, now: BootInstant) {
     engine.handle(Input::Request(Request { id, lock, command }), now);
 }
 
-/// What is sent for a request, and its completion where all masters answer this.
+/// Returns the calls for a request, and its completion if all masters return this answer.
 fn ask(engine: &mut Engine, command: Command, ms: u64, answer: &Value) -> (Vec<Transmit>, Vec<Completion>) {
     request(engine, command, at(ms));
     let outputs = drain(engine, at(ms));
@@ -187,7 +187,7 @@ fn a_marked_lease_is_not_removed_before_its_stop_is_confirmed() {
         assert!(sent.is_empty(), "{sent:?}");
         assert!(is_not_done(&completed), "{completed:?}");
     }
-    // What was judged before a majority forbids starts is no confirmed stop.
+    // A stop that was judged before a majority forbids starts is not confirmed.
     ask(&mut engine, marks(&attempt, Mark::Clean), 30, &DONE);
     assert!(ask(&mut engine, release(&attempt), 40, &DONE).0.is_empty());
     ask(&mut engine, marks(&attempt, Mark::Closed), 50, &DONE);

@@ -93,7 +93,7 @@ impl Monitor {
         self.until = Some(millis(run.until));
     }
 
-    /// S8, of one pod: what runs has a permit that ends later than the next chance to freeze it.
+    /// S8, for one pod: a pod that runs has a permit that ends later than the next chance to freeze the pod.
     fn holds(&self, now: u64) -> Result<(), String> {
         let permitted = self.until.is_some_and(|until| now + 50 < until);
         if self.started && !self.frozen && !permitted {

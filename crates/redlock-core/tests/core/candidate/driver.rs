@@ -67,8 +67,8 @@ impl Candidate {
         }
     }
 
-    /// Under a lease that is held, the local end comes in time to stop what runs: at once, or within the slack, when the
-    /// terms ask for more time than is left.
+    /// Checks that under a held lease the local end leaves enough time to stop the work: the stop begins at once, or
+    /// within the slack, when the terms ask for more time than is left.
     fn stops_in_time(&self, now: BootInstant, out: &mut Vec<Out>) {
         let held = self.published.and_then(|authority| authority.at(now));
         let (Some(authority), Some(terms), true) = (held, &self.given, self.alive()) else {

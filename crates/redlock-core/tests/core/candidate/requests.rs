@@ -134,7 +134,7 @@ impl Candidate {
                 }
             }
             Some(Wanted::Round { .. }) => {
-                // Its elector is gone: the lease was won for nobody.
+                // The elector is gone: the lease that was won has no user.
                 if let Some(attempt) = won {
                     let publish = true;
                     self.request(now, Command::Undo { attempt, publish }, None);

@@ -74,7 +74,7 @@ pub(crate) enum Op {
     },
 }
 
-/// What stands in the way, as the script words it.
+/// The reason for a refusal, in the words of the script.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Granted(u64),
@@ -96,6 +96,6 @@ pub(crate) struct Reply {
     pub(crate) marks: Marks,
     /// Of a grant of a fenced lock.
     pub(crate) fence: Option<(u64, String)>,
-    /// Tell the standbys.
+    /// Notify the standbys.
     pub(crate) published: bool,
 }

@@ -248,7 +248,7 @@ impl World {
         self.on_node(at, agent, Step::Round);
     }
 
-    /// What was started in other clusters continues no more.
+    /// Ends the pods that were started in other clusters.
     pub(super) fn outdate_pods(&mut self, candidate: usize) {
         if self.is_excused(candidate) {
             return;

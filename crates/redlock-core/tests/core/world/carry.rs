@@ -103,7 +103,7 @@ impl World {
             Mark::Held { delay } if self.is_fenced() => self.checks.held(token, delay),
             Mark::Held { delay } => {
                 self.checks.held(token, delay);
-                // What runs changes, and with it the time that it needs.
+                // The targets change, and with them the time that their stop needs.
                 if self.delays.u32(..3) == 0 {
                     self.declare(candidate);
                 }

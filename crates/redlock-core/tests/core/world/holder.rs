@@ -42,7 +42,7 @@ impl World {
         let late = [0, 50, 600][self.rng.usize(..3)];
         let late = self.rng.u64(..=late * MS);
         self.later(candidate, token, at + late, Step::Start);
-        // It may be told to leave before it marks.
+        // It may be asked to leave before it marks.
         if late > 0 && self.rng.u32(..8) == 0 {
             let abstain = std::time::Duration::from_millis(500);
             self.tell(candidate, Event::StepDown { abstain });

@@ -38,7 +38,8 @@ impl World {
         self.carry(candidate, out);
     }
 
-    /// A candidate tries to connect. A server that is gone refuses; what does not answer takes long to give up.
+    /// Lets a candidate try to connect. A server that is gone refuses; for a server that does not answer, the attempt
+    /// takes long to fail.
     pub(super) fn open(&mut self, candidate: usize, master: usize) {
         let silent =
             self.cut[candidate][master] || self.deaf[candidate][master] || self.hung[master].is_some();
