@@ -1,8 +1,8 @@
 //! The types that users write: `RedisQuorum` and `LeaderLock`.
 //!
-//! Owns their shape ([`redis_quorum`], [`leader_lock`]), the rules that hold for them (`rules` for the API server,
-//! [`validate`] for everybody else) and what they come down to once checked ([`plan`]). The types stay lenient: a field of a later version is passed over, so that
-//! old and new run side by side. Refuses to talk to Kubernetes or Redis.
+//! Owns their shape ([`redis_quorum`], [`leader_lock`]), their rules (`rules` for the API server, [`validate`] for all
+//! other readers) and the plan that a valid object results in ([`plan`]). The types stay lenient: a field of a later
+//! version is passed over, so that old and new run side by side. Calls neither Kubernetes nor Redis.
 
 pub mod abstention;
 mod conditions;

@@ -90,7 +90,7 @@ impl From<Only> for Command {
 
 const RUN: &str = "run";
 
-/// Not a command for people: kubectl asks by it for what may follow the words behind it.
+/// Not a command for people: kubectl requests with it the completions of the words behind it.
 const COMPLETE: &str = "__complete";
 
 /// Parses the arguments of this process and runs them.
@@ -181,7 +181,7 @@ fn block_on_a<T>(
         .build()
         .map_err(|e| Failure::new(Exit::Software, format!("starting the runtime: {e}")))?;
     let result = runtime.block_on(command);
-    // What still runs is nobody's any more.
+    // Tasks that still run have no user any more.
     runtime.shutdown_background();
     Ok(result)
 }

@@ -1,6 +1,6 @@
-//! How a cluster says that it leaves a lock to the others: its targets did not get ready here.
+//! Records that a cluster leaves a lock to the others because its targets did not get ready here.
 //!
-//! In the object, because that is all that the replicas of a cluster share.
+//! The record is in the object, because the replicas of a cluster share nothing else.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub struct Abstention {
 }
 
 impl Abstention {
-    /// After the one `before`; counted from when what is to be stopped must have been.
+    /// Returns the abstention that follows the one `before`. It begins when the targets to stop must have stopped.
     #[must_use]
     pub fn next(before: Option<&Self>, takeover_delay: Duration, now: Timestamp, stop: Duration) -> Self {
         let first = SHORTEST.max(takeover_delay * 2).min(LONGEST);

@@ -48,8 +48,8 @@ fn to_yaml(kind: &'static str, mut crd: CustomResourceDefinition) -> Result<Stri
     serde_yaml::to_string(&crd).map_err(|source| CrdError { kind, source })
 }
 
-/// Gives new objects `status.observedGeneration: -1`, so that whoever waits for `Ready` does not take an object that
-/// nobody has visited for one that is current.
+/// Gives new objects `status.observedGeneration: -1`, so that a client that waits for `Ready` does not take an object
+/// that no operator has read for a current one.
 fn mark_unvisited(crd: &mut CustomResourceDefinition) {
     for version in &mut crd.spec.versions {
         let status = version
@@ -97,7 +97,7 @@ mod tests {
         parsed(yaml)["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
     }
 
-    /// As a template: what stands in the chart's folder `crds/` is never upgraded.
+    /// Returns the CRDs as a template: Helm never upgrades the files of the chart's folder `crds/`.
     fn of_the_chart() -> String {
         let crds = crds_yaml().unwrap();
         assert!(!crds.contains("{{"), "a template would read it");

@@ -1,13 +1,14 @@
-//! How somebody asks the holder of a lock to pass it on: two annotations of its LeaderLock.
+//! The request to the holder of a lock to pass it on: two annotations of its LeaderLock.
 //!
-//! Only the holder can reserve, so it has to be told. A request is for the lease with one token and for no other: once
-//! that lease has ended, which the hand-over itself brings about, it can never act again, whoever reads it when.
+//! Only the holder can reserve, so it must receive the request. A request is for the lease with one token and for no
+//! other: once that lease has ended, which the hand-over itself causes, the request has no effect on any reader at any
+//! time.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::lease::ClusterId;
 
-/// What is asked for, and not answered yet.
+/// A request that is not answered yet.
 pub const REQUEST: &str = "redlock.dev/hand-over";
 /// How the last request was answered.
 pub const ANSWER: &str = "redlock.dev/hand-over-answer";
@@ -16,13 +17,13 @@ pub const ANSWER: &str = "redlock.dev/hand-over-answer";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandOverRequest {
-    /// Tells this request from every other.
+    /// Distinguishes this request from every other.
     pub id: String,
     /// To this cluster, as NAME/UID.
     pub to: String,
     /// The lease that is passed on.
     pub token: u64,
-    /// In unix seconds: whoever asked has gone by then, and does not expect it any more.
+    /// In Unix seconds: the client that requested it has left by then, and no longer expects it.
     pub not_after: u64,
 }
 
@@ -40,7 +41,7 @@ pub struct HandOverAnswer {
 /// How a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HandOverResult {
-    /// The holder gave its lease up, with a reservation for the cluster. The masters say whether they have it.
+    /// The holder gave its lease up, with a reservation for the cluster. The masters show whether they have it.
     Reserving,
     /// Nothing was done.
     Refused,

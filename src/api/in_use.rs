@@ -26,7 +26,7 @@ fn hash(text: &str) -> String {
     format!("{hash:016x}")
 }
 
-/// What is known of the finalizers of a release, where one is known.
+/// The known facts about the finalizers of a release, where one is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Release {
     /// What they begin with, whatever the release watches.

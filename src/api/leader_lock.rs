@@ -1,4 +1,4 @@
-//! `LeaderLock`: one lock, what runs where it is held, and how long things may take.
+//! `LeaderLock`: one lock, the targets that run where the lock is held, and its timings.
 
 #![expect(
     unreachable_pub,
@@ -173,7 +173,7 @@ pub enum Enforcement {
     /// They are.
     #[default]
     Enforce,
-    /// They are not: the status says what would be done.
+    /// The targets are not switched: the status shows what the operator would do.
     Observe,
 }
 

@@ -1,4 +1,4 @@
-//! What the operator tells about a `LeaderLock`. Written on transitions only, never for a renewal.
+//! The status that the operator writes to a `LeaderLock`. Written on transitions only, never for a renewal.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
 use schemars::JsonSchema;
@@ -74,9 +74,9 @@ pub enum Role {
     Activating,
     /// It stops its targets.
     Stopping,
-    /// Somebody else holds the lock, or nobody does.
+    /// Another process holds the lock, or no process does.
     Standby,
-    /// It cannot tell.
+    /// The operator cannot determine it.
     Unknown,
 }
 
@@ -115,6 +115,6 @@ pub enum TargetState {
     Standby,
     /// It is on its way from one to the other.
     Changing,
-    /// Nobody can tell.
+    /// The state cannot be determined.
     Unknown,
 }

@@ -15,7 +15,7 @@ use crate::lease::timing::Timings;
 
 /// Beside the stop time: until another cluster may trust that what a lost holder left running is gone.
 pub const TAKEOVER_BESIDE_STOP: Duration = Duration::from_secs(5);
-/// Longer than any cluster abstains: whoever does is told when it is over.
+/// Longer than any cluster abstains: a cluster that abstains is notified when the abstention ends.
 const ABSTENTION: Duration = Duration::from_secs(86_400);
 
 /// A valid `RedisQuorum`.
@@ -71,10 +71,10 @@ pub struct LockPlan {
     pub failover_after_unready: Option<Duration>,
     pub deletion_policy: DeletionPolicy,
     pub targets: Vec<TargetPlan>,
-    /// This cluster leaves it to the others for a time: it takes it only if it is reserved for it. Nothing that a
-    /// manifest says.
+    /// This cluster leaves the lock to the others for a time: it takes the lock only if the lock is reserved for it. No
+    /// manifest sets it.
     pub abstains: bool,
-    /// What was declared before may run still. Nothing that a manifest says.
+    /// An earlier declared target may still run. No manifest sets it.
     pub has_leftovers: bool,
 }
 
@@ -123,7 +123,7 @@ pub struct TargetPlan {
     pub one_by_one: Option<u32>,
 }
 
-/// What is switched and how.
+/// The object of a target, and its action.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TargetWork {
     Scale {
@@ -144,7 +144,7 @@ pub enum TargetWork {
 }
 
 impl TargetWork {
-    /// Whether it is undone when the lease ends. A run that was claimed goes on to its end.
+    /// Whether the target is stopped when the lease ends. A claimed run continues to its end.
     pub fn is_undone(&self) -> bool {
         !matches!(self, TargetWork::OncePerSchedule { .. })
     }

@@ -1,7 +1,8 @@
-//! Why an object is refused, in the words of both who refuse it: the API server by the CEL rules in [`super::rules`],
-//! and [`super::validate`]. Each is the rest of a sentence that begins with the value, and says what would be right.
+//! The reasons for which an object is refused, as both the CEL rules in [`super::rules`] and [`super::validate`] word
+//! them. Each is the rest of a sentence that begins with the value, and names the expected value.
 //!
-//! Only texts that are the same at both; where one of them knows more, such as the quorum of a lock, it says more.
+//! Contains only the texts that both share. Where one of them knows more, such as the quorum of a lock, its message has
+//! more.
 
 pub(super) const LABEL: &str = "is not a valid name: use 1 to 63 lower-case letters, digits and \"-\", with a letter or \
                                 digit at both ends";
@@ -55,7 +56,7 @@ pub(super) const URL_SHAPE: &str = "write redis://HOST[:PORT][/DATABASE], or red
 pub(super) const CREDENTIALS: &str =
     "carries a user or password, which every reader of this object can see: put it into auth";
 
-/// Told by whoever sees that two urls are one server: of the second.
+/// Reported for the second of two urls that are found to be one server.
 pub(super) const SERVER_OF_ITS_OWN: &str = "give each master a server of its own";
 
 pub(super) const MASTERS_CHANGED: &str = "cannot get other names or another number: they are part of the fingerprint on \

@@ -1,4 +1,4 @@
-//! `RedisQuorum`: the masters on which leases live. Cluster-scoped, since it belongs to whoever runs the masters.
+//! `RedisQuorum`: the masters that store leases. Cluster-scoped, since it belongs to the administrators of the masters.
 
 #![expect(
     unreachable_pub,

@@ -1,4 +1,4 @@
-//! The clusters that use a quorum, as `status.reporters` tells of them.
+//! The clusters that use a quorum, as `status.reporters` lists them.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ const MISSED: Duration = Duration::from_secs(45);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub cluster: ClusterId,
-    /// It still did when anybody was last heard of. By no clock but the writer's own: that of whoever asks may be
-    /// another.
+    /// Whether the cluster still used the quorum at its last report. Only the clock of the writer counts: the clock of
+    /// a reader may differ.
     pub alive: bool,
 }
 

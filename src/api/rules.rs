@@ -1,14 +1,14 @@
-//! What the API server checks when an object is written, as CEL rules of the definitions, so that a wrong object is
-//! refused where its user sees it. Each has a message that says what would be right and the path of its field.
+//! The checks of the API server when an object is written, as CEL rules of the definitions, so that the user of a wrong
+//! object sees the refusal. Each rule has a message that names the expected value, and the path of its field.
 //!
-//! [`super::validate`] holds the same rules, for manifests without Kubernetes and for objects stored before a rule.
-//! What only that one can say:
+//! [`super::validate`] has the same rules, for manifests without Kubernetes and for objects stored before a rule. Only
+//! that module can check:
 //!
-//! - whether a lockName is for the namespace of its object: CEL sees the name of an object, not its namespace;
+//! - whether a lockName is for the namespace of its object: CEL reads the name of an object, not its namespace;
 //! - whether a lease is longer than the quorum's longest, and whether three command timeouts fit into the renew
 //!   deadline: both belong to the RedisQuorum, another object;
-//! - timings that depend on the stop time of a target that does not give it: that is in a pod template;
-//! - that two urls in different spelling are one server, and what concerns several objects: a lock name or a master
+//! - timings that depend on the stop time of a target that does not set it: that is in a pod template;
+//! - that two urls in different spelling are one server, and rules for several objects: a lock name or a master
 //!   that another one has.
 //!
 //! Bounds of numbers and lengths are no rules but part of the schema. They also keep the rules within the cost that the
@@ -40,7 +40,7 @@ const API_VERSION: &str =
 const LABEL_KEY: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$";
 const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?$";
 
-/// A rule of the object that holds `field`; `field` is where the user looks.
+/// Returns a rule of the object that has `field`; the message is shown at `field`.
 fn rule(field: &str, expression: impl Into<String>, message: impl Into<Message>) -> Rule {
     Rule::new(expression)
         .field_path(format!(".{field}"))
@@ -84,7 +84,7 @@ fn escaped(field: &str) -> String {
     }
 }
 
-/// A rule of each text in a list. A rule of the list could not say which one is wrong.
+/// Adds a rule for each text in a list. A rule of the list could not name the wrong text.
 fn of_items(list: &mut Schema, rule: &Rule) {
     let items = list
         .get_mut("items")

@@ -1,6 +1,7 @@
-//! What can be read of a `LeaderLock` that this version cannot read as a whole, such as one that a later version wrote.
+//! Reads parts of a `LeaderLock` that this version cannot read as a whole, such as one that a later version wrote.
 //!
-//! Good for one thing: to stop what may run of an object that is being deleted. Never contended for.
+//! The result serves one purpose: to stop targets of an object that is being deleted. The operator never contends for
+//! such a lock.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-//! Targets of a `LeaderLock`: what is switched on where the lock is held and off everywhere else.
+//! Targets of a `LeaderLock`: the objects that are switched on where the lock is held and off everywhere else.
 
 #![expect(
     unreachable_pub,

@@ -1,7 +1,7 @@
-//! The rules that hold for objects, whoever checks them: an object goes in, a plan or every problem comes out.
+//! The rules that hold for objects, for every caller: returns a plan for an object, or all of its problems.
 //!
-//! Pure, so that a folder of manifests and objects in a cluster are judged alike. Refuses to stop at the first
-//! problem, and never repeats credentials that were written where they do not belong.
+//! Pure, so that a folder of manifests and objects in a cluster are judged alike. Does not stop at the first problem,
+//! and never repeats credentials from a field that must not contain any.
 
 mod graces;
 mod leftovers;

@@ -166,7 +166,7 @@ words! {
 }
 
 impl EventReason {
-    /// What was done, in the words of the events API.
+    /// Returns the action of the operator, in the words of the events API.
     pub(crate) const fn action(self) -> &'static str {
         match self {
             Self::Acquired | Self::TakenOver => "Acquire",

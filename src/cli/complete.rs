@@ -1,5 +1,5 @@
-//! Completion for kubectl, which asks an executable `kubectl_complete-redlock` for what may follow the words that were
-//! typed: lines of a choice and its description, and at the end how the shell is to use them.
+//! Completion for kubectl, which asks an executable `kubectl_complete-redlock` for the completions of a command line:
+//! one line for each choice and its description, and a last line with the way in which the shell uses them.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -11,7 +11,7 @@ use super::{Exit, session};
 const FILES: &str = ":0";
 const NO_FILES: &str = ":4";
 
-/// What may stand in the place of the last word.
+/// The choices in place of the last word.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Choices {
     /// With descriptions.

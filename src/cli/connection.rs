@@ -1,4 +1,4 @@
-//! Flags that say where the masters are and who we are: the same at every command.
+//! Flags for the masters and the own identity: the same at every command.
 
 use std::path::PathBuf;
 
@@ -42,7 +42,7 @@ pub struct ConnectionArgs {
 pub struct QuorumArgs {
     /// Urls of all masters, separated by commas; they are called m0, m1, … Without --masters and --config, those of the
     /// variable REDLOCK_MASTERS.
-    // Not by `env`: then an exported variable would contradict --config, which nobody typed.
+    // Not by `env`: an exported variable would then contradict --config.
     #[arg(long, value_name = "URL,…", value_delimiter = ',')]
     pub masters: Vec<String>,
     /// A RedisQuorum manifest instead of urls.
@@ -92,7 +92,7 @@ impl ConnectionArgs {
             None => std::env::var("REDLOCK_PASSWORD").ok().filter(|p| !p.is_empty()),
         };
         if let Some(username) = self.username.as_ref().filter(|_| password.is_none()) {
-            // The server would not be told of the user, and take us for its default one.
+            // The server would not receive the user, and would use its default one.
             let message = format!(
                 "--username {username}: no password is given: add --password-file (an empty file for a user without \
                  one) or REDLOCK_PASSWORD"
@@ -121,7 +121,7 @@ impl ConnectionArgs {
 }
 
 impl QuorumArgs {
-    /// Whether flags or REDLOCK_MASTERS say where the masters are.
+    /// Reports whether flags or REDLOCK_MASTERS name the masters.
     #[must_use]
     pub fn named(&self) -> bool {
         let exported = || std::env::var_os("REDLOCK_MASTERS").is_some_and(|urls| !urls.is_empty());

@@ -83,7 +83,7 @@ fn interrupted(signal: &str) -> Failure {
 
 fn failed(error: &DemoError) -> Failure {
     let exit = match error {
-        // The machine lacks something, and the message says what.
+        // The machine lacks a part, and the message names it.
         DemoError::Redis(_) | DemoError::Folder { .. } => Exit::Config,
         _ => Exit::Software,
     };

@@ -2,7 +2,7 @@
 
 use std::{io::Write, process::ExitCode};
 
-/// What the process says at its end. The numbers are those of `sysexits.h` where it has one.
+/// The exit code of the process. The numbers are those of `sysexits.h` where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Ok,
@@ -14,7 +14,7 @@ pub enum Exit {
     NoQuorum,
     /// An error inside: a task ended that must not end.
     Software,
-    /// Somebody else has the lock.
+    /// Another process holds the lock.
     NotAcquired,
     /// User, password or permissions not accepted.
     Auth,
@@ -83,7 +83,7 @@ impl Failure {
     }
 
     pub(super) fn report(self) -> ExitCode {
-        // Nobody reads the standard error any more: the exit code still tells.
+        // The standard error may be closed: the exit code reports the failure nevertheless.
         let _ = writeln!(std::io::stderr(), "redlock: {}", self.message);
         self.exit.into()
     }

@@ -26,7 +26,7 @@ pub(super) fn run(args: &InstallArgs) -> Result<Exit, Failure> {
     part.push(".part");
     let part = PathBuf::from(part);
     copy(&part, &args.file).map_err(|error| {
-        // Nobody is to find a half, nor to miss the reason because that could not be removed either.
+        // No half of a file must be left, and the error of the removal must not hide the reason.
         let _ = fs::remove_file(&part);
         Failure::new(
             Exit::Config,

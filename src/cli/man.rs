@@ -25,7 +25,7 @@ pub(super) struct ManArgs {
 }
 
 pub(super) fn run(args: &ManArgs, program: Command) -> Result<Exit, Failure> {
-    // The page of `redlock help` would say less than `redlock help` does.
+    // The page of `redlock help` would have less text than the output of `redlock help`.
     let mut program = program.disable_help_subcommand(true);
     program.build();
     match (&args.directory, &args.command) {
@@ -50,7 +50,7 @@ fn page(command: &Command) -> Result<(String, Vec<u8>), Failure> {
     let mut examples = Roff::new();
     if let Some(text) = command.get_after_long_help().or_else(|| command.get_after_help()) {
         examples.control("SH", ["EXAMPLES"]).control("nf", []);
-        // The heading says it.
+        // The heading states it.
         for line in text
             .to_string()
             .lines()

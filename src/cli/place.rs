@@ -1,4 +1,4 @@
-//! Where a command looks: at masters that were named, or at what a cluster declares.
+//! The source of a command: masters that were named, or the objects of a cluster.
 
 use std::path::PathBuf;
 

@@ -61,7 +61,7 @@ pub(super) fn level(text: &str) -> Result<String, String> {
     }
 }
 
-/// How the process ended; an error is of the configuration where somebody has to change a flag, a file or an address.
+/// Returns how the process ended. An error is one of the configuration if a flag, a file or an address must be changed.
 pub(super) fn ended<E: std::error::Error>(
     end: Result<(), E>,
     is_of_configuration: impl Fn(&E) -> bool,

@@ -1,4 +1,4 @@
-//! `redlock replay`: what was recorded with `REDLOCK_TRACE`, decided once more. For developers, and not in the help.
+//! `redlock replay`: decides the inputs that `REDLOCK_TRACE` recorded once more. For developers, and not in the help.
 
 use std::{
     env,

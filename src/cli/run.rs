@@ -141,7 +141,7 @@ pub(super) async fn run(args: RunArgs) -> Result<Exit, Failure> {
             let message = format!("lock {lock}: the lease was lost and the command stopped");
             Err(Failure::new(Exit::LeaseLost, message))
         }
-        // As flock: the code says it.
+        // As flock does: the exit code states it.
         Outcome::NotAcquired => Ok(Exit::Command(args.conflict_exit_code)),
         Outcome::NoQuorum { why, auth } => {
             let exit = if auth { Exit::Auth } else { Exit::NoQuorum };
@@ -221,7 +221,7 @@ fn failure(error: &RunError) -> Failure {
     }
 }
 
-/// One that tells processes of one host apart.
+/// Returns an identity that distinguishes processes of one host.
 fn identity() -> Result<HolderIdentity, Failure> {
     on_this_host(&format!("/{}", process::id()))
 }

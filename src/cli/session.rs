@@ -1,4 +1,4 @@
-//! Looking at the masters, for the commands that look: opened, and failures with their exit codes.
+//! Opens the masters for the commands that read them, with the exit codes of failures.
 
 use std::{
     io::{ErrorKind, Write},
@@ -56,7 +56,7 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// What is done meanwhile, to the standard output. It goes on when nobody can read it.
+/// Writes a line of progress to the standard output. A closed output does not stop the command.
 pub(super) fn say(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -59,7 +59,7 @@ pub(super) struct TopArgs {
     place: PlaceArgs,
 }
 
-/// Where it looks.
+/// The source of the table.
 enum Followed {
     Masters(Box<Session>),
     Clusters(Box<Asked>),
@@ -106,7 +106,7 @@ pub(super) async fn run(args: TopArgs) -> Result<Exit, Failure> {
 async fn follow(args: &TopArgs, followed: &Followed) -> Result<Exit, Failure> {
     let screen = stdout().is_terminal().then(Screen::take);
     let (mut top, mut shown) = (Top::default(), 0);
-    // A look that takes longer than the interval delays the next one.
+    // A read that takes longer than the interval delays the next one.
     let mut next = time::interval(args.interval);
     next.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
     loop {
@@ -155,7 +155,7 @@ struct Screen;
 
 impl Screen {
     fn take() -> Self {
-        // Whoever cannot be written to is noticed at the first table.
+        // A closed terminal is noticed at the first table.
         let _ = stdout().write_all(b"\x1b[?25l\x1b[2J");
         Self
     }

@@ -1,8 +1,8 @@
-//! The rules between the timings of a `LeaderLock`, as [`crate::lease::timing`] has them, in milliseconds.
+//! The rules between the timings of a `LeaderLock`, as in [`crate::lease::timing`], in milliseconds.
 //!
-//! The stop time of a target that does not give it counts as nothing here, since it is in a pod template. A longer one
-//! leaves less of a given lease, so what is refused here is refused there; where the lease too would be derived from
-//! it, nothing is said. CEL has no variables: `[VALUE].all(name, …)` makes one.
+//! The stop time of a target that does not set it counts as zero here, since it is in a pod template. A longer one
+//! leaves less of a given lease, so an object that is refused here is also refused there; where the lease, too, would
+//! be derived from it, no rule applies. CEL has no variables: `[VALUE].all(name, …)` makes one.
 
 use kube::core::Rule;
 
@@ -23,10 +23,10 @@ const LEASE: &str =
 const DERIVED: &str =
     "(([stop + 25000, stop + 15000 + (stop + 15000 + 98) / 99].max() + 4999) / 5000 * 5000)";
 
-/// What is left of a lease for the renew deadline: without 1 % for drift, the stop time, and slack.
+/// The part of a lease that is left for the renew deadline: without 1 % for drift, the stop time, and slack.
 const ROOM: &str = "(lease - lease / 100 - stop - [1000, lease / 10].min())";
 
-/// Whether what is left is enough.
+/// Whether that part is long enough.
 const FITS: &str =
     "(has(self.renewDeadlineSeconds) ? room > self.renewDeadlineSeconds * 1000 : room * 3 / 4 >= 1000)";
 
@@ -39,7 +39,7 @@ fn between(condition: &str) -> String {
     format!("!{LEASE_KNOWN} || [{STOP}].all(stop, [{lease}].all(lease, [{ROOM}].all(room, {condition})))")
 }
 
-/// A holder that gives up at its renew deadline has stopped before anybody else may enter.
+/// A holder that gives up at its renew deadline has stopped its targets before any other cluster may enter.
 pub(in crate::api) fn stops_in_time() -> Rule {
     rule(
         "leaseDurationSeconds",

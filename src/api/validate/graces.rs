@@ -1,4 +1,4 @@
-//! What was read of pod templates, for the targets that do not say how long they take to stop.
+//! The grace periods of pod templates, for the targets that do not set their stop time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,8 +30,8 @@ impl Grace {
     }
 }
 
-/// How long the pods of objects in this cluster may take to end, as far as their templates were read. Whoever cannot
-/// read any gives an empty one.
+/// The time that the pods of objects in this cluster may take to end, as far as their templates were read. A caller
+/// that cannot read any passes an empty one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Graces(BTreeMap<TargetRef, Grace>);
 

@@ -13,7 +13,7 @@ use crate::api::reasons;
 use crate::lease::identity::{ClusterId, LockName};
 use crate::lease::timing::{GivenTimings, TimingError, Timings};
 
-/// A day: nobody waits longer, and no sum of such lengths overflows.
+/// A day: no wait is longer, and no sum of such lengths overflows.
 const LONGEST: i64 = 86_400;
 const LONGEST_PREFERENCE_DELAY: i64 = 3_600;
 const DEFAULT_PREFERENCE_DELAY: Duration = Duration::from_secs(2);
@@ -26,12 +26,12 @@ const NO_NAMESPACE: &str = "default";
 pub enum LockNames {
     /// Those that begin with it, and what the quorum shares with it: namespaces belong to different people.
     OfTheNamespace,
-    /// All: outside Kubernetes whoever writes one manifest writes every one.
+    /// All: outside Kubernetes, the author of one manifest writes all of them.
     Any,
 }
 
-/// Checks one lock by itself and against its quorum. What concerns several locks is in [`super::duplicate_lock_names`].
-/// `graces` is what was read of the pod templates of its targets.
+/// Checks one lock by itself and against its quorum. [`super::duplicate_lock_names`] has the rule for several locks.
+/// `graces` are the grace periods that were read from the pod templates of its targets.
 pub fn validate_lock(
     object: &LeaderLock,
     quorum: &QuorumPlan,

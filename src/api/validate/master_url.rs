@@ -1,4 +1,4 @@
-//! The url of a master: what is accepted, how two are compared, and how one is shown without its secrets.
+//! The url of a master: its accepted forms, the comparison of two, and its form without secrets.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -78,12 +78,12 @@ pub(super) fn parse(field: &str, text: &str) -> Result<MasterUrl, FieldError> {
     })
 }
 
-/// The parser also takes hosts that nobody can resolve, and ports such as `:` and `:00007001`.
+/// The parser also accepts hosts that no resolver knows, and ports such as `:` and `:00007001`.
 fn written_plainly(text: &str, port: u16) -> bool {
     let after_scheme = text.split_once("://").map_or("", |(_, rest)| rest);
     let server = after_scheme.split('/').next().unwrap_or_default();
     let host = server.strip_suffix(&format!(":{port}")).unwrap_or(server);
-    // The parser has read what is in the brackets.
+    // The parser has read the text in the brackets.
     let address = host.starts_with('[') && host.ends_with(']');
     address
         || host
@@ -108,8 +108,8 @@ fn one_spelling(host: &str) -> String {
     }
 }
 
-/// `text` without what may be a secret in a url: everything between the scheme and the last `@`, and what follows a
-/// `?`. Takes too much rather than too little, so it also serves for texts that quote a url.
+/// Returns `text` without the parts of a url that may be secret: everything between the scheme and the last `@`, and
+/// after a `?`. Removes too much rather than too little, so it also serves for texts that quote a url.
 pub fn redact(text: &str) -> String {
     let Some((before, after)) = text.rsplit_once('@') else {
         return without_query(text);

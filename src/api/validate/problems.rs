@@ -1,4 +1,4 @@
-//! What is wrong with one field, and a list that gathers all of it.
+//! The problem of one field, and a list of problems.
 
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
@@ -13,11 +13,11 @@ const SHOWN: usize = 100;
 pub struct FieldError {
     /// Its path, such as `spec.masters[1].url`.
     pub field: String,
-    /// What was found there, on one line; empty when nothing was.
+    /// The value of the field, on one line; empty if it is missing.
     pub value: String,
-    /// What is wrong with the value and what would be right, as the rest of a sentence that begins with the value.
+    /// The problem of the value and the expected value, as the rest of a sentence that begins with the value.
     pub reason: String,
-    /// The lease leaves too little time for what has to be stopped: a reason of its own in the status.
+    /// The lease leaves too little time to stop the targets: the status has a separate reason for it.
     pub stop_budget: bool,
 }
 
@@ -114,7 +114,7 @@ impl Problems {
         Some(Duration::from_secs(seconds))
     }
 
-    /// `Ok` when there are none.
+    /// Returns `Ok` without problems.
     pub(crate) fn verdict<T>(self, value: T) -> Result<T, Vec<FieldError>> {
         if self.0.is_empty() { Ok(value) } else { Err(self.0) }
     }

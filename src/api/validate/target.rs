@@ -14,7 +14,7 @@ use crate::api::target::{Action, Target, TargetRef};
 
 /// Beside the grace period of pods: until their end is seen.
 const STOP_BESIDE_GRACE: Duration = Duration::from_secs(5);
-/// Stop time of a target whose pod template nobody has read: beside Kubernetes' default grace period.
+/// The stop time of a target whose pod template was not read: Kubernetes' default grace period and 5 s.
 pub(super) const DEFAULT_STOP: Duration = Duration::from_secs(35);
 
 const DEFAULT_MAX_SLOT_AGE: Duration = Duration::from_secs(3_600);
@@ -24,8 +24,8 @@ const LONGEST_STOP: i64 = 86_400;
 const TARGET_LIMIT: usize = 32;
 const KIND_LIMIT: usize = 63;
 
-/// The targets that can be used; what is wrong with the others goes to `problems`.
-/// Also what was read of their pod templates.
+/// Returns the valid targets, with the content of their pod templates; the problems of the others are added to
+/// `problems`.
 pub(super) fn targets(
     problems: &mut Problems,
     given: &[Target],
@@ -72,7 +72,7 @@ pub(super) fn targets(
     plans
 }
 
-/// A block that the action does not read would be a promise that nobody keeps.
+/// A block that the action does not read would be a setting without effect.
 fn check_blocks(problems: &mut Problems, field: &str, target: &Target) {
     let blocks = [
         ("scale", target.scale.is_some(), Action::Scale),
@@ -94,7 +94,7 @@ fn check_blocks(problems: &mut Problems, field: &str, target: &Target) {
     }
 }
 
-/// None where its pod template says it.
+/// Returns `None` where the pod template has it.
 fn stop(problems: &mut Problems, field: &str, target: &Target) -> Option<Duration> {
     let stop_field = format!("{field}.stopSeconds");
     let given = problems.seconds(&stop_field, target.stop_seconds, 0..=LONGEST_STOP);
@@ -110,8 +110,9 @@ fn stop(problems: &mut Problems, field: &str, target: &Target) -> Option<Duratio
     }
 }
 
-/// What the pod template asks for. More than the default is given only where `stopSeconds` says so: it would take from the
-/// time for renewals, and other clusters, which go by their own templates, would not wait so long.
+/// Returns the stop time that the pod template asks for. A longer one than the default applies only if `stopSeconds`
+/// sets it: it would shorten the time for renewals, and other clusters, which use their own templates, would not wait
+/// so long.
 fn derived_stop(grace: Option<Grace>, pods: u32) -> Duration {
     grace.map_or(DEFAULT_STOP, |grace| {
         grace.of_pods(pods).saturating_add(STOP_BESIDE_GRACE)
@@ -209,7 +210,7 @@ fn label_pods(problems: &mut Problems, field: &str, target: &Target) -> Option<T
     })
 }
 
-/// The object that is switched; of one of the `kinds` of `batch/v1`, or of any kind when there are none.
+/// Returns the object to switch: of one of the `kinds` of `batch/v1`, or of any kind without them.
 fn object(problems: &mut Problems, field: &str, target: &Target, kinds: &[&str]) -> Option<TargetRef> {
     let action = target.action;
     let Some(object) = &target.reference else {

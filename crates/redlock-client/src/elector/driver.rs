@@ -215,7 +215,7 @@ impl Driver {
     }
 
     /// Sends the request to the masters without the state machine: the request does not change the holder of the lock.
-    /// It counts for this lease only: a stop that was confirmed under one lease is not
+    /// It counts for this lease only, and not for the next one.
     fn mark(
         &mut self,
         lock: &LockName,

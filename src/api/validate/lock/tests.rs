@@ -263,7 +263,7 @@ fn plan_by_template(more: &str, grace: u64, longest: u64) -> Result<LockPlan, Ve
 #[test]
 fn pods_that_end_one_by_one_need_the_time_of_all() {
     let s = Duration::from_secs;
-    // Settings, grace; stop, and what would be wanted.
+    // Settings, grace; stop, and the stop that the template asks for.
     for (settings, grace, stop, wanted) in [
         ("", 5, 10, None),
         (", scale: {activeReplicas: 3}", 5, 20, None),
@@ -297,7 +297,7 @@ fn a_stop_time_that_nobody_gave_is_that_of_the_pod_template() {
     let short = format!(", leaseDurationSeconds: 20{one}");
     let long = format!(", leaseDurationSeconds: 60{one}");
     let cron = ", targets: [{name: t, action: Suspend, ref: {apiVersion: batch/v1, kind: CronJob, name: c}}]";
-    // Spec, grace, longest lease; stop and lease, and what would be wanted.
+    // Spec, grace, longest lease; stop and lease, and the stop that the template asks for.
     let table = [
         (one.as_str(), 0, 60, (5, 30), None),
         (&one, 5, 60, (10, 35), None),
