@@ -1,8 +1,8 @@
-//! What people ask of the masters: who holds what, is everything as it should be, nobody may hold this any more.
+//! The commands that read the masters: which process holds a lock, whether everything works, and `break`.
 //!
-//! Owns what is gathered, how it is judged and how it is written, as text and as JSON; what Kubernetes declares is read
-//! by [`cluster`]. Refuses to take part: it holds no lease, seals no master, and writes nothing but what `break`,
-//! `hand-over`, `drain` and the trial of `doctor` say they write.
+//! Owns the collection of the facts, their judgement and their output as text and as JSON; [`cluster`] reads the
+//! objects of Kubernetes. Takes no part in an election: it holds no lease, seals no master, and writes only what
+//! `break`, `hand-over`, `drain` and the trial of `doctor` announce.
 
 mod away;
 pub mod break_lock;
@@ -20,7 +20,7 @@ use crate::masters::{
     AdoptError, Adopted, Agreement, MasterStatus, Masters, MastersConfig, Notices, Tasks, adopt,
 };
 
-/// Whether enough masters answered for what was shown to mean something.
+/// Whether enough masters answered, so that the shown facts can be relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     Majority,
@@ -41,7 +41,7 @@ impl Reach {
     }
 }
 
-/// Masters that were looked at once.
+/// Masters that were read once.
 #[derive(Debug)]
 pub struct Session {
     pub masters: Masters,
@@ -81,7 +81,7 @@ impl Session {
         Reach::of(&self.masters.status(), majority, MasterStatus::answers)
     }
 
-    /// Finishes what is under way and disconnects.
+    /// Finishes the work under way and disconnects.
     pub async fn close(self) {
         self.tasks.close().await;
     }

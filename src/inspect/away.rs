@@ -12,8 +12,8 @@ pub struct Away {
 }
 
 impl Session {
-    /// Why nothing can be said of what the masters of this RedisQuorum hold, if nothing can. `command` is what to run
-    /// where they can be reached.
+    /// Returns the reason why the leases on the masters of this RedisQuorum are unknown, if they are. `command` is the
+    /// command to run where the masters can be reached.
     #[must_use]
     pub fn away(&self, quorum: &str, command: &str) -> Option<Away> {
         let reach = self.reach();

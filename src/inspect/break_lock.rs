@@ -1,4 +1,4 @@
-//! `redlock break`: nobody may hold or enter a lock for one longest lease.
+//! `redlock break`: no process may hold or enter a lock for one longest lease.
 
 use std::{fmt::Write, time::Duration};
 
@@ -24,13 +24,13 @@ pub struct Plan {
 /// What a break did.
 #[derive(Debug)]
 pub struct Broken {
-    /// Whether a majority carries the reservation: then nobody renews or enters.
+    /// Whether a majority has the reservation: then no process renews or enters.
     pub majority: bool,
     pub text: String,
 }
 
 impl Plan {
-    /// Looks at the lock; writes nothing.
+    /// Reads the lock; writes nothing.
     pub async fn make(session: &Session, lock: &LockName) -> Self {
         Self {
             lock: lock.clone(),
@@ -39,7 +39,7 @@ impl Plan {
         }
     }
 
-    /// What was seen of the masters.
+    /// Returns the facts that the masters showed.
     #[must_use]
     pub const fn before(&self) -> &Status {
         &self.before

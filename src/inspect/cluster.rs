@@ -1,7 +1,7 @@
 //! The API server as a person reaches it: objects by their names, with that person's own rights.
 //!
-//! Owns the way there, what is read of it, and what is said when it refuses. Masters are opened from here and reached
-//! directly: the API server passes nothing on to them.
+//! Owns the connection, the objects that are read, and the errors of a refusal. Masters are opened from here and
+//! reached directly: the API server passes nothing on to them.
 
 mod error;
 mod masters;
@@ -19,7 +19,7 @@ pub use masters::Given;
 pub use objects::{DeclaredLock, Unread};
 pub(in crate::inspect) use objects::{check_quorum, plan};
 
-/// Somebody waits at a terminal: an API server that takes longer to answer is away.
+/// A person waits at a terminal: an API server that takes longer to answer counts as unreachable.
 const CONNECT: Duration = Duration::from_secs(5);
 const READ: Duration = Duration::from_secs(15);
 
@@ -51,7 +51,7 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl ClusterOptions {
-    /// Whether anything here says which cluster is meant, or this machine has a kubeconfig or is a pod.
+    /// Reports whether the flags name a cluster, or this machine has a kubeconfig or is a pod.
     #[must_use]
     pub fn is_somewhere(&self) -> bool {
         let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -61,10 +61,10 @@ impl ClusterOptions {
             || env::home_dir().is_some_and(|home| home.join(".kube/config").is_file())
     }
 
-    /// Reads the kubeconfig; asks nobody yet.
+    /// Reads the kubeconfig; sends no request yet.
     ///
     /// # Errors
-    /// A kubeconfig that is missing or cannot be used, a context that it does not have.
+    /// A kubeconfig that is missing or cannot be used, or a context that it does not have.
     pub async fn open(&self) -> Result<Cluster, ClusterError> {
         let mut config = self.config().await?;
         config.connect_timeout = Some(CONNECT);
@@ -86,7 +86,7 @@ impl ClusterOptions {
         let kubeconfig = match &self.kubeconfig {
             Some(file) => Kubeconfig::read_from(file),
             None => match Kubeconfig::read() {
-                // Without one, a pod has a way of its own; whoever names a context means a kubeconfig.
+                // Without one, a pod has a way of its own; a context that was named needs a kubeconfig.
                 Err(_) if self.in_pod() => return Config::incluster().map_err(ClusterError::pod),
                 read => read,
             },

@@ -25,10 +25,10 @@ use crate::{
     masters::MasterStatus,
 };
 
-/// How many round trips to each master: enough for a median, over before anybody looks at the clock.
+/// The number of round trips to each master: enough for a median, and over before a user becomes impatient.
 const ROUND_TRIPS: usize = 9;
 
-/// What was found at one master.
+/// The findings at one master.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MasterDiagnosis {
@@ -37,7 +37,7 @@ pub struct MasterDiagnosis {
     pub checks: Vec<Check>,
 }
 
-/// What was found.
+/// All findings.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Diagnosis {

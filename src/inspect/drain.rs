@@ -1,9 +1,9 @@
-//! `redlock drain`: the operator of a cluster goes, and with it all that runs under its locks.
+//! `redlock drain`: the operator of a cluster leaves, and with it all targets of its locks.
 //!
-//! Stops nothing itself: the replicas do, when they end. In two steps, since one that ends leaves what runs to a ready
-//! sibling: first all but one go, and when that one holds what they held, it goes as well; it stops everything, gives
-//! it back and takes its finalizers along. Finalizers that are left are then nobody's, and removed, those of RedisQuorums
-//! among them.
+//! Stops nothing itself: the replicas stop the targets when they end. In two steps, since a replica that ends leaves
+//! the targets to a ready sibling: first all but one leave, and once that one holds their locks, it leaves as well; it
+//! stops everything, releases the locks and removes its finalizers. Finalizers that remain have no owner then, and are
+//! removed, those of RedisQuorums among them.
 
 mod objects;
 
@@ -17,10 +17,10 @@ use crate::{clock, lease::BootInstant};
 
 /// Between two polls at the API server.
 const POLL: Duration = Duration::from_millis(500);
-/// What was left to a sibling is adopted within milliseconds; a lock that it cannot adopt is not waited for.
+/// A sibling adopts within milliseconds; a lock that it cannot adopt is not waited for.
 const ADOPTION: Duration = Duration::from_secs(15);
 
-/// What is asked for.
+/// The request.
 #[derive(Clone, Debug)]
 pub struct Wish {
     /// Name of the operator's Deployment.
@@ -33,12 +33,12 @@ pub struct Wish {
     pub timeout: Duration,
 }
 
-/// What is left.
+/// The objects that are left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
     /// Pods of the operator that did not go in time.
     pub pods: Vec<String>,
-    /// LeaderLocks, as namespace/name, of which nobody confirmed that their targets are stopped.
+    /// LeaderLocks, as namespace/name, whose targets are not confirmed to have stopped.
     pub unfinished: Vec<String>,
 }
 
@@ -68,10 +68,10 @@ impl Drained {
     }
 }
 
-/// Returns what is left, at the latest when its time is up; `say` is told each step.
+/// Returns the objects that are left, at the latest when the time is up; passes each step to `say`.
 ///
 /// # Errors
-/// The API server refuses, or does not have, what this needs.
+/// The API server refuses, or lacks, an object that this needs.
 pub async fn drain(cluster: &Cluster, wish: &Wish, say: impl Fn(&str)) -> Result<Drained, ClusterError> {
     let until = clock::now() + wish.timeout;
     let objects = Objects::new(cluster, wish);

@@ -1,7 +1,7 @@
-//! `redlock hand-over`: asks the holder of a lock to pass it on, and watches what becomes of it.
+//! `redlock hand-over`: asks the holder of a lock to pass it on, and follows the result.
 //!
-//! Only the holder can reserve a lock for somebody, so the request is an annotation of the LeaderLock that the operator
-//! replica which holds it acts on. Refuses to do more than ask: it reserves nothing itself.
+//! Only the holder can reserve a lock for another cluster, so the request is an annotation of the LeaderLock, which the
+//! operator replica that holds the lock handles. Only asks: it reserves nothing itself.
 
 mod follow;
 mod request;
@@ -28,7 +28,7 @@ const WALK: Duration = Duration::from_secs(2);
 /// Where nothing has to be stopped, it is a matter of milliseconds.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// What is asked for.
+/// The request.
 #[derive(Clone, Debug)]
 pub struct Wish {
     /// Name of the LeaderLock.
@@ -84,7 +84,7 @@ pub enum HandOverError {
 }
 
 impl HandOverError {
-    /// Who has to do something; nobody where the lock is not as it would have to be.
+    /// Returns the person that must act; none where the lock is not in the required state.
     #[must_use]
     pub const fn blame(&self) -> Option<Blame> {
         match self {
@@ -133,7 +133,7 @@ pub struct HandedOver {
     pub holder_identity: Option<String>,
     pub holder_cluster: Option<String>,
     pub fencing_token: Option<u64>,
-    /// Nobody was seen to hold it for at most so long; not known where the masters cannot be read from here.
+    /// The longest time for which no holder was seen; unknown where the masters cannot be read from here.
     pub gap_milliseconds: Option<f64>,
     pub message: String,
 }
@@ -147,16 +147,16 @@ pub enum Ending {
     Refused,
     /// The holder gave it up, and another cluster than the wanted one has it.
     TakenByAnother,
-    /// The holder gave it up, and nobody was seen to take it in time.
+    /// The holder gave the lock up, and no other process was seen to take it in time.
     NotTaken,
     /// No holder answered, and the request was withdrawn.
     NotAnswered,
-    /// Whoever asked did not want to wait any more, and the request was withdrawn.
+    /// The user interrupted the wait, and the request was withdrawn.
     Interrupted,
 }
 
-/// The masters, or why they cannot be read. Without them a lock is passed on all the same: they only show how long
-/// nobody holds it, and which clusters came a moment ago.
+/// The masters, or the reason why they cannot be read. A lock is passed on without them as well: they only show for how
+/// long the lock has no holder, and which clusters came a moment ago.
 async fn open(cluster: &Cluster, given: &Given, quorum: &RedisQuorum) -> (Option<Session>, Option<String>) {
     match cluster.session(quorum, given).await {
         Err(error) => (None, Some(error.to_string())),
@@ -181,10 +181,10 @@ fn long_enough(lock: &LeaderLock) -> Duration {
 }
 
 impl Plan {
-    /// Looks at the lock, at its holder and at the cluster that is to have it; asks nobody for anything.
+    /// Reads the lock, its holder and the cluster that is to have it; sends no request.
     ///
     /// # Errors
-    /// What keeps it from being passed on.
+    /// The reason why it cannot be passed on.
     pub async fn make(cluster: &Cluster, given: &Given, wish: &Wish) -> Result<Self, HandOverError> {
         let (quorum, lock) = cluster.declared(&wish.lock, wish.quorum.as_deref()).await?;
         let called = format!("{}/{}", cluster.namespace(), wish.lock);

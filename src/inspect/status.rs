@@ -1,4 +1,4 @@
-//! `redlock status`: who holds each lock by each master's own account, and how the masters are.
+//! `redlock status`: the holder of each lock by each master's own account, and the state of the masters.
 
 mod clusters;
 mod declared;
@@ -24,7 +24,7 @@ use crate::{
     masters::{LockAccount, MasterStatus, Unknown},
 };
 
-/// How long the keys of one master are looked through for names of locks: some million keys.
+/// The time for which the keys of one master are searched for names of locks: some million keys.
 const SCAN: Duration = Duration::from_secs(5);
 
 /// Everything that `status` shows.
@@ -41,7 +41,7 @@ pub struct Status {
     pub voting: usize,
     pub masters: Vec<MasterReport>,
     pub locks: Vec<LockStatus>,
-    /// False if a master has more keys than could be looked through in time: locks may be missing.
+    /// False if a master has more keys than could be searched in time: locks may be missing.
     pub complete: bool,
     #[serde(skip)]
     pub reach: Reach,
@@ -137,7 +137,7 @@ impl Status {
         table::write(self)
     }
 
-    /// The locks alone, and how many masters tell of them.
+    /// The locks alone, and how many masters show them.
     #[must_use]
     pub fn locks_text(&self) -> String {
         table::locks_and_votes(self)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use comfy_table::{Table, presets};
 
-/// `19.4 s`, `0.8 ms`; what has no end, `no end`.
+/// `19.4 s`, `0.8 ms`; `no end` for a time without an end.
 pub(super) fn seconds(left: Option<Duration>) -> String {
     match left {
         None => "no end".into(),

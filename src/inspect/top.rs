@@ -1,6 +1,6 @@
-//! `redlock top`: what is shown of the locks moment after moment, and what changed meanwhile.
+//! `redlock top`: the locks at each moment, and the changes between two moments.
 //!
-//! Pure: looks and the time go in, text comes out.
+//! Pure: takes observations and the time, returns text.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,7 +18,7 @@ use super::{
 /// Changes that are remembered: more than any terminal shows.
 const REMEMBERED: usize = 200;
 
-/// How one lock stands, by whatever tells.
+/// The state of one lock, from either source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockRow {
     state: LockState,
@@ -26,7 +26,7 @@ pub struct LockRow {
     token: Option<u64>,
 }
 
-/// One look at all locks.
+/// One observation of all locks.
 #[derive(Clone, Debug, Default)]
 pub struct Poll {
     /// The table.
@@ -37,7 +37,7 @@ pub struct Poll {
     pub complete: bool,
 }
 
-/// What was seen while it ran.
+/// The changes that were seen while it ran.
 #[derive(Clone, Debug, Default)]
 pub struct Top {
     table: String,
@@ -104,12 +104,12 @@ impl Poll {
 }
 
 impl Top {
-    /// Takes a look. `unix_now`: when it was taken.
+    /// Handles an observation; `unix_now` is its time.
     pub fn take(&mut self, poll: Poll, unix_now: Duration) {
         let first = self.last.is_empty() && self.table.is_empty();
         let mut now: BTreeMap<String, Option<LockRow>> = BTreeMap::new();
         for lock in self.last.keys() {
-            // Not shown: nobody is known to hold it, or nothing is known.
+            // Not shown: no holder is known, or the state is unknown.
             let standing = (!poll.complete).then(LockRow::unknown);
             now.insert(lock.clone(), standing);
         }
@@ -165,8 +165,8 @@ fn time(unix: Duration) -> String {
     time.map_or_else(|| unix.as_secs().to_string(), |time| time.to_string())
 }
 
-/// Over what stands on the terminal: from its home, each line to its end, and nothing below the last one. What does not fit
-/// is left out, so that the terminal neither wraps nor scrolls.
+/// Draws over the content of the terminal: from its home, each line to its end, and nothing below the last one. Text
+/// that does not fit is left out, so that the terminal neither wraps nor scrolls.
 #[must_use]
 pub fn frame(text: &str, columns: usize, rows: usize) -> String {
     let mut frame = "\x1b[H".to_owned();

@@ -21,7 +21,7 @@ pub(super) struct Desired {
 }
 
 impl Desired {
-    /// `before` is what was in force until now.
+    /// `before` is the desired state so far.
     pub(super) fn new(loaded: Loaded, before: &Self) -> (Self, BTreeSet<Finding>) {
         let may_be_declared = |object: &str| {
             let file = before.files.get(object);
@@ -150,7 +150,7 @@ mod tests {
         // The quorum, too, and what names it.
         let (locks, ..) = desired(&["a: [", &lock("x", 10), &lock("y", 10)], &first);
         assert_eq!(locks, ["x 10", "y 10"]);
-        // Another file that cannot be read says nothing about this one.
+        // Another file that cannot be read does not affect this one.
         let folder = tempfile::tempdir().unwrap();
         fs::write(
             folder.path().join("all.yaml"),

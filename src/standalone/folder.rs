@@ -1,6 +1,6 @@
 //! Follows a folder of manifests.
 //!
-//! Changes are told by the kernel where it can; a slow rescan covers what it does not tell (a network file system,
+//! The kernel reports changes where it can; a slow rescan finds those that it does not report (a network file system,
 //! files behind links, a folder that was replaced).
 
 use std::{
@@ -34,7 +34,8 @@ pub(super) async fn read(folder: &Path) -> Result<Result<Loaded, LoadError>, Joi
     task::spawn_blocking(move || load(&folder)).await
 }
 
-/// Sends what the folder holds whenever that changed since `last`. Ends when nobody listens or the reader does.
+/// Sends the content of the folder whenever it has changed since `last`. Ends when the receiver is closed or the reader
+/// ends.
 pub(super) async fn follow(
     folder: PathBuf,
     last: Loaded,
@@ -72,7 +73,7 @@ pub(super) async fn follow(
 
 fn watch(folder: &Path, told: mpsc::UnboundedSender<()>) -> notify::Result<RecommendedWatcher> {
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // What could not be told counts as a change; reading files does not.
+        // An event that could not be read counts as a change; reading files does not.
         if event.as_ref().map_or(true, |event| is_change(event.kind)) {
             let _ = told.send(());
         }

@@ -1,8 +1,8 @@
-//! A folder of manifests: what can be used of it, and what is wrong with the rest.
+//! A folder of manifests: its valid objects, and the problems of the rest.
 //!
 //! Owns reading the files; [`parse`] makes objects of their text and [`assemble`] plans of the objects, both pure. One
-//! bad manifest takes nothing else with it. Refuses to guess: a field that nobody reads makes its document refused,
-//! since a misspelt `leaseDurationSeconds` would otherwise quietly be a default.
+//! bad manifest does not affect the others. Never guesses: a document with an unknown field is refused, since a
+//! misspelt `leaseDurationSeconds` would otherwise become the default without a notice.
 
 mod assemble;
 mod parse;

@@ -24,10 +24,10 @@ use crate::{
     },
 };
 
-/// Whatever happens, the process has ended so long after it was told to: less than the 2 s that it promises.
+/// The process has ended so long after it was asked to, in any case: less than the 2 s that it promises.
 const ENDING: Duration = Duration::from_millis(1_600);
 
-/// What is asked for on the command line.
+/// The settings of the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) folder: PathBuf,
@@ -36,7 +36,7 @@ pub(crate) struct Options {
     pub(crate) cluster: ClusterId,
     pub(crate) credentials: Credentials,
     pub(crate) tls: Tls,
-    /// Tell metrics of single locks.
+    /// Report metrics of single locks.
     pub(crate) lock_metrics: bool,
 }
 
@@ -91,8 +91,8 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     process.spawn("follows the folder", folder::follow(options.folder, loaded, told));
     process.spawn("serves HTTP", http::serve(listener, state, Details::default()));
     let end = contend(&mut process, &mut reconciler, changes).await;
-    // What ended first is what is reported. Further signals change nothing: whoever signals a process and its group
-    // (`timeout`, a shell) sends two at once.
+    // The cause that ended first is reported. Further signals change nothing: a program that signals a process and its
+    // group (`timeout`, a shell) sends two at once.
     if time::timeout(ENDING, reconciler.stop()).await.is_err() {
         tracing::warn!("not every lock was released in time: the remaining leases expire by themselves");
     }

@@ -65,7 +65,7 @@ impl Reconciler {
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
                 let reason = format!("{error}: {}", cause.unwrap_or_default());
-                // What was wrong with the manifests has not been looked at again.
+                // The problems of the manifests have not been checked again.
                 self.findings
                     .retain(|finding| !matches!(finding, Finding::Folder(_)));
                 self.findings.insert(Finding::Folder(reason));
@@ -170,7 +170,7 @@ impl Reconciler {
     }
 }
 
-/// Why a quorum that runs cannot go on as it is.
+/// Returns the reason why a running quorum cannot continue as it is.
 fn stale(running: &RunningQuorum, wanted: Option<&(QuorumPlan, Locks)>) -> Option<&'static str> {
     let Some((plan, _)) = wanted else {
         return Some("it is not declared any more");

@@ -1,4 +1,4 @@
-//! Says each problem once when it appears and once when it is gone.
+//! Reports each problem once when it appears and once when it is gone.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -36,14 +36,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What was said so far.
+/// The problems that were reported so far.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     said: BTreeSet<Finding>,
 }
 
 impl Report {
-    /// Says what is new and what is gone.
+    /// Reports new problems and those that are gone.
     pub(super) fn update(&mut self, findings: BTreeSet<Finding>) {
         for finding in findings.difference(&self.said) {
             match finding {

@@ -1,18 +1,18 @@
-//! What is said when the API server, or something that it has, cannot be used: one line, and what would be right.
+//! The errors when the API server or one of its objects cannot be used: one line, with the expected value.
 
 use kube::config::{InClusterError, KubeconfigError};
 use thiserror::Error;
 
 use crate::{api::validate::FieldError, masters::AdoptError, operator::access::SecretError};
 
-/// Who has to do something about it.
+/// The person that must correct the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// Whoever typed the command.
+    /// The user of the command.
     Usage,
-    /// Whoever gives rights.
+    /// The administrator of the rights.
     Rights,
-    /// Whoever wrote the file or the object, or runs the server.
+    /// The author of the file or the object, or the administrator of the server.
     Configuration,
 }
 
@@ -30,7 +30,7 @@ pub enum ClusterError {
     Forbidden {
         doing: String,
         said: String,
-        /// What does without the right, from `; ` on.
+        /// The way to do without the right, from `; ` on.
         instead: String,
     },
     #[error("{doing}: the API server does not know who asks: {said}; log in again")]
@@ -100,7 +100,8 @@ impl ClusterError {
         Self::Pod(error)
     }
 
-    /// What the API server answered while `doing` something; `object` is what was asked for, where it is one object.
+    /// Returns the error for an answer of the API server while `doing` an operation; `object` is the requested object,
+    /// if it is one.
     pub(in crate::inspect) fn asked(doing: &str, object: Option<&str>, error: &kube::Error) -> Self {
         let doing = doing.to_owned();
         let kube::Error::Api(status) = error else {
@@ -128,7 +129,7 @@ impl ClusterError {
         }
     }
 
-    /// The same, with what does without the right.
+    /// Adds the way to do without the right.
     pub(super) fn or_else(self, what: &str) -> Self {
         match self {
             Self::Forbidden { doing, said, .. } => Self::Forbidden {

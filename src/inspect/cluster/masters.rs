@@ -1,4 +1,4 @@
-//! The masters of a quorum that is an object: with what its Secrets hold, or with what was given instead.
+//! The masters of a quorum that is an object: with the values of its Secrets, or with those of the command line.
 
 use k8s_openapi::api::core::v1::Secret as Object;
 use kube::{Api, ResourceExt};
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// What the command line says. What it gives is used, and the Secret is not read.
+/// The values of the command line. A value that is given is used, and the Secret is not read.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
     pub credentials: Credentials,
@@ -46,7 +46,7 @@ impl Cluster {
     /// Connects to the masters of a quorum, as far as they can be reached from here.
     ///
     /// # Errors
-    /// As [`Self::masters_config`], and certificates that are none.
+    /// As [`Self::masters_config`], and invalid certificates.
     pub async fn session(&self, quorum: &RedisQuorum, given: &Given) -> Result<Session, ClusterError> {
         let config = self.masters_config(quorum, given).await?;
         Session::open(config, None)

@@ -145,7 +145,7 @@ impl Cluster {
         let api: Api<Namespace> = Api::all(self.client.clone());
         match api.get_opt(&self.namespace).await {
             Ok(None) => Err(ClusterError::NoNamespace(self.namespace.clone())),
-            // Whoever may not look at namespaces is told what was found in it.
+            // A user that may not read namespaces sees only the objects in it.
             Ok(Some(_)) | Err(_) => Ok(()),
         }
     }
@@ -200,10 +200,10 @@ pub(in crate::inspect) fn plan(object: &RedisQuorum) -> Result<QuorumPlan, Clust
 }
 
 impl DeclaredLock {
-    /// Finds the name on the masters. What else may be wrong with the object is no reason not to look at its lock.
+    /// Finds the name on the masters. Other problems of the object are no reason not to read its lock.
     ///
     /// # Errors
-    /// A lock name that cannot be, or that this namespace may not use.
+    /// An invalid lock name, or one that this namespace may not use.
     pub fn of(object: LeaderLock, quorum: &QuorumPlan) -> Result<Self, ClusterError> {
         let namespace = object.namespace().unwrap_or_default();
         let called = format!("{namespace}/{}", object.name_any());

@@ -1,4 +1,4 @@
-//! The judgement of one master, from what was seen of it.
+//! Judges one master by its answers.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub enum Level {
     Bad,
 }
 
-/// One thing that was looked at.
+/// One fact that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Check {
@@ -124,7 +124,7 @@ fn reached(seen: &MasterEvidence<'_>) -> Vec<Check> {
             Check::but(
                 "authenticated",
                 Level::Bad,
-                // The preflight's own first look failed in the same way, and says at which command.
+                // The first read of the preflight failed in the same way, and names the command.
                 seen.preflight
                     .err()
                     .map_or_else(|| trouble.to_string(), ToString::to_string),

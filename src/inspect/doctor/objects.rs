@@ -10,7 +10,7 @@ use crate::{
     inspect::cluster::{Cluster, ClusterError, Unread},
 };
 
-/// What was found of one object.
+/// The findings about one object.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectReport {
@@ -142,7 +142,7 @@ fn followed(metadata: &ObjectMeta, observed: Option<i64>) -> Check {
     }
 }
 
-/// A condition that is not there was told of by `followed`.
+/// `followed` has reported a missing condition.
 fn condition(conditions: &[Condition], kind: &'static str, wanted: &str, level: Level) -> Option<Check> {
     let found = conditions.iter().find(|condition| condition.type_ == kind)?;
     let text = format!("{}: {}", found.status, found.message);

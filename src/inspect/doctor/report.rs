@@ -8,9 +8,9 @@ use crate::inspect::{Reach, text::table};
 /// How much of a diagnosis is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
-    /// A line for each problem, and nothing if there is none.
+    /// A line for each problem, and nothing without problems.
     Problems,
-    /// A line for each master and each object, and what was found at those that are not good.
+    /// A line for each master and each object, and the findings at those that are not good.
     #[default]
     Summary,
     /// A line for each check.
@@ -40,7 +40,8 @@ impl Subject<'_> {
         } else {
             "ok"
         };
-        // Of a quorum: how many locks were judged, and in which namespaces. What was not read is not known to be good.
+        // Of a quorum: how many locks were judged, and in which namespaces. An object that was not read is not known to
+        // be good.
         let locks = self.checks.iter().find(|check| check.name == "locks");
         let locks = locks.map(|check| format!("locks: {}", check.found));
         let about = self.url.map(str::to_owned).or(locks);

@@ -1,6 +1,6 @@
 //! Two candidates take a real lock in turns: each holds it alone, and with a larger token than the one before.
 //!
-//! A lock of redlock's own, so that nobody else's is touched; nothing of it is left but a larger counter.
+//! The lock is redlock's own, so that no other lock is touched; only a larger counter is left of it.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
 
 /// One gives it to the other and gets it back.
 const TURNS: [(&str, &str); 3] = [("one", "two"), ("two", "one"), ("one", "two")];
-/// Somebody else may be doing the same, for milliseconds.
+/// Another process may run the same check, for milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -53,7 +53,7 @@ impl Turns {
 /// Takes the turns.
 pub(super) async fn take(masters: &Masters, lease_duration: Duration) -> Turns {
     let mut turns = Turns::default();
-    // Of its own for each look: two of them do not wait for one another.
+    // A lock of its own for each check: two of them do not wait for one another.
     let lock = LockName::internal("doctor", &format!("{:016x}", fastrand::u64(..)));
     let lock = match lock {
         Ok(lock) => lock,
@@ -104,7 +104,7 @@ async fn turn(
     Ok(authority.token)
 }
 
-/// Until it is won: an attempt may clash with what is left of the one before at a slow master.
+/// Tries until the lock is won: an attempt may clash with the remains of the one before at a slow master.
 async fn acquire(
     masters: &Masters,
     lock: &LockName,

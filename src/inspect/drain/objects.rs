@@ -17,7 +17,7 @@ use crate::{
 };
 
 const MANAGER: &str = "redlock-drain";
-/// Whoever else writes the object is done by then: nobody is left to do it for long.
+/// Another writer of the object is done by then: no other process writes it for long.
 const TRIES: usize = 10;
 
 pub(super) struct Objects {

@@ -24,10 +24,10 @@ use crate::{
 const POLL: Duration = Duration::from_millis(10);
 /// How often the object is asked for.
 const READ: Duration = Duration::from_millis(250);
-/// How often for an answer to what has happened already.
+/// The number of reads for the answer to an event that has happened already.
 const READS: usize = 8;
 
-/// Who holds it after the lease that was passed on.
+/// The holder after the lease that was passed on.
 #[derive(Clone, Debug)]
 struct Next {
     identity: String,
@@ -37,7 +37,7 @@ struct Next {
     gap: Option<Duration>,
 }
 
-/// Asks for it and follows it to its end, at most as long as the plan says.
+/// Sends the request and follows it to its end, at most as long as the plan sets.
 ///
 /// # Errors
 /// The request could not be written.
@@ -98,7 +98,7 @@ const fn unfinished(answer: &HandOverAnswer) -> Ending {
 struct HandOverProgress {
     answer: Option<HandOverAnswer>,
     next: Option<Next>,
-    /// Nobody answered, and nobody will.
+    /// No answer came, and none will.
     withdrawn: bool,
     /// The holder was seen to stop its targets.
     stopping: bool,
@@ -175,8 +175,8 @@ impl HandOverProgress {
     }
 }
 
-/// Looks until another lease shows. From the start of the last look that showed the old one to the end of the first
-/// that shows the new one, it was nobody's for no longer than that.
+/// Reads until another lease shows. The lock had no holder for at most the time from the start of the last read that
+/// showed the old lease to the end of the first that shows the new one.
 async fn by_masters(plan: &Plan) -> Next {
     let Some(session) = &plan.session else {
         return std::future::pending().await;
@@ -225,9 +225,9 @@ impl<'a> Old<'a> {
         }
     }
 
-    /// Whatever the cluster has before it is asked is the old one: had it another token, the request would be refused. The
-    /// token that masters show says little, since they may have missed a grant, or show another number than the holder
-    /// counts by while the rest does not show the lease any more.
+    /// The lease that the cluster has before it receives the request is the old one: if it had another token, the
+    /// request would be refused. The token that masters show is not reliable: they may have missed a grant, or show
+    /// another number than the holder uses while the rest does not show the lease any more.
     fn is(&mut self, now: &LockStatus) -> bool {
         let cluster = now.holder_cluster.as_deref().unwrap_or_default();
         let name = cluster.split_once('/').map_or(cluster, |(name, _)| name);

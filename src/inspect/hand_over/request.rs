@@ -17,9 +17,9 @@ use crate::{
     inspect::cluster::ClusterError,
 };
 
-/// Whoever else writes the object is done by then: the operator does so on transitions only.
+/// Another writer of the object is done by then: the operator writes it on transitions only.
 const TRIES: usize = 10;
-/// The clock of whoever asks and that of the operator may differ by so much.
+/// The clocks of the user and of the operator may differ by so much.
 const CLOCKS: Duration = Duration::from_secs(60);
 
 type Metadata = PartialObjectMeta<LeaderLock>;
@@ -91,7 +91,7 @@ fn annotation<'a>(metadata: &'a Metadata, name: &str) -> Option<&'a String> {
     metadata.metadata.annotations.as_ref()?.get(name)
 }
 
-/// Only on the version that was looked at.
+/// Applies only to the version that was read.
 async fn set(
     locks: &Api<LeaderLock>,
     name: &str,

@@ -1,4 +1,4 @@
-//! The cluster that is to have the lock: its UID, and whether anybody there can take it.
+//! The cluster that is to have the lock: its UID, and whether an operator there can take it.
 
 use std::collections::BTreeSet;
 

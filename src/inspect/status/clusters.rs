@@ -11,7 +11,7 @@ use super::{
 };
 use crate::inspect::{cluster::ClusterError, text::table};
 
-/// What was found in each, in the order in which they were named.
+/// The findings in each cluster, in the order of the command line.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClustersStatus {
@@ -33,13 +33,13 @@ pub struct ClusterShown {
     state: &'static str,
 }
 
-/// How much of what was asked for is shown.
+/// The part of the request that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     All,
     /// Something of some clusters is unknown; at least one is shown as its masters see it.
     Part,
-    /// Nothing is known of any cluster but what its objects say; the worst reason.
+    /// Only the objects of each cluster are known; the worst reason.
     Nothing(Failed),
 }
 
@@ -89,7 +89,7 @@ impl ClusterShown {
         status.locks.iter().map(row).collect()
     }
 
-    /// How the masters of each quorum stand, and what is not known.
+    /// Writes the state of the masters of each quorum, and the facts that are unknown.
     fn notes(&self, text: &mut String) {
         let context = &self.context;
         if let Some(error) = &self.error {

@@ -1,4 +1,4 @@
-//! What the object of a lock says, as the operator of its cluster last wrote it.
+//! The status of the object of a lock, as the operator of its cluster wrote it last.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
@@ -10,7 +10,7 @@ use crate::{
     lease::LockName,
 };
 
-/// Where it is known from who holds a lock.
+/// The source of the holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Source {
@@ -68,8 +68,8 @@ impl DeclaredStatus {
         conditions.iter().find(|condition| condition.type_ == kind)
     }
 
-    /// The masters show another holder than the status does. A status follows a takeover within milliseconds, and
-    /// where nobody writes it, not at all.
+    /// The masters show another holder than the status does. A status follows a takeover within milliseconds, or not at
+    /// all where no operator writes it.
     pub(super) fn differs(&self) -> bool {
         let Some(status) = self.status.as_ref().filter(|_| self.source == Source::Masters) else {
             return false;

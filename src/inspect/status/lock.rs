@@ -64,8 +64,8 @@ pub struct LockStatus {
     pub remaining_milliseconds: Option<u64>,
     pub reserved: Option<String>,
     pub reserved_milliseconds: Option<u64>,
-    /// Tells one lease from the next of the same holder: the token that is seen may be greater than the holder's own
-    /// while not every master shows the lease.
+    /// Distinguishes one lease from the next of the same holder: the token that is seen may be greater than the
+    /// holder's own while not every master shows the lease.
     #[serde(skip)]
     pub(in crate::inspect) nonce: Option<Nonce>,
     /// Masters that show exactly this, of all.

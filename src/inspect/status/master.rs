@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::masters::{MasterStatus, Registers, Server, Unknown};
 
-/// What is known of one master.
+/// The known facts about one master.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MasterReport {
@@ -18,7 +18,7 @@ pub struct MasterReport {
     pub sealed: bool,
     /// The id of the quorum that it was last sealed for.
     pub quorum_id: Option<String>,
-    /// While it is under quarantine: until somebody who seals can seal it, at least.
+    /// While it is in quarantine: the time until a candidate can seal it, at least.
     pub seal_seconds_left: Option<u64>,
     /// Why it has no vote although it answers.
     pub refused: Option<String>,

@@ -1,4 +1,4 @@
-//! The locks that are declared as objects, joined with what the masters say of them.
+//! The locks that are declared as objects, joined with their leases on the masters.
 
 mod table;
 
@@ -82,10 +82,10 @@ pub enum Failed {
     Rights,
 }
 
-/// Gathers it.
+/// Collects them.
 ///
 /// # Errors
-/// The locks themselves cannot be read. Of a quorum that cannot, what the objects say is shown.
+/// The locks themselves cannot be read. For a quorum that cannot be read, the statuses of the objects are shown.
 pub async fn gather_declared(
     cluster: &Cluster,
     given: &Given,

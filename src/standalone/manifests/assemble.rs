@@ -46,7 +46,7 @@ pub(super) fn assemble(documents: Vec<Document>, mut problems: Vec<Problem>) -> 
     }
 }
 
-/// The same object twice: in a cluster the second would replace the first, here nobody can say which is meant.
+/// The same object twice: in a cluster the second would replace the first, here the intended one is unknown.
 fn once_each(documents: Vec<Document>) -> (Vec<Document>, Vec<Problem>) {
     let mut seen: BTreeMap<String, Place> = BTreeMap::new();
     let mut problems = Vec::new();

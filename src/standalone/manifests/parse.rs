@@ -68,7 +68,7 @@ pub(super) fn parse(file: &str, bytes: &[u8]) -> Parsed {
     parsed
 }
 
-/// `LeaderLock billing/report`, as far as it can be told; without a kind there is nothing to call it.
+/// Returns `LeaderLock billing/report`, as far as it is known; without a kind there is no name.
 fn name_of(head: &Value) -> Option<String> {
     let text = |value: Option<&Value>| {
         value
@@ -121,7 +121,7 @@ fn fields<T: DeserializeOwned>(place: &Place, body: &Chunk<'_>) -> Result<T, Vec
     // Not from the value that was read for the head: errors would lack path and line.
     let object = serde_ignored::deserialize(Deserializer::from_str(body.text), |path| {
         let path = field_path(&path.to_string());
-        // What says which kind it is was read before, and is no field to the type.
+        // The fields that name the kind were read before, and are no fields of the type.
         if path != "apiVersion" && path != "kind" {
             unknown.push(place.problem_at(
                 path,
@@ -130,7 +130,7 @@ fn fields<T: DeserializeOwned>(place: &Place, body: &Chunk<'_>) -> Result<T, Vec
         }
     });
     match object {
-        // The text of the parser names path, line and what was expected.
+        // The text of the parser names path, line and the expected value.
         Err(cause) => Err(vec![place.problem(body.with_lines_of_file(&cause))]),
         Ok(_) if !unknown.is_empty() => Err(unknown),
         Ok(object) => Ok(object),

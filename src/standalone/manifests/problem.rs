@@ -20,8 +20,8 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// Whether it can be told which object is concerned. What is no YAML, or lacks its name, may be any object of the
-    /// file.
+    /// Reports whether the object concerned is known. A text that is no YAML, or lacks its name, may be any object of
+    /// the file.
     pub(in crate::standalone) fn names_its_object(&self) -> bool {
         self.object.as_ref().is_some_and(|object| object.contains(' '))
     }
@@ -36,7 +36,7 @@ impl Problem {
     }
 }
 
-/// Where a document came from, and what it says that it is.
+/// The source of a document, and the object that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) file: String,
@@ -70,7 +70,7 @@ impl Place {
     }
 }
 
-/// Texts of a parser may quote what stands in the file, line breaks and urls with passwords included.
+/// Texts of a parser may quote the file, line breaks and urls with passwords included.
 fn one_line(text: &str) -> String {
     redact(text)
         .chars()

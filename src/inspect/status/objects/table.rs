@@ -113,7 +113,7 @@ fn beside(account: Vec<String>) -> Vec<String> {
     row
 }
 
-/// What the object's status says, where the masters show otherwise.
+/// Returns the row of the object's status, where the masters show another holder.
 fn status_row(lock: &DeclaredStatus) -> Vec<String> {
     let status = lock.status.clone().unwrap_or_default();
     let state = if status.holder_identity.is_some() {

@@ -1,7 +1,7 @@
-//! Cuts a file into its documents, so that broken YAML in one says nothing about the next.
+//! Cuts a file into its documents, so that broken YAML in one does not affect the next.
 //!
-//! By text, not by a parser: a line that begins with `---` is a boundary wherever it stands (YAML allows it inside no
-//! scalar), and a parser has nothing to say about what follows its first error.
+//! By text, not by a parser: a line that begins with `---` is a boundary in any position (YAML allows it inside no
+//! scalar), and a parser returns nothing after its first error.
 
 use std::fmt::Display;
 
@@ -13,7 +13,7 @@ pub(super) struct Chunk<'a> {
     lines_above: usize,
 }
 
-/// The documents of a file. Comments and directives above the first marker are none.
+/// Returns the documents of a file. Comments and directives above the first marker are no document.
 pub(super) fn documents(file: &str) -> Vec<Chunk<'_>> {
     let mut documents = Vec::new();
     let (mut start, mut first_line, mut marked) = (0, 0, false);
