@@ -1,7 +1,7 @@
-//! `redlock agent`: contends for one lock beside an app, and tells it over HTTP whether it may act.
+//! `redlock agent`: contends for one lock beside an app, and reports over HTTP whether the app may act.
 //!
-//! Owns the one lock, its answers and its end. Refuses to know anything of Kubernetes, and to remember that it is active:
-//! every answer is computed from the end of the lease when it is asked for.
+//! Owns the one lock, its answers and its end. Has no knowledge of Kubernetes, and does not remember that it is active:
+//! every answer is computed from the end of the lease at the time of the request.
 
 mod answer;
 mod error;
@@ -36,13 +36,13 @@ use post::{Phase, Post};
 /// hang.
 const ENDING: Duration = Duration::from_millis(1_800);
 
-/// What is asked for on the command line.
+/// The settings of the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) lock: LockName,
     pub(crate) listen: SocketAddr,
     pub(crate) identity: HolderIdentity,
-    /// Derived from the stop grace unless told.
+    /// Derived from the stop grace unless it is set.
     pub(crate) lease_duration: Option<Duration>,
     /// What the app needs to stop.
     pub(crate) stop_grace: Duration,
@@ -72,7 +72,7 @@ pub(crate) async fn run(options: Options) -> Result<(), AgentError> {
         options.identity.clone(),
         cluster.clone(),
         true,
-        // Somebody may ask before the masters were.
+        // A client may ask before the masters were asked.
         InUse {
             problems: vec!["the masters were not asked yet".to_owned()],
             ..InUse::default()
@@ -140,7 +140,7 @@ impl Agent {
         if keeping.is_finished() {
             return ended_by_itself;
         }
-        // The app was told that it is not active any more. The lease is kept until it has had its time.
+        // The app was informed that it is no longer active. The lease is kept until the app has had its time to stop.
         tokio::select! {
             () = clock::sleep_until(until) => {}
             () = post.given_up(&elector) => {}

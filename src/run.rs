@@ -49,7 +49,7 @@ pub(crate) enum Patience {
     Not,
 }
 
-/// What is asked for on the command line.
+/// The settings of the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) lock: LockName,
@@ -74,8 +74,8 @@ impl Options {
     }
 }
 
-/// Where the masters are; in both it should say `reseal`: this process stays as long as the command does, and may be the
-/// only one that can seal a master again.
+/// The source of the masters. Both variants need `reseal`: this process stays as long as the command does, and may be
+/// the only one that can seal a master again.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     /// Bare urls: longest lease and T_acquire are those that the masters carry.
@@ -84,14 +84,14 @@ pub(crate) enum Place {
     Quorum(MastersConfig),
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The command ended so.
     Exited(ExitStatus),
     /// The lease was lost; the command was stopped before its end.
     Lost,
-    /// Somebody else has the lock.
+    /// Another process holds the lock.
     NotAcquired,
     /// Too few masters could be asked; because of user, password or rights.
     NoQuorum { why: String, auth: bool },

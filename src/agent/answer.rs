@@ -1,4 +1,4 @@
-//! What is answered, as it is at one moment.
+//! The answers, computed for one moment.
 
 use serde::Serialize;
 
@@ -26,7 +26,7 @@ pub(super) struct Answer {
     lease_transitions: u64,
 }
 
-/// As the classic leader-elector sidecar says it: by the name of the pod.
+/// The form of the classic leader-elector sidecar: the name of the pod.
 #[derive(Debug, Serialize)]
 pub(super) struct Leader {
     pub(super) name: String,
@@ -39,7 +39,7 @@ pub(super) enum Difference {
     Changed,
     /// The same lease, for longer.
     Renewed,
-    /// Nothing that anybody waits for.
+    /// No result that a caller waits for.
     Nothing,
 }
 
@@ -76,7 +76,7 @@ impl Answer {
                 answer.valid_until_boot_milliseconds = Some(authority.valid_until.as_nanos() / 1_000_000);
             }
         } else if let Some(view) = view
-            // An own lease that was lost and runs out is nobody's to act under.
+            // An own lease that was lost and runs out gives authority to no process.
             && let Some(holder) = view.holder_at(now).filter(|holder| !view.is_own(holder))
         {
             answer.holder = Some(holder.identity.clone());
@@ -99,8 +99,8 @@ impl Answer {
         }
     }
 
-    /// Whoever asks in this way compares the name with that of its own pod, which another cluster or namespace may have,
-    /// too: then the whole identity is said. Nobody is said to be active by its own name who is not.
+    /// A client of this form compares the name with that of its own pod, which a pod of another cluster or namespace
+    /// may share: then the answer is the whole identity. No process reads its own name here that is not active.
     pub(super) fn leader(&self) -> Leader {
         let own = pod_name(&self.identity);
         let name = match self.holder.as_deref() {

@@ -1,4 +1,4 @@
-//! Why an agent ends before it was told to.
+//! The reasons for which an agent ends before it is asked to.
 
 use thiserror::Error;
 
@@ -22,7 +22,7 @@ pub(crate) enum AgentError {
 }
 
 impl AgentError {
-    /// Whether somebody has to change a flag, a file or an address.
+    /// Reports whether a flag, a file or an address must be changed.
     #[must_use]
     pub(crate) const fn is_of_configuration(&self) -> bool {
         match self {

@@ -174,7 +174,7 @@ mod tests {
         });
         assert_eq!(status(address, "GET /livez").await, "503");
         assert_eq!(status(address, "GET /v1/active").await, "503");
-        // Nobody there to do it.
+        // No agent is there to do it.
         assert_eq!(status(address, "POST /v1/step-down").await, "503");
         serving.abort();
     }

@@ -18,10 +18,10 @@ use crate::{
     },
 };
 
-/// Between two tries to read what stands on the masters.
+/// The pause between two attempts to read the masters.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What runs then.
+/// The parts that run once the masters are open.
 pub(super) struct Opened {
     pub(super) elector: Elector,
     pub(super) supervisor: QuorumSupervisor,
@@ -29,7 +29,7 @@ pub(super) struct Opened {
     pub(super) timings: Timings,
 }
 
-/// Begins to contend as soon as the masters say what quorum they are.
+/// Begins to contend as soon as the masters show their quorum.
 pub(super) async fn open(options: &Options, post: &Post) -> Result<Opened, AgentError> {
     let mut adopted = find(&options.quorum, post).await?;
     let timings = timings(options, adopted.fingerprint.longest_lease())?;
@@ -86,7 +86,7 @@ async fn find(quorum: &Quorum, post: &Post) -> Result<Adopted, AgentError> {
     loop {
         let why = match adopt(config.clone(), Agreement::Majority).await {
             Ok(adopted) if adopted.stored => return Ok(adopted),
-            // Names and longest lease are for whoever initialises them to say.
+            // The process that initialises the masters sets names and longest lease.
             Ok(_) => "no master was ever sealed: run `redlock init`, or start an operator on them".to_owned(),
             Err(
                 error @ (AdoptError::NoMajority { .. }

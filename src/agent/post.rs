@@ -17,7 +17,7 @@ pub(super) enum Phase {
     /// The masters are not known yet.
     Opening,
     Contending,
-    /// Says that it is not active, and releases the lock then.
+    /// Reports that it is not active, then releases the lock.
     Yielding(BootInstant),
     /// The same, for good.
     Stopping,
@@ -27,7 +27,7 @@ pub(super) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Yields {
     Yes,
-    /// There is nothing to give up, nor anybody to tell not to take it.
+    /// There is no lease to give up, and no process that could be asked to leave the lock alone.
     NotYet,
 }
 
@@ -81,7 +81,7 @@ impl Post {
         self.enter(Phase::Contending);
     }
 
-    /// From here on nothing is said to be held. Until when the app has its time to stop.
+    /// From here on the agent reports no lock as held. Returns the end of the time that the app has to stop.
     pub(super) fn stop(&self) -> BootInstant {
         let until = match self.phase.send_replace(Phase::Stopping) {
             Phase::Yielding(at) => at,
@@ -97,7 +97,7 @@ impl Post {
         until
     }
 
-    /// Says from here on that it is not active, and gives the lock up when the app has had its time.
+    /// From here on the agent reports that it is not active; it gives the lock up when the app has had its time.
     pub(super) fn step_down(&self, now: BootInstant) -> Yields {
         let at = now + self.stop_grace;
         self.phase.send_if_modified(|phase| {

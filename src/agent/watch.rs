@@ -1,6 +1,7 @@
-//! `/v1/watch`: an event at each change, for as long as somebody reads.
+//! `/v1/watch`: an event at each change, for as long as the client reads.
 //!
-//! Nothing is kept for a reader that is slow: it is told how it stands when it reads on, and never what it missed.
+//! No event is kept for a slow reader: it gets the current state when it reads again, and not the changes that it
+//! missed.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::{clock, elector::LockView, lease::BootInstant};
 
-/// What changes by itself (a majority that comes or goes) is looked at so often.
+/// The interval of checks for changes without an event, such as of the majority.
 const LOOK: Duration = Duration::from_secs(1);
 
 struct Reader {
@@ -26,7 +27,7 @@ struct Reader {
     _place: OwnedSemaphorePermit,
 }
 
-/// The first event comes at once; the last one says that nothing is held any more.
+/// The first event is sent at once; the last one reports that no lock is held any more.
 pub(super) fn events(
     post: Arc<Post>,
     place: OwnedSemaphorePermit,
@@ -47,7 +48,7 @@ pub(super) fn events(
 impl Reader {
     async fn next(&mut self) -> Option<Event> {
         loop {
-            // Marked as seen before it is looked at, so that nothing is missed in between.
+            // Marked as seen before it is read, so that no change is missed in between.
             let phase = *self.phase.borrow_and_update();
             if self.view.is_none() {
                 self.view = self.post.view();
@@ -70,12 +71,12 @@ impl Reader {
             };
             let event = Event::default().event(name).json_data(&answer);
             self.told = Some(answer);
-            // What cannot be written is not told: the reader sees the end of the stream.
+            // An event that cannot be written is not sent: the reader sees the end of the stream.
             return event.ok();
         }
     }
 
-    /// Until something may have changed: at the latest when the lease ends, whoever says so.
+    /// Waits for a possible change: at the latest until the end of the lease, of any holder.
     async fn wait(&mut self, until: Option<BootInstant>, now: BootInstant) {
         let look = now + LOOK;
         let until = until

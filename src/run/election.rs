@@ -1,4 +1,4 @@
-//! The lock on the masters: what runs behind it, and the one owner that joins it.
+//! The lock on the masters: the tasks behind it, and the one owner that joins them.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -73,8 +73,8 @@ impl Election {
         self.standing.borrow().clock_stepped_after(token)
     }
 
-    /// Returns when the lock stands otherwise than when it was asked last. `Err` is told once; the election is of no use
-    /// after it, and must not be asked again.
+    /// Returns when the state of the lock differs from the one of the last call. `Err` is returned once; the election
+    /// is of no use after it, and must not be called again.
     pub(super) async fn changed(&mut self) -> Result<(), Ended> {
         tokio::select! {
             changed = self.standing.changed() => changed.map_err(|_| Ended("no task contends for the lock any more".into())),
@@ -87,7 +87,7 @@ impl Election {
         }
     }
 
-    /// Gives the lock back, in bounded time. What cannot be told to the masters runs out there.
+    /// Releases the lock, in bounded time. On a master that cannot be informed, the lease runs out.
     pub(super) async fn close(mut self) {
         if !self.task.is_finished() {
             self.elector.shut_down(HashSet::new());

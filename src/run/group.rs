@@ -1,7 +1,7 @@
-//! The process group of the command, and what of it still runs.
+//! The process group of the command, and the processes of it that still run.
 //!
-//! Its leader is reaped last: as long as it is not, no other group can have its number, and whoever kills by the number
-//! kills nobody else. A contained command also has a cgroup, which keeps what leaves the group.
+//! Its leader is reaped last: until then, no other group can get its number, and a kill by the number reaches no other
+//! process. A contained command also has a cgroup, which keeps the processes that leave the group.
 
 use std::{
     fs::{self, File},
@@ -54,7 +54,7 @@ impl Group {
         self.id
     }
 
-    /// To all of it. There may be nobody left.
+    /// Sends the signal to all of the group. No process may be left.
     pub(super) fn signal(&self, signal: Signal) {
         let _ = killpg(self.id, signal);
     }
@@ -116,9 +116,9 @@ impl Group {
         }
     }
 
-    /// Looks at each process: there may be thousands.
+    /// Reads each process: there may be thousands.
     fn is_found(&self) -> io::Result<bool> {
-        // The fields that are looked at fit into it: one read for each.
+        // The fields that are read fit into it: one read for each.
         let mut stat = [0; 256];
         for entry in fs::read_dir("/proc")? {
             let name = entry?.file_name();
@@ -148,7 +148,7 @@ pub(super) fn inherit_orphans() -> io::Result<()> {
     Ok(prctl::set_child_subreaper(true)?)
 }
 
-/// The children of this process, of which it must reap none meanwhile; none if the kernel does not tell them.
+/// Returns the children of this process, of which it must reap none meanwhile; `None` if the kernel does not list them.
 fn children() -> Option<Vec<Pid>> {
     // All of the main thread: it starts them, and inherits the others.
     let own = std::process::id();

@@ -1,4 +1,4 @@
-//! The guardian as the wrapper sees it: started, told what to guard, replaced when it dies.
+//! The guardian from the wrapper's side: started, informed of the group to guard, replaced when it dies.
 
 use std::{
     fs::File,
@@ -54,7 +54,7 @@ pub(super) struct Guard {
 #[derive(Debug)]
 struct Running {
     process: Child,
-    /// The only way to it. Its end is told by closing it.
+    /// The only way to it. Closing it ends the guardian.
     life: PipeWriter,
     answers: pipe::Receiver,
     /// Until when it must answer.
@@ -119,7 +119,7 @@ impl Guard {
         }
     }
 
-    /// There is nothing to guard any more. Said before the leader of the group is reaped.
+    /// There is nothing to guard any more. Sent before the leader of the group is reaped.
     pub(super) fn disarm(&mut self) -> Result<(), Unguarded> {
         self.set(None)
     }
@@ -218,13 +218,13 @@ impl Running {
     }
 
     fn ask(&mut self) {
-        // One that has gone says so by the end of its answers.
+        // A guardian that has ended closes its answers.
         let _ = self.life.write_all(&[0]);
         self.unanswered += 1;
         self.answer_by = clock::now() + ANSWERS_WITHIN;
     }
 
-    /// Waits for an answer; `Err` when there is none in time, or never will be.
+    /// Waits for an answer; `Err` if none comes in time, or none can come any more.
     async fn turn(&mut self) -> Result<(), String> {
         let mut answers = [0; 16];
         let late = clock::sleep_until(self.answer_by);

@@ -28,7 +28,8 @@ use crate::{cgroup::Cgroup, clock, lease::BootInstant};
 
 /// Between two kills of a group whose deadline has passed: one that joined it meanwhile dies, too.
 const AGAIN: Duration = Duration::from_millis(20);
-/// Between two kills of a cgroup that is to be removed: the first one leaves what waits for a device, and what was moved into it.
+/// The time between two kills of a cgroup that is to be removed: the first kill leaves processes that wait for a
+/// device, and those that were moved into the cgroup since.
 const CLEAR_AGAIN: Duration = Duration::from_secs(1);
 /// The nice value that comes before all others.
 const FIRST: i32 = -20;
@@ -38,7 +39,7 @@ const LAST_OWN: i32 = 2;
 pub(super) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     match guard(arguments.next()) {
         Ok(()) => ExitCode::SUCCESS,
-        // There is nobody to tell. The wrapper sees the end and starts another one.
+        // No process reads the reason. The wrapper sees the end and starts another guardian.
         Err(_) => ExitCode::FAILURE,
     }
 }
@@ -48,7 +49,7 @@ fn guard(cgroup: Option<OsString>) -> io::Result<()> {
     // It leads no group yet, so this cannot fail; and if it did, the group of the work is another one all the same.
     let _ = unistd::setsid();
     let _ = prctl::set_name(c"redlock-guard");
-    // What is mounted here may be unmounted, and what the wrapper inherited may be closed.
+    // File systems that are mounted here may be unmounted, and inherited files may be closed.
     let _ = std::env::set_current_dir("/");
     close_inherited();
     take_precedence();
@@ -57,7 +58,7 @@ fn guard(cgroup: Option<OsString>) -> io::Result<()> {
     Guardian::new(record, cgroup.map_err(io::Error::other)?)?.run(&io::stdin(), &io::stdout())
 }
 
-/// Whoever waits for the end of a pipe must not wait for this process.
+/// Closes the inherited files: a reader that waits for the end of a pipe must not wait for this process.
 fn close_inherited() {
     let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers: Vec<i32> = open
@@ -153,7 +154,7 @@ impl Guardian {
         }
     }
 
-    /// Kills what is overdue, and sets the timer for what is not.
+    /// Kills the groups that are overdue, and sets the timer for the others.
     fn keep_deadline(&self) -> io::Result<()> {
         let Some(order) = self.order else {
             return Ok(self.timer.unset()?);

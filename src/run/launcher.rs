@@ -1,8 +1,8 @@
 //! The launcher: the process that becomes the command.
 //!
-//! It is there before the lock is held, in a process group of its own, and waits. The guardian is told of the group, then
-//! the launcher is told to begin; if the wrapper dies before, or the lease is over by then, it never does. So there is no
-//! moment at which the command runs unguarded.
+//! It is started before the lock is held, in a process group of its own, and waits. The guardian is informed of the
+//! group, then the launcher is asked to begin; if the wrapper dies before, or the lease is over by then, it never does.
+//! So there is no moment at which the command runs unguarded.
 
 use std::{
     ffi::OsString,
@@ -32,10 +32,10 @@ pub(super) const HOLDER: &str = "REDLOCK_HOLDER";
 /// The way to the masters is the wrapper's. What the command starts need not know it.
 const PASSWORD: &str = "REDLOCK_PASSWORD";
 
-/// As a shell says it.
+/// As a shell reports it.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
-/// The wrapper has gone, or says itself what happened: nobody looks at it.
+/// The wrapper has ended, or reports the failure itself: no process reads this code.
 const NEVER_BEGAN: u8 = 70;
 
 /// Begin, under this lease.
@@ -108,7 +108,7 @@ impl Launcher {
     /// Lets it become the command.
     pub(super) fn begin(self, go: Go) -> Group {
         let Self { group, go: mut pipe } = self;
-        // It cannot be told if it was killed, and then the group says so.
+        // The write fails if it was killed, and then the group shows that.
         let _ = pipe.write_all(&go.encode());
         group
     }
@@ -124,7 +124,7 @@ pub(super) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let (Some(number), Some(program)) = (arguments.next(), arguments.next()) else {
         return NEVER_BEGAN.into();
     };
-    // Should guardian and wrapper be killed at once, the command itself does not go on.
+    // If guardian and wrapper are killed at once, the command itself ends as well.
     let _ = prctl::set_pdeathsig(Signal::SIGKILL);
     let Some(go) = wait(&number.to_string_lossy()) else {
         return NEVER_BEGAN.into();

@@ -9,8 +9,8 @@ pub(super) const LAUNCHER: &str = "redlock-stage";
 /// Also after the file was replaced by another version: the three understand each other.
 const SELF: &str = "/proc/self/exe";
 
-/// Runs this process as what its name says: before anything else is set up, and without a runtime. None for a process
-/// that was started by its user.
+/// Runs this process by its name: before anything else is set up, and without a runtime. `None` for a process that was
+/// started by its user.
 #[must_use]
 pub(crate) fn dispatch() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();

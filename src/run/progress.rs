@@ -1,4 +1,4 @@
-//! What is said while the lock is waited for.
+//! The lines that are written while the lock is waited for.
 
 use std::{
     io::{self, Write},
@@ -15,7 +15,8 @@ use crate::{
 const AGAIN: Duration = Duration::from_secs(10);
 /// Something else only so often: a lock that changes hands all the time fills no log.
 const AT_MOST: Duration = Duration::from_secs(1);
-/// Masters are connected to within milliseconds. What is wrong with them is said when it was not that.
+/// Masters are connected within milliseconds. The problem of a master is reported once it is not connected after this
+/// time.
 const CONNECTING: Duration = Duration::from_secs(1);
 
 /// Why the lock is not held.
@@ -24,7 +25,7 @@ enum WaitReason {
     Held(String),
     Sealing,
     NoQuorum(String),
-    /// Nobody is known to hold it: it is reserved, or others try at the same time.
+    /// No holder is known: the lock is reserved, or other candidates try at the same time.
     Contended,
 }
 
@@ -46,15 +47,15 @@ impl Progress {
         }
     }
 
-    /// Says it to the standard error.
+    /// Writes a line to the standard error.
     pub(super) fn say(&self, text: &str) {
         if !self.quiet {
-            // Whoever does not read it does not want it.
+            // A closed standard error is no failure.
             let _ = writeln!(io::stderr(), "redlock: lock {}: {text}", self.lock);
         }
     }
 
-    /// Says why the lock is not held, if that is news.
+    /// Reports the reason why the lock is not held, if the reason is new.
     pub(super) fn waits(&mut self, now: BootInstant, standing: &LockView, masters: &Masters) {
         let (reason, text) = reason(now, standing, masters);
         let known_soon = !matches!(reason, WaitReason::Held(_));
@@ -64,7 +65,7 @@ impl Progress {
         self.tell(now, reason, &text);
     }
 
-    /// Says that there are no masters to ask.
+    /// Reports that there are no masters to ask.
     pub(super) fn cannot_ask(&mut self, now: BootInstant, why: &str) {
         self.tell(
             now,
@@ -85,7 +86,7 @@ impl Progress {
         }
     }
 
-    /// It is held now: said where the wait was.
+    /// Reports that the lock is held now, where the wait was reported.
     pub(super) fn acquired(&mut self, token: impl std::fmt::Display) {
         if self.said.take().is_some() {
             self.say(&format!("acquired, token {token}"));
@@ -134,7 +135,7 @@ fn sealing_left(all: &[MasterStatus], missing: usize) -> Option<Duration> {
     left.get(missing.checked_sub(1)?).copied()
 }
 
-/// How many masters vote, and what is wrong with each of the others.
+/// Returns how many masters vote, and the problem of each of the others.
 pub(super) fn no_quorum(all: &[MasterStatus]) -> String {
     let voting = all.iter().filter(|one| one.votes()).count();
     let others = all.iter().filter(|one| !one.grants()).map(|one| {

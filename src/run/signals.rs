@@ -25,8 +25,9 @@ const OWN: [Signal; 12] = [
 pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
-    /// What was ignored when this process began stays ignored, here and in the command: `nohup`, and the shells that put
-    /// a job in the background, say so with it. But for SIGCHLD: without it nothing could be waited for.
+    /// Signals that were ignored when this process began stay ignored, here and in the command: `nohup`, and the shells
+    /// that put a job in the background, request it in this way. The exception is SIGCHLD: without it no process could
+    /// be waited for.
     pub(super) fn listen() -> io::Result<Self> {
         let ignored = ignored();
         let wanted = Signal::iterator().filter(|signal| {

@@ -18,8 +18,8 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// None without a terminal, in its background, and in front of a pipe: there the rest of the pipeline, a pager say, is
-    /// in this process' group and needs the terminal.
+    /// `None` without a terminal, in its background, and in front of a pipe: there the rest of the pipeline, such as a
+    /// pager, is in this process' group and needs the terminal.
     pub(super) fn held() -> Option<Self> {
         let own = getpgrp();
         let foreground = io::stdin().is_terminal() && tcgetpgrp(io::stdin()) == Ok(own);

@@ -1,4 +1,4 @@
-//! How long the lease lasts and how long the command may take to stop, where nobody said so.
+//! The lease duration, and the time that the command may take to stop, where neither is set.
 
 use std::time::Duration;
 

@@ -19,12 +19,12 @@ use crate::{
     masters::{AdoptError, Agreement, MasterStatus, Masters, MastersConfig, Notices, Tasks, adopt_open},
 };
 
-/// How often what is said of the wait is thought over.
+/// The interval at which the reported reason of the wait is reviewed.
 const TICK: Duration = Duration::from_millis(250);
 /// Between two attempts to find the masters.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Names and longest lease are for whoever initialises the masters to say.
+/// The process that initialises the masters sets names and longest lease.
 const NEVER_SEALED: &str =
     "no master carries a fingerprint: run `redlock init`, or start an operator on them";
 
@@ -37,8 +37,8 @@ pub(super) enum Waited<T> {
 }
 
 impl Wrapper {
-    /// The masters of bare urls, under the fingerprint that they carry. Where somebody waits, masters that are away are
-    /// waited for; wrong ones are not.
+    /// Returns the masters of bare urls, under the fingerprint that they have. Where the caller waits, masters that
+    /// cannot be reached are waited for; wrong ones are not.
     pub(super) async fn find(
         &mut self,
         config: &MastersConfig,
@@ -63,7 +63,8 @@ impl Wrapper {
                     self.found = true;
                     return Ok(Waited::For(opened));
                 }
-                // To seal them without knowing their longest lease could let somebody in beside a holder.
+                // To seal them without the knowledge of their longest lease could let another process in beside a
+                // holder.
                 Ok((_, (_, _, tasks))) => {
                     tasks.close().await;
                     ("", NEVER_SEALED.to_owned(), 0)
@@ -116,8 +117,8 @@ impl Wrapper {
         }
     }
 
-    /// Until when somebody waits for the lock. Whoever does not wait is told when it is known who holds it, at the latest
-    /// when every master has had its time to answer.
+    /// Returns the end of the wait for the lock. A caller that does not wait gets its answer when the holder is known,
+    /// at the latest when every master has had its time to answer.
     fn until(&self) -> BootInstant {
         match self.options.patience {
             Patience::Forever => BootInstant::NEVER,
@@ -152,7 +153,8 @@ impl Wrapper {
         }
     }
 
-    /// The next signal that asks to end. Before the command there is nobody to pass the others on to.
+    /// Returns the next signal that asks to end. Before the command there is no process to which the others could be
+    /// passed on.
     async fn ending(&mut self, launcher: &Launcher) -> Signal {
         loop {
             match self.signals.next().await {

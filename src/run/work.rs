@@ -1,4 +1,4 @@
-//! The command under one lease: begun, told what the wrapper is told, and stopped before the lease ends.
+//! The command under one lease: begun, signalled as the wrapper is, and stopped before the lease ends.
 
 use std::{process::ExitStatus, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     lease::{Authority, BootInstant, Timings},
 };
 
-/// How often what is left of a group is looked for: there is no telling when a process ends that is not a child.
+/// The interval at which the rest of a group is searched for: the end of a process that is no child causes no event.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// How it ended. Of its group nothing runs any more.
@@ -32,13 +32,13 @@ pub(super) enum End {
     Lost,
 }
 
-/// What is due when, as long as the lease is not renewed.
+/// The deadlines, as long as the lease is not renewed.
 #[derive(Clone, Copy, Debug)]
 struct Ends {
-    /// The command is told to stop.
+    /// The command is asked to stop.
     stop: BootInstant,
-    /// What is left of it is killed, by the wrapper and by the guardian: either may wait for a CPU, and what is left of the lease
-    /// then is the time that they have for that.
+    /// The rest of it is killed, by the wrapper and by the guardian: either may wait for a CPU, and the rest of the
+    /// lease then is the time that they have for that.
     kill: BootInstant,
 }
 
@@ -67,8 +67,8 @@ impl Ends {
         }
     }
 
-    /// When what is left of a command is killed that is stopped now, or that was to be killed at `before`: within its grace,
-    /// and never later than the lease allows by now.
+    /// Returns when the rest of a command is killed that is stopped now, or that was to be killed at `before`: within
+    /// its grace, and never later than the lease allows by now.
     fn kill_at(self, before: Option<BootInstant>, grace: Duration, now: BootInstant) -> BootInstant {
         before.unwrap_or(now + grace).min(self.kill)
     }
@@ -83,7 +83,7 @@ struct Work<'a> {
     ends: Ends,
     lost: bool,
     leader_ended: bool,
-    /// The stop signal was sent, and what is left is killed at this moment.
+    /// The stop signal was sent, and the rest is killed at this moment.
     kill_at: Option<BootInstant>,
     /// The election or the guardian is of no use any more.
     broken: Option<RunError>,
@@ -166,7 +166,7 @@ impl Work<'_> {
                 match group.runs(self.wrapper.guard.process()) {
                     Ok(false) => return Ok(()),
                     Err(error) if killed => return Err(RunError::Look(error)),
-                    // What may run gets its grace.
+                    // A process that may run gets its grace.
                     Ok(true) | Err(_) => {}
                 }
             }
@@ -182,7 +182,7 @@ impl Work<'_> {
                 self.kill(group);
             }
             let wake = match self.kill_at {
-                // What is left is looked for, and killed again: a process may have been started meanwhile.
+                // The rest is searched for, and killed again: a process may have been started meanwhile.
                 Some(kill_at) if self.leader_ended || now >= kill_at => now + LOOK,
                 Some(kill_at) => kill_at,
                 None => self.ends.stop,
@@ -269,8 +269,8 @@ impl Work<'_> {
         }
     }
 
-    /// What the terminal stops is stopped with this process, or the shell would not get its terminal back. Nobody renews
-    /// the lease meanwhile.
+    /// When the terminal stops the command, this process stops as well, or the shell would not get its terminal back.
+    /// The lease is not renewed meanwhile.
     fn stop_with_command(&self, group: &Group) {
         let of_terminal = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
         if let (Some(terminal), Some(signal)) = (&self.wrapper.terminal, group.leader_stopped())

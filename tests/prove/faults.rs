@@ -1,4 +1,4 @@
-//! What is done to the old holder, and when.
+//! The faults of the old holder, and their times.
 
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -97,7 +97,7 @@ pub fn play(row: Row, stage: &Stage, rng: &mut Rng) -> Option<Duration> {
             frozen.push(stage.wrapper());
         }
         Row::BothKilled => {
-            // Whoever is killed last has no time left to do anything about it.
+            // The process that is killed last has no time left to act.
             let mut both = [stage.guardian(), stage.wrapper()];
             rng.shuffle(&mut both);
             both.iter().for_each(|pid| processes::send(*pid, Signal::SIGKILL));
@@ -139,7 +139,7 @@ pub fn play(row: Row, stage: &Stage, rng: &mut Rng) -> Option<Duration> {
     waited
 }
 
-/// Nobody writes for the old holder any more; a deserter, whom nobody watches, is killed for that.
+/// Ends every writer of the old holder; a deserter, which no process watches, is killed for that.
 fn end(row: Row, stage: &Stage) {
     if row == Row::GroupLeft {
         stage.work().into_iter().for_each(processes::kill_work);

@@ -49,7 +49,7 @@ fn the_page_works_as_printed() {
     };
     let (by_hand, under_a_lock) = (&by_hand.text, &under_a_lock.text);
     let port = free_port().unwrap().to_string();
-    // Whatever comes of it, the server does not stay.
+    // The server ends in any case.
     let end = "trap 'redis-cli -p 7100 shutdown nosave 2>/dev/null || :' EXIT\n";
     let said = typed(&format!("set -e\n{end}{by_hand}").replace("7100", &port), "");
     // A terminal gets types and numbers beside the values, a pipe the values alone.

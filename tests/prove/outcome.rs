@@ -64,7 +64,7 @@ impl Outcome {
     }
 }
 
-/// What was promised and not kept, with how to play it again.
+/// Returns the promises that were not kept, with the command that plays each trial again.
 pub fn broken(played: &[Played]) -> Vec<String> {
     let of_one = |played: &Played| {
         let again = format!(

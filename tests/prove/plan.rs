@@ -29,7 +29,7 @@ pub struct Plan {
 pub struct Played {
     pub row: Row,
     pub seed: u64,
-    /// Or what the panic said.
+    /// Or the message of the panic.
     pub outcome: Result<Outcome, String>,
 }
 
@@ -70,7 +70,8 @@ impl Plan {
         )
     }
 
-    /// Plays all of it; a trial that panics is told like the others. What takes the whole machine comes last, alone.
+    /// Plays all trials; a trial that panics is reported like the others. The trials that take the whole machine are
+    /// last, one at a time.
     pub fn play(&self, guardian: Guardian) -> Vec<Played> {
         let seeds = self.seed..self.seed + self.trials;
         let all = self

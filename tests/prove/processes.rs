@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 
 use crate::common::processes::{command_line, guardians};
 
-/// Sends it; a process that is gone is none of our business.
+/// Sends it; a process that has ended is no failure.
 pub fn send(pid: i32, signal: Signal) {
     let _ = signal::kill(Pid::from_raw(pid), signal);
 }

@@ -19,8 +19,8 @@ pub struct Write {
 #[derive(Debug)]
 pub struct Record {
     pub writes: Vec<Write>,
-    /// Of the last write, as it says itself or as the kernel stamped the file: a process can be stopped between its look
-    /// at the clock and the write.
+    /// The time of the last write, by its own record or by the kernel's time of the file: a process can be stopped
+    /// between its read of the clock and the write.
     pub last: BootInstant,
 }
 

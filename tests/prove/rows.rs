@@ -1,4 +1,4 @@
-//! What goes wrong, a row of the table each.
+//! The faults, each a row of the table.
 
 use crate::common::cgroups;
 use crate::work::Work;
@@ -23,7 +23,7 @@ pub enum Row {
     GroupContainedFrozen,
 }
 
-/// What `redlock run` says of a row.
+/// The promise of `redlock run` for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
     /// Nothing is written after the lease.

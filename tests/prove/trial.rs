@@ -1,4 +1,4 @@
-//! One trial: a stage, a fault, and what the records say afterwards.
+//! One trial: a stage, a fault, and the judgement of the records.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The work under the lock: writes as often as it can, and says of each write when and with which token.
+//! The work under the lock: writes as often as it can, and records the time and the token of each write.
 //!
 //! A process of its own: this test binary, started again by `redlock run`.
 
@@ -35,11 +35,11 @@ const PACE: Duration = Duration::from_millis(1);
 pub enum Work {
     Plain,
     IgnoresTerm,
-    /// Goes on beside a daemon in its group, which ignores SIGTERM.
+    /// Continues beside a daemon in its group, which ignores SIGTERM.
     WithDaemon,
     /// Ends well, and leaves such a daemon behind.
     LeavesDaemon,
-    /// Goes on beside a process that left the group.
+    /// Continues beside a process that left the group.
     WithDeserter,
     /// The same in a cgroup, and the process ignores SIGTERM.
     WithContainedDeserter,
@@ -49,7 +49,7 @@ impl Work {
     /// For `sh -c`.
     fn script(self) -> String {
         let write = "\"$PROVE_PROGRAM\" --ignored --exact work </dev/null >/dev/null 2>&1";
-        // Two forks, so that nobody is its parent but init.
+        // Two forks, so that init is the only parent.
         let daemon = format!("(trap '' TERM HUP; {write} &)");
         match self {
             Self::Plain => format!("exec {write}"),
@@ -116,7 +116,7 @@ pub fn run() {
         if at >= until {
             return;
         }
-        // Refused or not: this work goes on as if nobody had told it anything.
+        // Refused or not: this work continues as if it had received no signal.
         let _ = resource.append(token);
         file.write_all(format!("{} {token}\n", at.as_nanos()).as_bytes())
             .unwrap();

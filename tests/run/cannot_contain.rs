@@ -61,7 +61,7 @@ fn user_without_rights_is_refused() {
         let _ = writeln!(std::io::stderr(), "NOT TESTED: a user without rights: {why}");
     };
     match (is_root(), cgroups::own()) {
-        // Nobody may write there: the reason is another one.
+        // The file system is read-only: the reason is another one.
         (_, Err(why)) if why.contains("Read-only file system") => untested(&why),
         (true, _) => refused(NOBODY, ":", &texts),
         (false, Err(_)) => refused(&["env"], ":", &texts),

@@ -17,7 +17,7 @@ const FILE: &str = "CONTAINED_FILE";
 /// A file that is not written for so long is not written any more: the daemon writes each millisecond.
 const SILENCE: Duration = Duration::from_millis(300);
 const LONG: &[&str] = &["--contain", "--lease-duration", "60s"];
-/// What holds the output of a failed test open ends by itself, and so does the test.
+/// A process that holds the output of a failed test open ends by itself, and so does the test.
 const WAITS: &str = "n=0; while [ $((n += 1)) -lt 1500 ]; do sleep 0.02; done";
 
 /// A session of its own, two forks, deaf to the stop signal; it writes until it is killed.
@@ -54,7 +54,7 @@ struct Contained {
 }
 
 impl Contained {
-    /// The command goes on by `then` once the daemon writes.
+    /// The command continues with `then` once the daemon writes.
     fn start(quorum: &Quorum, flags: &[&str], then: &str, parent: &Path) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let script = format!("{DAEMON}; until [ -s \"${FILE}\" ]; do sleep 0.02; done; echo writes; {then}");

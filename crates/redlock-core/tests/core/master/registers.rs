@@ -4,7 +4,7 @@ use redlock_core::{DeclaredDelay, Mark, Marks};
 
 use crate::plant::Plant;
 
-/// As slots: the larger token; of a tie of different marks, nobody's.
+/// As slots: the larger token; a tie of different marks belongs to no cluster.
 fn merged_mark(one: &(u64, String), other: &(u64, String)) -> (u64, String) {
     if one.0 == other.0 && one.1 != other.1 {
         return (one.0, "nobody".to_owned());
@@ -12,7 +12,7 @@ fn merged_mark(one: &(u64, String), other: &(u64, String)) -> (u64, String) {
     one.max(other).clone()
 }
 
-/// The uid of a Job; none is nobody's, that of a tie.
+/// The UID of a Job; without one, the slot of a tie, which belongs to no Job.
 pub(crate) type Job = Option<u32>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
