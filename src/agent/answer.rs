@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn who_compares_names_of_pods_never_takes_another_for_itself() {
+    fn a_client_that_compares_pod_names_never_takes_another_pod_for_itself() {
         let name = |holder, role| held_by(holder, role).leader().name;
         assert_eq!(name(Some("ns/web-0/u1"), Role::Active), "web-0");
         assert_eq!(name(Some("ns/web-1/u2"), Role::Standby), "web-1");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_is_told_from_a_change() {
+    fn a_renewal_is_distinguished_from_a_change() {
         let one = Answer {
             token: Some(1),
             valid_until_boot_milliseconds: Some(5),

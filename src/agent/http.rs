@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_elector_that_is_gone_holds_nothing_and_is_told() {
+    async fn an_elector_that_is_gone_holds_nothing_and_is_reported() {
         let (masters, _notices, _tasks) = Masters::open(&nowhere(), None).unwrap();
         let identity = HolderIdentity::parse("a").unwrap();
         let state =

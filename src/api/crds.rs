@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_with_definitions_are_what_the_types_say() {
+    fn the_crd_files_match_the_types() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         for (file, wanted) in [
             (
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn kubectl_shows_what_matters() {
+    fn kubectl_shows_the_important_columns() {
         let crd = parsed(&leader_lock_crd_yaml().unwrap());
         let columns: Vec<&str> = crd["spec"]["versions"][0]["additionalPrinterColumns"]
             .as_array()
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_are_found_by_what_the_operator_asks_for() {
+    fn locks_are_found_by_the_requests_of_the_operator() {
         let crd = parsed(&leader_lock_crd_yaml().unwrap());
         let paths: Vec<&str> = crd["spec"]["versions"][0]["selectableFields"]
             .as_array()
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_object_says_that_nobody_has_visited_it() {
+    fn a_new_object_shows_that_no_operator_has_read_it() {
         for yaml in [leader_lock_crd_yaml().unwrap(), redis_quorum_crd_yaml().unwrap()] {
             assert_eq!(
                 schema(&yaml)["properties"]["status"]["default"],

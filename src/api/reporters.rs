@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_missed_a_heartbeat_that_others_did_not_is_not_alive() {
+    fn a_reporter_that_missed_a_heartbeat_of_others_is_not_alive() {
         let reporter = |cluster: &str, at: i64| ReporterStatus {
             cluster: cluster.into(),
             last_seen_time: Time(Timestamp::from_second(at).unwrap()),

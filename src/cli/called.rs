@@ -88,7 +88,7 @@ mod tests {
     use crate::cli::Cli;
 
     #[test]
-    fn the_file_name_says_how_it_was_called() {
+    fn the_file_name_selects_the_command() {
         for (program, called) in [
             (Some("kubectl-redlock"), Called::Plugin),
             (Some("/home/me/.krew/bin/kubectl-redlock"), Called::Plugin),

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_no_choice() {
+    fn an_option_that_does_not_fit_is_no_choice() {
         for words in [
             &["nonsense"][..],
             &["status", "--nonsense"],

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_broken_yaml_is_taken() {
+    fn documents_before_broken_yaml_are_used() {
         let (names, problems) = parsed(&format!("{}---\nx: [\n", quorum("a")));
         assert_eq!(names, ["a"]);
         assert!(
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_declared_is_put_back_and_nothing_else() {
+    fn only_declared_fields_are_restored() {
         let mut declared = Declared::default();
         declared.take(format!("{}---\n{}", quorum("a"), quorum("b")));
         declared.pending.clear();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_nobodys_to_declare() {
+    fn a_field_of_the_status_is_never_declared() {
         let (manifests, _) = parse(&format!("{}status: {{phase: x}}\n", quorum("a")));
         assert!(manifests[0].object.get("status").is_none());
     }

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_slept_through_its_turns_does_not_take_them_all_at_once() {
+    fn a_candidate_that_slept_does_not_take_all_missed_turns_at_once() {
         let rate_limiter = RateLimiter::new(100);
         let turns: Vec<BootInstant> = (0..1_000).map(|_| rate_limiter.turn(1, at(0))).collect();
         assert!(turns[999] < at(10_000), "{:?}", turns[999]);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_no_hurry_waits_for_all_else() {
+    fn calls_without_urgency_wait_for_all_others() {
         let rate_limiter = RateLimiter::new(100);
         assert!(rate_limiter.is_idle(at(0)));
         rate_limiter.turn(200, at(0));

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sibling_that_cannot_be_followed_is_none() {
+    fn a_sibling_that_cannot_be_followed_does_not_count() {
         assert!(any_after(&[]));
         assert!(!any_after(&[failed()]));
         assert!(any_at(10, &[failed()]), "taken up, and no pod changed");

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_named() {
+    fn the_remaining_objects_are_named() {
         let left = Drained {
             pods: vec!["redlock-operator-1".to_owned()],
             unfinished: vec!["billing/report".to_owned()],

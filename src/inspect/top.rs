@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_timeline_has_who_held_when_and_nothing_of_renewals() {
+    fn the_timeline_has_holders_and_no_renewals() {
         let mut top = Top::default();
         top.take(poll(&[("a", held("x", 1)), ("b", free())]), at(0));
         assert!(
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_is_unknown_and_never_free() {
+    fn an_unreachable_lock_is_unknown_and_never_free() {
         let mut top = Top::default();
         top.take(poll(&[("a", held("x", 1))]), at(0));
         for seconds in [1, 2] {

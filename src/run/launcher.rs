@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_a_word_is_none() {
+    fn half_a_word_is_no_word() {
         let go = Go {
             token: FencingToken(17),
             before: BootInstant::from_nanos(4_711),

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_by_whoever_shares_it() {
+    fn a_written_value_is_read_by_every_clone() {
         let record = Record::new().unwrap();
         let other = Record::of(record.share().unwrap());
         assert_eq!(other.read().unwrap(), None);

@@ -45,7 +45,7 @@ mod tests {
     use crate::lease::timing::MIN_LEASE;
 
     #[test]
-    fn a_grace_that_nobody_gave_fits_every_lease() {
+    fn a_derived_grace_fits_every_lease() {
         let longest = Duration::from_secs(86_400);
         for milliseconds in (2_000..20_000).chain([30_000, 60_000, 86_400_000]) {
             let lease = Duration::from_millis(milliseconds);

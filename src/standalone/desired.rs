@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_valid_stays_until_it_is_valid_again_or_removed() {
+    fn a_valid_object_stays_in_force_until_it_is_valid_again_or_removed() {
         let (locks, first, kept) = desired(&[QUORUM, &lock("x", 10), &lock("y", 10)], &Desired::default());
         assert_eq!((locks, kept), (vec!["x 10".into(), "y 10".into()], vec![]));
         // The lease of x is too short, y is changed.
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_may_still_be_declared() {
+    fn an_unreadable_target_may_still_be_declared() {
         let (_, first, _) = desired(&[QUORUM, &lock("x", 10), &lock("y", 10)], &Desired::default());
         let nameless = lock("x", 10).replace("name: x, ", "");
         for slip in [lock("x", 10) + "]", nameless, String::from("[]")] {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_valid_is_not_used() {
+    fn an_object_that_was_never_valid_is_not_used() {
         let (locks, _, kept) = desired(&[QUORUM, &lock("x", 1), &lock("y", 9)], &Desired::default());
         assert_eq!((locks, kept), (vec!["y 9".into()], vec![false]));
     }

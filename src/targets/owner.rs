@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn who_declares_a_field() {
+    fn the_declaring_manager_of_a_field_is_found() {
         let flux = metadata("kustomize-controller", "Apply", None, 0);
         assert_eq!(
             declared_by(&flux, &REPLICAS).as_deref(),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_policy_put_into_a_new_object_is_not_the_word_of_its_maker() {
+    fn a_field_that_a_policy_set_is_not_declared_by_the_creator() {
         let mark = |mut metadata: ObjectMeta| {
             let annotations = metadata.annotations.get_or_insert_default();
             annotations.insert(CREATED_ON_STANDBY.to_owned(), "true".to_owned());
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_is_nobodys_word() {
+    fn a_default_declares_no_field() {
         let created = metadata("kubectl-create", "Update", None, 0);
         assert_eq!(declared_by(&created, &REPLICAS), None);
         assert_eq!(

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_actions_read_of_a_job_is_kept() {
+    fn fields_of_a_job_that_actions_read_are_kept() {
         let suspended = json!([{"type": "Suspended", "status": "True", "message": "m"}]);
         let kept = trimmed(job(&suspended, false));
         assert_eq!(cron_job(&kept.metadata).unwrap().name, "report");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn job_has_ended_when_a_condition_says_so() {
+    fn job_has_ended_when_a_condition_reports_its_end() {
         for (kind, status, end) in [
             ("Complete", "True", Some("Complete")),
             ("Failed", "True", Some("Failed")),

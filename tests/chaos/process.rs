@@ -167,7 +167,7 @@ impl Process {
     }
 
     /// Reports whether the last answer of an operator, not from before `since`, claims this lock.
-    pub fn said_it_holds(&self, lock: &str, since: BootInstant) -> bool {
+    pub fn reported_as_held(&self, lock: &str, since: BootInstant) -> bool {
         let listener = self.life.as_ref().and_then(|life| life.listener.as_ref());
         listener.is_some_and(|listener| {
             let heard = listener.heard.lock().unwrap();

@@ -189,7 +189,7 @@ impl Stage {
     pub fn holder(&self, lock: &str) -> Option<usize> {
         let since = clock::now() - FRESH;
         (0..PROCESSES).find(|&index| match index.checked_sub(OPERATORS.len()) {
-            None => self.processes[index].said_it_holds(lock, since),
+            None => self.processes[index].reported_as_held(lock, since),
             Some(run) => RUNS[run].1 == lock && self.processes[index].guarded().is_some(),
         })
     }

@@ -38,7 +38,7 @@ fn nothing_optional_is_there_unasked() {
 }
 
 #[test]
-fn monitors_select_what_they_scrape() {
+fn monitors_select_the_services_that_they_scrape() {
     let objects = render(&[
         "metrics.serviceMonitor.enabled=true",
         "metrics.podMonitor.enabled=true",

@@ -45,7 +45,7 @@ async fn in_force(client: &Client, namespace: &str) {
 }
 
 #[tokio::test]
-async fn the_operator_reads_what_it_needs_and_nothing_else() {
+async fn the_operator_reads_only_needed_objects() {
     let plane = ControlPlane::shared();
     plane.install_crds().await;
     let (own, other) = (plane.namespace("own").await, plane.namespace("other").await);

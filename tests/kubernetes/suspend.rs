@@ -247,7 +247,7 @@ async fn suspended_target_runs_only_where_the_lock_is_held() {
         a_job_that_ends(&place),
         cron_jobs::it_and_what_it_makes(&place),
         cron_jobs::a_missed_slot(&place),
-        somebody_who_wants_it_suspended(&place),
+        another_writer_that_suspends_it(&place),
     );
 }
 
@@ -312,7 +312,7 @@ async fn a_job_that_ends(place: &Place<'_>) {
     assert!(!is_suspended(&found), "what has ended is left as it is");
 }
 
-async fn somebody_who_wants_it_suspended(place: &Place<'_>) {
+async fn another_writer_that_suspends_it(place: &Place<'_>) {
     let manifest = cron_job("declared", NEVER, ", suspend: true");
     let apply = |manifest: &str| {
         let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();

@@ -284,7 +284,7 @@ fn a_page_is_read_without_code_and_quotations() {
 }
 
 #[test]
-fn the_help_is_what_clap_reads() {
+fn the_help_is_generated_by_clap() {
     let text = "\
 /// Not read.
 fn f() {}

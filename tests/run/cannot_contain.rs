@@ -71,7 +71,7 @@ fn user_without_rights_is_refused() {
 
 /// The directory may be created, and no process moved there: the cgroup of `redlock run` is not the user's.
 #[test]
-fn user_who_may_not_move_processes_is_refused_and_nothing_left() {
+fn user_without_the_right_to_move_processes_is_refused_and_nothing_is_left() {
     let Some(own) = cgroups::own_or_report("a user who may not move processes") else {
         return;
     };

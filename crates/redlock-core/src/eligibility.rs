@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_fingerprint_names_what_differs_and_what_to_do() {
+    fn other_fingerprint_names_the_difference_and_the_remedy() {
         use crate::Fingerprint;
         use std::time::Duration;
         let fingerprint = |names: [&str; 3], longest: u64| {

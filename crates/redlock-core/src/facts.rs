@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn brief_look_keeps_what_lasts_as_long_as_the_process_and_nothing_of_another_one() {
+    fn brief_read_keeps_the_facts_of_this_process_only() {
         let whole = MasterFacts::parse(0, &reply("a1", "noeviction", "b1"), None).unwrap();
         let brief = MasterFacts::parse(0, &reply("", "", "b1"), Some(&whole)).unwrap();
         assert_eq!(brief, whole);

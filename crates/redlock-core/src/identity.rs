@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_break_a_lease_value_is_refused() {
+    fn a_character_that_breaks_a_lease_value_is_refused() {
         for bad in [
             "",
             "/",
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_what_the_value_and_what_would_be_right() {
+    fn an_error_names_the_field_the_value_and_the_expected_value() {
         let error = HolderIdentity::parse("a|b").unwrap_err().to_string();
         assert_eq!(
             error,
@@ -314,7 +314,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_accepted_reads_back_the_same(text in "\\PC{0,80}") {
+        fn an_accepted_value_reads_back_the_same(text in "\\PC{0,80}") {
             if let Ok(cluster) = text.parse::<ClusterId>() {
                 prop_assert_eq!(cluster.to_string().parse::<ClusterId>(), Ok(cluster));
             }

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_is_a_clash_and_blocks_nobody() {
+    fn a_split_is_a_clash_and_blocks_no_candidate() {
         let split = [Some(lease(1, 1, 9)), Some(lease(2, 1, 9)), Some(Sighting::FREE)];
         assert!(!view(3, &split).blocked());
         assert!(!view(3, &[Some(lease(1, 1, 9)), Some(Sighting::FREE), None]).blocked());
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_holder_is_who_a_majority_shows() {
+    fn the_holder_is_the_one_that_a_majority_shows() {
         let v = view(
             3,
             &[Some(lease(1, 4, 9)), Some(lease(1, 7, 8)), Some(lease(2, 9, 9))],

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_found_by_who_and_when() {
+    fn a_lease_is_found_by_holder_and_time() {
         let mut account = Account::new(1);
         for (nonce, at) in [("n", 100), ("o", 200)] {
             account.saw(0, lease(nonce, at), ms(900), ms(at));

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_does_not_hide_the_rest() {
+    fn one_problem_does_not_hide_the_others() {
         let object: LeaderLock = serde_yaml::from_str(
             "{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {name: l, namespace: n}, spec: {\
              quorumRef: {name: gone}, leaseDurationSeconds: 1, takeoverDelaySeconds: -1, targets: [\

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_refused_with_its_reason() {
+    fn an_unusable_value_is_refused_with_its_reason() {
         let table = [
             ("", "is empty"),
             ("127.0.0.1:7001", "is not a url"),

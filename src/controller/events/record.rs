@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_still_succeed_is_tried_again() {
+    fn only_requests_that_can_still_succeed_are_retried() {
         let terminating = r#"{"status": "Failure", "code": 403, "reason": "Forbidden", "message": "it is being terminated",
             "details": {"causes": [{"reason": "NamespaceTerminating", "message": "", "field": "metadata.namespace"}]}}"#;
         let status =

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_observes_says_once_what_it_would_do() {
+    fn an_observer_reports_once_the_action_that_it_would_take() {
         let text = |before: Option<&TargetStatus>, now| would(before, &now).map(|(_, text)| text);
         let start = target(Active, Standby);
         assert_eq!(
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_told_of_when_it_has_changed_since_it_was_last_settled() {
+    fn a_target_is_reported_when_it_has_changed_since_it_was_last_settled() {
         let status = |observed| LeaderLockStatus {
             targets: vec![target(Active, observed)],
             ..LeaderLockStatus::default()

@@ -164,7 +164,7 @@ mod tests {
     use super::{super::lease_end::tests::holder, *};
 
     #[test]
-    fn the_end_of_a_lease_is_told_in_its_own_cluster_only() {
+    fn the_end_of_a_lease_is_reported_in_its_own_cluster_only() {
         let own: ClusterId = "eu/u".parse().unwrap();
         let (what, note) = over(&holder("eu/u", 10), SeenEnd::Expired, &own).unwrap();
         assert_eq!(what, EventReason::LeaseLost);

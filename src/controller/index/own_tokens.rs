@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_holders_are_remembered_by_all_who_ask() {
+    fn the_last_holders_are_remembered_by_all_readers() {
         let tokens = OwnTokens::default();
         let shared = tokens.clone();
         (1..=20).for_each(|token| tokens.remember(token));

@@ -312,7 +312,7 @@ fn every_status_of_a_quorum_has_one_of_ready_reconciling_and_stalled() {
 }
 
 #[test]
-fn a_long_message_is_cut_between_characters_and_keeps_what_fits() {
+fn a_long_message_is_cut_between_characters() {
     let plan = plan(TARGET);
     for filler in ["x", "ä", "€", "𝄞"] {
         let mut report = report(

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn delay_rises_with_the_plan_and_with_what_is_still_stopping() {
+    fn delay_rises_with_the_plan_and_with_targets_that_still_stop() {
         let mut delays = Delays::default();
         assert!(!delays.is_declared(ONE, s(0)));
         delays.declared(ONE, s(8));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn adopter_declares_no_less_than_what_it_adopted() {
+    fn adopter_declares_no_less_than_the_adopted_delay() {
         let mut delays = Delays::default();
         delays.won(Some(s(125)));
         assert_eq!(delays.needed(s(8), s(0)), s(125));

@@ -58,7 +58,7 @@ mod tests {
     use super::{PodsReady::*, *};
 
     #[test]
-    fn only_what_is_unready_all_the_time_is_so_for_too_long() {
+    fn only_a_target_that_is_unready_all_the_time_is_unready_for_too_long() {
         let at = |seconds: u64| BootInstant::from_nanos(seconds * 1_000_000_000);
         let after = Duration::from_secs(10);
         let mut readiness = Readiness::default();

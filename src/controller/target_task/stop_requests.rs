@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_down_as_clean_runs_no_more_under_its_lease() {
+    fn targets_marked_clean_run_no_more_under_their_lease() {
         let (mut requests, mut end) = requested(Some(TOKEN));
         assert!(requests.begin_answer());
         requests.answer(false);

@@ -30,7 +30,7 @@ mod tests {
     use crate::api::{plan::TargetWork, target::TargetRef};
 
     #[test]
-    fn it_says_what_to_write() {
+    fn it_names_the_text_to_write() {
         let object = TargetRef {
             api_version: "batch/v1".into(),
             kind: "Job".into(),

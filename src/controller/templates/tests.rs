@@ -31,7 +31,7 @@ fn read(name: &str, seconds: Option<u64>) -> Read {
 }
 
 #[tokio::test]
-async fn only_what_is_needed_is_read_and_what_is_not_declared_is_forgotten() {
+async fn only_needed_templates_are_read_and_undeclared_ones_are_forgotten() {
     let mut templates = Templates::default();
     let follow = |templates: &mut Templates, object: &LeaderLock| {
         let (begun, _) = templates.follow(object);

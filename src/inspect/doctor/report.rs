@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_is_one_line_for_each_and_explains_only_what_is_not_good() {
+    fn the_summary_has_one_line_each_and_explains_only_problems() {
         let text = "\
 CHECKED              RESULT   ABOUT
 m0                   ok       redis://m0:6379
@@ -242,7 +242,7 @@ not healthy: 2 of 3 masters vote, 2 are needed
     }
 
     #[test]
-    fn quiet_is_silent_about_what_does_no_harm() {
+    fn quiet_is_silent_about_harmless_events() {
         assert_eq!(
             diagnosis().text(Detail::Problems),
             "m2: sealed: sealing, 63 s left → wait\n"

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_old_lease_is_told_by_its_nonce_whatever_token_is_seen() {
+    fn the_old_lease_is_recognised_by_its_nonce_at_any_token() {
         let mut old = Old {
             cluster: "eu-1",
             token: 7,

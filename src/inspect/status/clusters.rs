@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_extent_is_what_is_known_of_all_clusters() {
+    fn the_extent_covers_all_known_clusters() {
         let all = of(vec![("a", Ok(sample(Vec::new()))), ("b", Ok(sample(Vec::new())))]);
         assert_eq!(all.extent(), Extent::All);
         assert!(all.text().contains("no locks"), "{}", all.text());
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_known() {
+    fn a_missing_object_is_known() {
         let absent = of(vec![
             ("a", Ok(sample(vec![lock("report")]))),
             (

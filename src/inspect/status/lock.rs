@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_is_what_a_majority_shows() {
+    fn the_state_is_the_one_that_a_majority_shows() {
         let free = || Ok(LockAccount::default());
         let gone = || Err(Unknown::NotSealed);
         for (accounts, state, agreeing) in [

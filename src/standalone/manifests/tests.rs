@@ -104,7 +104,7 @@ fn a_mounted_config_map_is_read_once() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_and_the_others_go_on() {
+fn an_unreadable_object_is_named_and_the_others_continue() {
     let lock = lock("a", "");
     let folder = folder(&[("q.yaml", QUORUM), ("secret.yaml", QUORUM), ("z.yaml", &lock)]);
     symlink("nowhere", folder.path().join("gone.yaml")).unwrap();
@@ -200,7 +200,7 @@ fn an_immediate_first_start_is_refused_here() {
 }
 
 #[test]
-fn what_is_declared_twice_stays_with_the_first() {
+fn a_target_declared_twice_stays_with_the_first() {
     let loaded = loaded(&[
         ("a.yaml", QUORUM),
         ("b.yaml", &lock("a", "")),

@@ -27,7 +27,7 @@ fn known(kinds: &Kinds, fresh: Duration) -> Option<Result<ApiResource, TargetErr
 }
 
 #[test]
-fn failed_discovery_keeps_what_was_found_in_doubt() {
+fn failed_discovery_keeps_the_last_result_in_doubt() {
     let kinds = Kinds::default();
     let mut changes = kinds.changes();
     let away = TargetError::Api {

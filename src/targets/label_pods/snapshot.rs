@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gave_the_label_is_told_by_what_else_they_wrote() {
+    fn the_writer_of_the_label_is_found_by_its_other_fields() {
         assert_eq!(seen("redlock-operator-label-pods", false).setter, Setter::Own);
         assert_eq!(
             seen("kubectl-label", false).setter,

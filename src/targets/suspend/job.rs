@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_ended_when_a_condition_says_so() {
+    fn it_has_ended_when_a_condition_reports_its_end() {
         let with = |kind: &str, status: &str| {
             job(json!({ "status": { "conditions": [{ "type": kind, "status": status }] } }))
         };

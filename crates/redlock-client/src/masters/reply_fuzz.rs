@@ -33,7 +33,7 @@ fn read(bytes: &[u8]) -> Option<(Reply, Vec<Answer>)> {
 }
 
 #[test]
-fn the_replies_of_the_corpus_are_what_they_are_called() {
+fn the_replies_of_the_corpus_match_their_names() {
     for (name, bytes) in CORPUS.iter() {
         let found = read(bytes);
         let answers = found.as_ref().map_or(&[][..], |(_, answers)| answers);

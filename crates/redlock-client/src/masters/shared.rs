@@ -145,7 +145,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_driver_carries_a_connection_beside_but_not_what_its_engine_returns() {
+    fn the_driver_shares_a_connection_but_not_the_output_of_its_engine() {
         let (connections, mut to_carry) = mpsc::unbounded_channel();
         let quorum = Shared::new(config(), connections);
         let beside = quorum.apart();

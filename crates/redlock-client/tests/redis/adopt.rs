@@ -65,7 +65,7 @@ async fn bare_urls_vote_under_the_names_and_lengths_that_are_stored() {
 }
 
 #[tokio::test]
-async fn nothing_stored_leaves_what_was_given() {
+async fn an_empty_store_leaves_the_given_value() {
     let servers = servers(3);
     for agreement in [Agreement::Majority, Agreement::AllFound] {
         let Adopted {
@@ -99,7 +99,7 @@ async fn another_number_of_masters_is_refused_with_both_numbers() {
 }
 
 #[tokio::test]
-async fn masters_that_disagree_are_named_with_what_they_carry() {
+async fn masters_that_disagree_are_named_with_their_values() {
     let servers = servers(5);
     seal(&config(&servers[..3])).await;
     let other = MastersConfig {
@@ -145,7 +145,7 @@ async fn one_server_under_two_urls_is_no_majority() {
 }
 
 #[tokio::test]
-async fn repair_takes_what_the_only_one_left_carries() {
+async fn repair_takes_the_value_of_the_only_master_left() {
     let servers = servers(3);
     seal(&named(&servers)).await;
     servers[1].kill();

@@ -133,7 +133,7 @@ async fn different_numbers_are_confirmed_with_the_largest_on_a_majority() {
 
 /// The scripts count in doubles. A master with a forged counter must not raise the other counters to their limit.
 #[tokio::test]
-async fn a_counter_beyond_what_can_be_counted_is_no_floor_and_that_master_has_no_vote() {
+async fn a_counter_beyond_the_last_token_is_no_floor_and_its_master_has_no_vote() {
     let (servers, masters) = three().await;
     let last = (1_u64 << 53) - 1;
     let first = masters.acquire_soon("a/first", "me").await;
@@ -174,7 +174,7 @@ async fn a_counter_beyond_what_can_be_counted_is_no_floor_and_that_master_has_no
 }
 
 #[tokio::test]
-async fn a_held_lock_is_refused_with_its_holder_and_what_is_left() {
+async fn a_held_lock_is_refused_with_its_holder_and_the_remaining_time() {
     let (servers, masters) = three().await;
     let lease = masters.acquire_soon("a/b", "me").await;
     eventually_values(&servers, "a/b", 3).await;

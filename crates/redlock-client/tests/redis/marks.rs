@@ -76,7 +76,7 @@ async fn a_lock_that_was_never_held_ended_cleanly() {
 }
 
 #[tokio::test]
-async fn a_holder_with_targets_that_says_nothing_more_ended_uncleanly_also_for_a_newcomer() {
+async fn a_silent_holder_with_targets_ended_uncleanly_also_for_a_newcomer() {
     let (servers, masters) = three().await;
     let (attempt, won) = acquire(&masters, "first").await;
     eventually_values(&servers, "a/b", 3).await;

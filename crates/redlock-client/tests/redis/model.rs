@@ -34,7 +34,7 @@ async fn compare(real: &mut Real, plant: Plant, seed: u64) -> Result<usize, Stri
 }
 
 #[tokio::test]
-async fn a_real_server_does_what_the_model_of_the_simulation_does() {
+async fn a_real_server_behaves_like_the_model_of_the_simulation() {
     let server = RedisServer::start(&ServerOptions::default()).unwrap();
     let mut real = Real::connect(&server.url()).await;
     let (first, count) = match number("REDLOCK_SEED") {

@@ -91,7 +91,7 @@ async fn told_everywhere(standby: &mut Opened, lock: &str) {
 }
 
 #[tokio::test]
-async fn an_undo_tells_standbys_unless_its_attempt_was_lost() {
+async fn an_undo_notifies_standbys_unless_its_attempt_was_lost() {
     let (servers, masters) = three().await;
     let mut standby = open(&config(&servers));
     standby.voters(3).await;
@@ -108,7 +108,7 @@ async fn an_undo_tells_standbys_unless_its_attempt_was_lost() {
 
 /// Its attempt may have been granted by a majority: standbys that were refused wait for the end of its lease.
 #[tokio::test]
-async fn a_candidate_that_leaves_while_it_acquires_tells_standbys() {
+async fn a_candidate_that_leaves_while_it_acquires_notifies_standbys() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let mut direct = config(&servers);
     (direct.command_timeout, direct.acquire_limit) = (PATIENT, 2 * PATIENT);
@@ -163,7 +163,7 @@ async fn a_candidate_that_leaves_while_it_acquires_tells_standbys() {
 }
 
 #[tokio::test]
-async fn a_release_deletes_only_what_is_mine_and_tells_everybody() {
+async fn a_release_deletes_only_the_own_lease_and_notifies_all_candidates() {
     let (servers, masters) = three().await;
     let mut standby = open(&config(&servers));
     standby.voters(3).await;
@@ -255,7 +255,7 @@ async fn a_reservation_is_for_the_uid_of_a_cluster_whatever_its_name() {
 }
 
 #[tokio::test]
-async fn what_was_passed_on_is_passed_back_while_its_reservation_still_stands() {
+async fn a_lock_is_passed_back_while_its_reservation_still_stands() {
     let (servers, masters) = three().await;
     let there = of_cluster(&servers, "us-1").await;
     let attempt = hold(&masters, "a/b").await;

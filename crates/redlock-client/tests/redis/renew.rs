@@ -110,7 +110,7 @@ async fn a_renewal_works_when_the_memory_of_the_masters_is_full() {
 }
 
 #[tokio::test]
-async fn a_reservation_for_nobody_refuses_the_holder_at_its_next_renewal() {
+async fn a_reservation_without_a_candidate_refuses_the_holder_at_its_next_renewal() {
     let (servers, masters) = sealed(3, &ServerOptions::default()).await;
     let mut lease = masters.acquire_soon("a/b", "me").await;
     eventually_values(&servers, "a/b", 3).await;

@@ -109,7 +109,7 @@ async fn another_server_takes_over_a_name_and_the_old_one_never_votes_again() {
 }
 
 #[tokio::test]
-async fn a_retired_server_that_forgot_it_is_not_sealed_by_those_who_saw_it() {
+async fn a_retired_server_that_lost_its_data_is_not_sealed_by_processes_that_saw_it() {
     let (servers, one) = sealed(3, &ServerOptions::default()).await;
     let (old, new) = (&servers[2], plain());
     let other = open(&config(&servers));
@@ -163,7 +163,7 @@ async fn the_same_server_by_another_name_is_only_connected_anew() {
 }
 
 #[tokio::test]
-async fn what_stands_in_the_way_is_named_and_the_old_server_keeps_its_vote() {
+async fn an_obstacle_is_named_and_the_old_server_keeps_its_vote() {
     let (servers, masters) = sealed(3, &ServerOptions::default()).await;
     let (old, new) = (&servers[2], plain());
     let seal = seal_of(old).await;

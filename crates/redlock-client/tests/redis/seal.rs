@@ -216,7 +216,7 @@ async fn unreachable_is_not_unsealed() {
 }
 
 #[tokio::test]
-async fn equal_slots_with_different_uids_merge_to_nobody() {
+async fn equal_slots_with_different_uids_merge_to_no_job() {
     let options = ServerOptions {
         persistence: Persistence::Aof,
         ..ServerOptions::default()

@@ -98,7 +98,7 @@ async fn a_slot_is_granted_to_one_job_and_to_it_again() {
 }
 
 #[tokio::test]
-async fn a_look_at_a_slot_writes_nothing() {
+async fn a_read_of_a_slot_writes_nothing() {
     let (servers, claims) = claims(3).await;
     assert_eq!(claims.fate(SLOT, "1@a").await, Fate::Open);
     for server in servers.iter() {
@@ -107,7 +107,7 @@ async fn a_look_at_a_slot_writes_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_minority_shows_decides_nothing() {
+async fn a_minority_decides_nothing() {
     let (servers, claims) = claims(5).await;
     claimed_at(&servers[..2], SLOT, "2@b").await;
     assert_eq!(claims.fate(SLOT, "1@a").await, Fate::Open);
@@ -139,7 +139,7 @@ async fn votes_of_several_rounds_are_not_summed_up() {
 }
 
 #[tokio::test]
-async fn a_claim_that_split_is_nobodys_after_a_master_lost_its_memory() {
+async fn a_split_claim_stays_without_a_job_after_a_master_lost_its_memory() {
     let (servers, claims) = claims(3).await;
     claimed_at(&servers[..1], SLOT, "1@a").await;
     claimed_at(&servers[1..2], SLOT, "2@b").await;

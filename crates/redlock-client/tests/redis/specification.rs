@@ -222,7 +222,7 @@ async fn extending_a_lock_needs_a_majority_and_a_lease_that_is_still_valid() {
 }
 
 #[tokio::test]
-async fn performance_crash_recovery_a_restarted_master_does_not_grant_what_another_holds() {
+async fn performance_crash_recovery_a_restarted_master_grants_no_held_lock() {
     let (servers, masters) = three().await;
     let _lease = masters.acquire_soon("a/b", "me").await;
     eventually_values(&servers, "a/b", 3).await;

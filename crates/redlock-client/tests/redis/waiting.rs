@@ -16,7 +16,7 @@ fn shell(script: &str) -> ChildGuard {
 
 #[tokio::test]
 #[should_panic(expected = "the answer: not within 50ms; last seen: Some(\"41\")")]
-async fn a_wait_in_vain_names_what_was_seen_last() {
+async fn a_wait_in_vain_names_the_last_observation() {
     eventually(SHORT, "the answer", async || Err::<(), _>("41")).await;
 }
 

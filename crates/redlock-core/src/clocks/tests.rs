@@ -248,7 +248,7 @@ fn clocks_whose_rates_differ_within_the_drift_never_step() {
 }
 
 #[test]
-fn what_is_kept_of_a_clock_is_bounded() {
+fn the_memory_of_a_clock_is_bounded() {
     let mut offset = Offset::new(Duration::from_secs(60));
     for now in 0..10_000 {
         assert!(!offset.sample(sample(1_000_000 + now, now, now + 1)));

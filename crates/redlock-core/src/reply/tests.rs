@@ -57,7 +57,7 @@ fn reply_of_another_shape_is_refused_with_the_expected_one() {
 }
 
 #[test]
-fn counter_beyond_what_a_script_can_count_is_refused() {
+fn counter_beyond_the_last_token_is_refused() {
     let counter = |counter: u64| {
         let value = array(&["ok".into(), "1".into(), "2".into(), counter.into()]);
         Reply::parse(value).map(|reply| reply.counter)

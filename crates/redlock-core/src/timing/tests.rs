@@ -65,7 +65,7 @@ fn timings_are_derived_from_the_stop_time() {
 }
 
 #[test]
-fn what_is_not_given_comes_from_what_is() {
+fn unset_timings_are_derived_from_set_ones() {
     let lease_only = Timings::resolve(given(Some(s(3)), None, None), s(0), None, s(60)).unwrap();
     assert_eq!(
         (lease_only.renew_deadline, lease_only.retry_period),
@@ -218,7 +218,7 @@ fn a_stop_that_does_not_fit_names_the_lease_that_would_do_and_the_longest() {
 
 /// 24.167 s less drift, stop and slack leaves 49 ms for the renew deadline: the retry period of 9 ms is derived.
 #[test]
-fn a_derived_retry_period_is_never_what_is_refused() {
+fn a_derived_retry_period_is_never_refused() {
     let stop = ms(22_859);
     let refused = Timings::resolve(given(Some(ms(24_167)), None, None), stop, None, s(120)).unwrap_err();
     assert_eq!(refused.field(), TimingField::LeaseDuration, "{refused}");

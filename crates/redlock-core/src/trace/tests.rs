@@ -166,7 +166,7 @@ fn recorded() -> Vec<String> {
 }
 
 #[test]
-fn an_engine_and_a_machine_return_in_a_replay_what_they_returned_before() {
+fn an_engine_and_a_machine_return_the_same_in_a_replay() {
     let mut recording = Recording::start();
     recording.live();
     let terms = Terms::of_own_work(cluster(), Timings::derive(Duration::ZERO));

@@ -143,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn s2_what_is_read_is_written_the_same(text in "1\\|east\\|uid\\|other\\|[+0-9a-fA-F]{32}\\|[+]?[0-9]{1,4}") {
+    fn s2_a_value_that_is_read_is_written_the_same(text in "1\\|east\\|uid\\|other\\|[+0-9a-fA-F]{32}\\|[+]?[0-9]{1,4}") {
         if let Ok(value) = text.parse::<LeaseValue>() {
             prop_assert_eq!(value.nonce.to_string(), text.split('|').nth(4).unwrap());
         }

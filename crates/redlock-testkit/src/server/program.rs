@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_read_from_what_the_server_says() {
+    fn the_version_is_read_from_the_output_of_the_server() {
         let said = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f0";
         assert_eq!(parse_version(said), Some((7, 0)));
         assert_eq!(parse_version("Valkey server v=8.1.4 sha=0"), Some((8, 1)));

@@ -157,7 +157,7 @@ async fn an_append_only_file_survives_a_kill_and_no_file_does_not() {
 }
 
 #[tokio::test]
-async fn a_server_with_users_refuses_everybody_else() {
+async fn a_server_with_users_refuses_all_others() {
     let options = ServerOptions {
         password: Some("of the default user".to_owned()),
         users: vec!["app on >secret ~redlock:* +ping +get".to_owned()],

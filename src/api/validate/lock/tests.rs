@@ -291,7 +291,7 @@ fn pods_that_end_one_by_one_need_the_time_of_all() {
 }
 
 #[test]
-fn a_stop_time_that_nobody_gave_is_that_of_the_pod_template() {
+fn an_unset_stop_time_is_that_of_the_pod_template() {
     let one = format!(", targets: [{SCALE}}}]");
     let given = format!(", targets: [{SCALE}, stopSeconds: 20}}]");
     let short = format!(", leaseDurationSeconds: 20{one}");

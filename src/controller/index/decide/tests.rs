@@ -44,7 +44,7 @@ fn a_lock_is_put_once_our_name_is_ours() {
 }
 
 #[test]
-fn what_an_operator_before_left_running_sibling_is_responsible_without_a_majority() {
+fn a_sibling_is_responsible_for_leftovers_without_a_majority() {
     let wanted = Ok(plan(TARGET));
     let looked_at =
         |found: Decision| matches!(found, Decision::Activate(plan) if plan.state == LockState::SteppedDown);
@@ -68,7 +68,7 @@ fn what_an_operator_before_left_running_sibling_is_responsible_without_a_majorit
 }
 
 #[test]
-fn what_is_left_of_a_lock_that_cannot_be_put_is_stopped_by_whoever_is_in_charge() {
+fn leftovers_of_an_unusable_lock_are_stopped_by_the_responsible_replica() {
     let all = [
         Reason::InvalidSpec,
         Reason::StopBudgetTooShort,
@@ -111,7 +111,7 @@ fn what_is_left_of_a_lock_that_cannot_be_put_is_stopped_by_whoever_is_in_charge(
 }
 
 #[test]
-fn what_an_older_lock_has_by_now_is_given_up() {
+fn a_target_that_an_older_lock_declares_is_given_up() {
     let wrong = Err(Problem::new(Reason::TargetTaken, ""));
     let put = plan(TARGET);
     // The invalid spec adds a target: the active plan stays.
@@ -153,7 +153,7 @@ fn a_lock_that_is_held_survives_a_slip_of_the_pen() {
 }
 
 #[test]
-fn what_runs_is_stopped_before_the_lock_is_stepped_down_from() {
+fn targets_are_stopped_before_a_step_down() {
     let down = format!("{TARGET}, state: SteppedDown, reason: maintenance");
     assert_eq!(
         decided(Some(&plan(TARGET)), &Ok(plan(&down)), |_| {}),

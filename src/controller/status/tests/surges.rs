@@ -17,7 +17,7 @@ fn said(status: &LeaderLockStatus) -> (&str, &str) {
 }
 
 #[test]
-fn a_rollout_that_surges_is_said_and_takes_nothing_from_ready() {
+fn a_rollout_that_surges_is_reported_and_does_not_affect_ready() {
     let one = Surges::Of(vec!["Deployment web".to_owned()]);
     let found = status(&LeaderLockStatus::default(), &one);
     assert_eq!(said(&found), ("True", "SurgingStrategy"));
@@ -42,7 +42,7 @@ fn a_rollout_that_surges_is_said_and_takes_nothing_from_ready() {
 }
 
 #[test]
-fn what_is_not_known_changes_nothing_and_what_was_put_right_is_false() {
+fn an_unknown_state_changes_nothing_and_a_corrected_one_is_false() {
     let never = status(&LeaderLockStatus::default(), &Surges::Never);
     assert_eq!(said(&never), ("", ""), "it was never otherwise");
     let one = Surges::Of(vec!["Deployment web".to_owned()]);

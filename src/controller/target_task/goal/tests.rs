@@ -24,7 +24,7 @@ fn facts() -> TargetFacts {
 }
 
 #[test]
-fn what_the_holder_may_start_runs() {
+fn targets_that_the_holder_may_start_run() {
     let held = TargetFacts {
         held_until: Some(at(130)),
         ..facts()
@@ -74,7 +74,7 @@ fn a_lost_lock_is_stopped_before_its_lease_ends() {
 }
 
 #[test]
-fn what_is_kept_running_runs_until_another_cluster_is_seen_to_hold() {
+fn targets_of_keep_running_run_until_another_cluster_is_seen_to_hold() {
     let kept = TargetFacts {
         on_quorum_loss: OnQuorumLoss::KeepRunning,
         ..facts()
@@ -107,7 +107,7 @@ fn what_is_kept_running_runs_until_another_cluster_is_seen_to_hold() {
 }
 
 #[test]
-fn what_a_sibling_runs_is_left_to_siblings_until_another_cluster_might_begin() {
+fn targets_of_a_sibling_are_left_to_siblings_until_another_cluster_might_begin() {
     let sibling = TargetFacts {
         other: Some(Other::Sibling),
         ..facts()
@@ -132,7 +132,7 @@ fn what_a_sibling_runs_is_left_to_siblings_until_another_cluster_might_begin() {
 }
 
 #[test]
-fn what_is_quick_to_undo_is_undone_before_another_cluster_begins() {
+fn targets_that_stop_quickly_are_stopped_before_another_cluster_begins() {
     // LabelPods: no stop time, 5 s of delay.
     let ended = TargetFacts {
         sibling_until: Some(at(120)),
@@ -151,7 +151,7 @@ fn what_is_quick_to_undo_is_undone_before_another_cluster_begins() {
 }
 
 #[test]
-fn who_observes_follows_what_is_seen_and_no_longer() {
+fn an_observer_follows_the_seen_lease_and_no_longer() {
     let seen = |other, sibling_until| TargetFacts {
         observes: true,
         other,
@@ -178,7 +178,7 @@ fn who_observes_follows_what_is_seen_and_no_longer() {
 }
 
 #[test]
-fn a_restarted_operator_stops_what_nobody_holds_after_one_round() {
+fn a_restarted_operator_stops_targets_of_a_free_lock_after_one_round() {
     assert_eq!(goal(&facts(), at(100)), Goal::Keep(Some(at(101))));
     assert_eq!(goal(&facts(), at(101)), Goal::Stop(None));
 }
@@ -189,7 +189,7 @@ fn blind(siblings: Siblings) -> TargetFacts {
 }
 
 #[test]
-fn blind_replica_keeps_what_a_sibling_has_in_hand() {
+fn blind_replica_keeps_targets_of_a_sibling() {
     let held = blind(Siblings::Held(at(120), FencingToken(8)));
     assert_eq!(goal(&held, at(110)), Goal::Keep(Some(at(120))));
     // The sibling's answer outranks this replica's earlier observations.
@@ -232,7 +232,7 @@ fn the_proof_of_a_sibling_expires_by_itself() {
 }
 
 #[test]
-fn blind_replica_stops_what_a_sibling_sees_elsewhere() {
+fn blind_replica_stops_targets_that_a_sibling_sees_held_elsewhere() {
     assert_eq!(goal(&blind(Siblings::Elsewhere), at(110)), Goal::Stop(None));
     let kept = TargetFacts {
         on_quorum_loss: OnQuorumLoss::KeepRunning,

@@ -71,7 +71,7 @@ fn lost() -> (Leases, TargetFacts) {
 }
 
 #[test]
-fn a_lease_waits_after_an_unclean_end_in_another_cluster_and_adopts_what_runs_in_its_own() {
+fn a_lease_waits_after_an_unclean_end_elsewhere_and_adopts_own_targets() {
     let unclean = Marks {
         held: 6,
         clean: 5,
@@ -114,7 +114,7 @@ fn a_lease_waits_after_an_unclean_end_in_another_cluster_and_adopts_what_runs_in
 }
 
 #[test]
-fn what_a_lost_lease_guarded_must_be_gone_by_its_end() {
+fn targets_of_a_lost_lease_must_be_gone_by_its_end() {
     let (mut leases, facts) = lost();
     assert_eq!((facts.held_until, facts.lost), (None, Some(at(110))));
     let facts = leases.observe(
@@ -133,7 +133,7 @@ fn what_a_lost_lease_guarded_must_be_gone_by_its_end() {
 }
 
 #[test]
-fn a_sibling_that_holds_the_lock_adopts_what_a_lost_lease_guarded() {
+fn a_sibling_that_holds_the_lock_adopts_the_targets_of_a_lost_lease() {
     let (mut leases, _) = lost();
     let facts = leases.observe(&seen(other(Other::Sibling), 106), &plan(), &OwnTokens::default());
     assert_eq!((facts.lost, facts.sibling_until), (None, Some(at(120))));

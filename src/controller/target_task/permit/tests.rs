@@ -115,7 +115,7 @@ fn a_stop_by_the_end_of_the_own_lease_ends_when_a_sibling_proves_a_later_lease()
 }
 
 #[test]
-fn a_replica_without_a_majority_stops_by_what_its_siblings_say_now() {
+fn a_replica_without_a_majority_stops_by_the_current_reports_of_its_siblings() {
     let mut stop = standby();
     (stop.facts.other, stop.facts.siblings) = (None, Siblings::Elsewhere);
     let said = |siblings| Now { siblings, ..NOBODY };
@@ -148,7 +148,7 @@ fn an_order_about_a_lease_is_carried_out_under_that_lease_only() {
 }
 
 #[test]
-fn an_order_for_good_is_carried_out_whoever_holds_the_lock() {
+fn an_order_for_good_is_carried_out_under_any_holder() {
     let mut stop = standby();
     stop.request = Some(requested(None));
     for seen in [ELSEWHERE, NOBODY, SIBLING, held(OWN)] {

@@ -37,7 +37,7 @@ fn documents_are_counted_as_people_count_them() {
 }
 
 #[test]
-fn each_bad_document_is_named_and_the_others_go_on() {
+fn each_bad_document_is_named_and_the_others_are_used() {
     let bad = LOCK.replace("quorumRef", "quorumref");
     let (read, problems) = shown(&format!("{LOCK}---\n{bad}---\n{LOCK}"));
     assert_eq!(read, 2);
@@ -83,7 +83,7 @@ extra: 1
 }
 
 #[test]
-fn what_is_not_ours_is_named() {
+fn foreign_objects_are_named() {
     let table = [
         (
             "kind: Deployment\napiVersion: apps/v1\n",

@@ -67,7 +67,7 @@ fn the_one_that_has_it_keeps_it_while_it_is_ready() {
 }
 
 #[test]
-fn a_second_one_loses_it_whoever_gave_it() {
+fn a_second_labelled_pod_loses_the_label_of_any_writer() {
     let pods = [labelled("a", Some(1), None), labelled("b", Some(5), Some(BY))];
     let choice = choose(&pods, &Wanted::Ready, BY);
     assert_eq!(names(&choice), (vec!["a"], Some("b"), None));
@@ -78,7 +78,7 @@ fn a_second_one_loses_it_whoever_gave_it() {
 }
 
 #[test]
-fn on_standby_nobody_has_it_and_nothing_of_it_is_left() {
+fn on_standby_no_pod_has_the_label_or_its_annotations() {
     let mut remnant = pod("c", Some(1));
     remnant.by = Some(BY.into());
     let pods = [labelled("a", Some(1), None), pod("b", Some(1)), remnant];
@@ -87,7 +87,7 @@ fn on_standby_nobody_has_it_and_nothing_of_it_is_left() {
 }
 
 #[test]
-fn what_left_the_selector_loses_it_unless_another_target_gave_it() {
+fn a_pod_that_left_the_selector_loses_the_label_unless_another_target_gave_it() {
     let away = |by: &str| PodSnapshot {
         selected: false,
         ..labelled("a", Some(1), Some(by))

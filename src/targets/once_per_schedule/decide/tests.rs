@@ -32,7 +32,7 @@ fn by(seen: &[(u64, &str)], due: Due) -> Shown {
 }
 
 #[test]
-fn what_is_claimed_runs_however_old_it_is() {
+fn a_claimed_slot_runs_at_any_age() {
     for due in [Due::Now, Due::TooOld] {
         assert_eq!(by(&[(9, "mine@eu-1"), (9, "mine@eu-1")], due), Shown::Mine);
         // The cluster had another name before.
@@ -44,7 +44,7 @@ fn what_is_claimed_runs_however_old_it_is() {
 }
 
 #[test]
-fn what_is_too_old_is_given_up_only_when_it_is_seen_not_to_be_claimed() {
+fn an_old_slot_is_given_up_only_when_it_is_seen_unclaimed() {
     let too_old = || Shown::Never(Never::TooOld);
     let to = |job: &str| Shown::Never(Never::Gone(Gone::To(job.into())));
     let passed = Shown::Never(Never::Gone(Gone::Passed {

@@ -46,7 +46,7 @@ fn only_jobs_that_the_cron_job_controls_are_its() {
 }
 
 #[test]
-fn what_became_of_a_job_is_read_from_it() {
+fn the_outcome_of_a_job_is_read_from_it() {
     let labelled = |job: &mut Value, text: &str| job["metadata"]["labels"] = json!({SLOT: text});
     let runs = |job: &mut Value| job["spec"]["suspend"] = json!(false);
     assert_eq!(stage(|_| {}), Stage::Waits { emitted: false });

@@ -199,7 +199,7 @@ fn renewal_that_a_majority_refuses_is_refused_and_without_answers_it_is_undecide
 }
 
 #[test]
-fn look_at_masters_that_show_different_things_ends_with_the_last_answer() {
+fn read_of_masters_that_disagree_ends_with_the_last_answer() {
     let lease = |nonce: u128| {
         let value = format!("{}4", attempt(nonce).stem.as_str());
         Value::Array(vec!["lease".into(), value.as_str().into(), 9_000_u64.into()])
@@ -332,7 +332,7 @@ fn repeat_that_is_due_is_to_be_sent() {
 }
 
 #[test]
-fn look_ends_as_soon_as_a_majority_is_free_or_shows_one_lease() {
+fn read_ends_once_a_majority_is_free_or_shows_one_lease() {
     let value = format!("{}4", attempt(1).stem.as_str());
     let lease = Value::Array(vec!["lease".into(), value.as_str().into(), 9_000_u64.into()]);
     for item in [Value::Int(1), lease] {

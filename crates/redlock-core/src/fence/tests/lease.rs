@@ -55,7 +55,7 @@ fn the_longest_delay_is_repeated() {
 }
 
 #[test]
-fn a_stop_is_confirmed_by_what_is_judged_after_starts_were_forbidden() {
+fn a_stop_is_confirmed_only_by_a_judgement_after_starts_were_forbidden() {
     let (lease, _) = won(&MarkRegister::Never, 0);
     assert_eq!(lease.removal(), Removal::Lease);
     let held = || assert!(lease.send(FencingToken(9), Nonce(9), ms(1)));

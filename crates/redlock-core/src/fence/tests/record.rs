@@ -87,7 +87,7 @@ fn closed_forbids_starts_and_not_permits() {
 }
 
 #[test]
-fn a_call_is_refused_after_its_wait_with_what_the_last_round_showed() {
+fn a_call_is_refused_after_its_wait_with_the_result_of_the_last_round() {
     let mut record = Record::new(at(0));
     assert_eq!(record.next_wake(), at(90_000));
     assert_eq!(record.handle(Input::Timer, at(89_999)), []);
@@ -373,7 +373,7 @@ fn a_pod_that_the_guardian_froze_by_an_earlier_record_is_thawed() {
 }
 
 #[test]
-fn an_agent_that_was_started_anew_freezes_what_it_does_not_know() {
+fn a_restarted_agent_freezes_unknown_pods() {
     let restored = |stored, now| Record::restored(stored, at(now));
     let known = restored(Some(run(10_000)), 9_949);
     assert_eq!(known.state(), &State::Running(run(10_000)));

@@ -61,7 +61,7 @@ fn too_many_refusals_lose_it_at_once() {
 }
 
 #[test]
-fn the_first_thing_said_after_a_pause_past_the_end_is_that_it_is_lost() {
+fn the_first_output_after_a_pause_past_the_end_is_the_loss() {
     for event in [
         Event::TimerFired,
         Event::Released { master: 0 },

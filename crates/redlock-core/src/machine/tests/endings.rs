@@ -80,7 +80,7 @@ fn an_attempt_won_after_the_shutdown_is_not_held() {
 }
 
 #[test]
-fn a_step_of_the_local_clock_ends_what_is_held_and_voids_what_is_under_way() {
+fn a_step_of_the_local_clock_ends_held_leases_and_voids_attempts_under_way() {
     let guards = Terms {
         guards: true,
         ..terms(LEASE)
@@ -143,7 +143,7 @@ fn holder_whose_clock_stepped_acquires_the_lock_anew_at_once() {
 }
 
 #[test]
-fn who_steps_down_abstains() {
+fn a_holder_that_steps_down_abstains() {
     let mut rig = Rig::active(terms(LEASE));
     rig.event(100, Event::StepDown { abstain: ms(3_000) })
         .outcome(101, Outcome::Released);

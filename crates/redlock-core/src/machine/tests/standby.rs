@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_split_does_not_say_that_nobody_holds_it() {
+fn a_split_does_not_report_the_lock_as_free() {
     let told = |rig: &Rig| {
         rig.actions.iter().find_map(|action| match action {
             Action::PublishStandby { holder, .. } => Some(holder.is_some()),
@@ -23,7 +23,7 @@ fn a_split_does_not_say_that_nobody_holds_it() {
 }
 
 #[test]
-fn who_only_looks_does_so_when_somebody_else_may_have_taken_it() {
+fn an_observer_reads_when_another_candidate_may_have_taken_the_lock() {
     let observe = Terms {
         participation: Participation::Observe,
         ..terms(LEASE)
@@ -59,7 +59,7 @@ fn it_sleeps_until_a_majority_can_be_free_and_one_millisecond() {
 }
 
 #[test]
-fn siblings_of_a_holder_that_died_go_first_where_they_can_go_on() {
+fn siblings_of_a_dead_holder_are_first_where_they_can_continue() {
     // The observed holder is of another cluster.
     let guards = Terms {
         siblings_first: true,
@@ -77,7 +77,7 @@ fn siblings_of_a_holder_that_died_go_first_where_they_can_go_on() {
 }
 
 #[test]
-fn it_looks_at_least_every_half_lease_because_messages_get_lost() {
+fn standby_reads_at_least_every_half_lease() {
     let mut rig = Rig::standby(terms(LEASE), 14_000);
     let wake = rig.wake.unwrap();
     assert!(wake <= at(7_501) && wake > at(7_000), "{wake:?}");
@@ -120,7 +120,7 @@ fn a_release_heard_while_an_attempt_is_under_way_is_tried_again() {
 }
 
 #[test]
-fn a_release_heard_while_a_look_is_under_way_is_not_forgotten() {
+fn a_release_published_during_a_read_is_not_forgotten() {
     let mut rig = Rig::standby(terms(LEASE), 14_000);
     rig.timer(7_500)
         .event(7_501, Event::Released { master: 0 })

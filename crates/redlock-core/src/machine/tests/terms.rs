@@ -17,7 +17,7 @@ fn new_terms_are_renewed_with_at_once() {
 }
 
 #[test]
-fn a_shorter_lease_is_published_before_the_masters_are_told() {
+fn a_shorter_lease_is_published_before_it_is_sent_to_the_masters() {
     let mut rig = Rig::active(terms(LEASE));
     rig.event(100, Event::SpecChanged(terms(3_000)));
     assert!(matches!(
@@ -81,7 +81,7 @@ fn a_shorter_renew_deadline_counts_from_now_on() {
 }
 
 #[test]
-fn whoever_may_not_hold_it_any_more_gives_it_up() {
+fn a_holder_that_may_no_longer_hold_gives_up() {
     let observe = Terms {
         participation: Participation::Observe,
         ..terms(LEASE)
@@ -124,7 +124,7 @@ fn stopping(stop: u64) -> Terms {
 }
 
 #[test]
-fn a_stop_that_is_longer_than_what_is_left_is_renewed_for_and_ends_nothing() {
+fn a_stop_longer_than_the_rest_of_the_lease_is_renewed_for() {
     // A lease of 35 s, of which 22 s are left; a stop of 65 s needs one of 90 s.
     let mut rig = Rig::active(stopping(7_000));
     rig.timer(11_000).outcome(11_001, Outcome::RenewalUndecided);

@@ -237,7 +237,7 @@ fn five_masters_of_which_two_lost_their_memory_while_another_is_down_are_sealed_
 }
 
 #[test]
-fn what_the_gate_refuses_is_never_sealed_and_never_a_source() {
+fn a_refused_server_is_never_sealed_and_never_a_source() {
     let changes: [fn(&mut MasterFacts); 6] = [
         |f| f.role = "slave".into(),
         |f| f.cluster_mode = true,

@@ -61,7 +61,7 @@ fn seal_and_fingerprint_are_no_registers() {
 }
 
 #[test]
-fn a_seal_of_an_earlier_run_is_none() {
+fn a_seal_of_an_earlier_run_does_not_count() {
     let account = Account::parse(&reply(&[
         "2",
         "seal",
@@ -75,7 +75,7 @@ fn a_seal_of_an_earlier_run_is_none() {
 }
 
 #[test]
-fn what_is_not_understood_is_no_source() {
+fn a_reply_of_an_unknown_form_is_no_source() {
     for bad in [
         &["1", "counter", "many"][..],
         &["1", "counter", "-1"],
@@ -89,7 +89,7 @@ fn what_is_not_understood_is_no_source() {
 }
 
 #[test]
-fn resealing_merges_by_the_larger_slot_and_equal_slots_with_different_uids_merge_to_nobody() {
+fn resealing_merges_by_the_larger_slot_and_a_tie_of_uids_to_no_job() {
     for (a, b, merged) in [
         ((5, "u"), (4, "v"), (5, "u")),
         ((5, "u"), (6, "v"), (6, "v")),
