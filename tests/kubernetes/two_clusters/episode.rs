@@ -60,9 +60,10 @@ impl Episode {
         self.leases.iter().any(|lease| lease.what == "lost")
     }
 
-    /// Reports whether a replica that reached all masters lost its lease: on a machine too busy to renew it.
+    /// Reports whether the machine was too busy: a replica that reached all masters lost its lease, or a sibling that reached
+    /// them did not use the moment in which other clusters leave it a lock.
     pub fn is_starved(&self) -> bool {
-        self.has_lost() && self.fault != Fault::CutHolder
+        self.has_lost() && (self.fault != Fault::CutHolder || self.has_moved())
     }
 
     /// Without its API server, the holder also lost its lease, on a machine too busy to renew it. Then no replica
