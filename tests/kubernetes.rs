@@ -50,6 +50,8 @@ mod judge;
 mod label_pods;
 #[path = "kubernetes/late_pod.rs"]
 mod late_pod;
+#[path = "kubernetes/leader_lease.rs"]
+mod leader_lease;
 #[path = "kubernetes/leftovers.rs"]
 mod leftovers;
 #[path = "kubernetes/lifecycle.rs"]
