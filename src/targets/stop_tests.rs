@@ -246,7 +246,8 @@ async fn nothing_is_stopped_after_a_sibling_won_the_lock_during_a_conflict() {
 async fn an_object_that_changes_all_the_time_is_stopped() {
     let mut refused = Vec::new();
     // A label or a Lease that changes is read again in the next step.
-    let objects = |work: &TargetWork| !matches!(work, TargetWork::LabelPods { .. } | TargetWork::Lease { .. });
+    let objects =
+        |work: &TargetWork| !matches!(work, TargetWork::LabelPods { .. } | TargetWork::Lease { .. });
     for work in works().into_iter().filter(objects) {
         let server = Arc::new(Server::default());
         server.busy.store(true, Ordering::SeqCst);

@@ -240,13 +240,18 @@ async fn policy_refuses_all_but_the_operator_to_free_a_lease_on_standby() {
         )
     };
     let reason = ["only the operator may free it"];
+    eventually(BOUND, "the policy is in effect", async || {
+        let (worked, said) = patched(r#"{"spec": {"leaseDurationSeconds": 7}}"#);
+        if worked { Err(said) } else { Ok(()) }
+    })
+    .await;
+    stopped(&world).await;
     for change in [
         r#"{"spec": {"holderIdentity": ""}}"#,
         r#"{"spec": {"leaseDurationSeconds": 1}}"#,
         r#"{"spec": {"renewTime": "2026-01-01T12:00:00.000000Z"}}"#,
         r#"{"spec": null}"#,
     ] {
-        // A policy takes effect a moment after it was stored.
         refused(patched(change), &reason);
     }
     refused(
