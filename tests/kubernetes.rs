@@ -17,6 +17,8 @@ mod bad_input;
 mod blind_replica;
 #[path = "kubernetes/chart.rs"]
 mod chart;
+#[path = "kubernetes/client_go.rs"]
+mod client_go;
 #[path = "kubernetes/clusters.rs"]
 mod clusters;
 #[path = "kubernetes/commands.rs"]

@@ -50,6 +50,8 @@ const MANAGER: &str = "redlock-operator-lease";
 const TRIES: usize = 8;
 /// The operator reads its own record this often while a stop is not confirmed, also without an event of the watch.
 const POLL: Duration = Duration::from_secs(5);
+/// The duration of a candidate that is not known: client-go's default.
+const USUAL_DURATION: Duration = Duration::from_secs(15);
 
 pub(super) struct LeaderLease {
     context: TargetContext,
@@ -75,6 +77,8 @@ pub(super) struct LeaderLease {
     warned: Option<FencingToken>,
     /// Whether an event reported that no admission policy protects the record.
     unfenced: bool,
+    /// When the record is due to be renewed. Never where a policy protects it.
+    renewal: Option<BootInstant>,
     /// The pod of the former leader, while it terminates.
     terminating: Option<String>,
 }
@@ -104,6 +108,7 @@ impl LeaderLease {
             free_under: None,
             warned: None,
             unfenced: false,
+            renewal: None,
             terminating: None,
             context,
         }
@@ -143,7 +148,7 @@ impl LeaderLease {
 
     /// Frees the Lease. A candidate that holds it leads already, and keeps it.
     pub(super) async fn start(&mut self, permit: &StartPermit) -> Result<Step, TargetError> {
-        (self.hold, self.terminating) = (Hold::Open, None);
+        (self.hold, self.terminating, self.renewal) = (Hold::Open, None, None);
         let token = permit.token();
         let again = self.free_under == Some(token);
         let mut wrote = false;
@@ -197,6 +202,7 @@ impl LeaderLease {
                         continue;
                     };
                     self.hold.taken(&written, clock::now());
+                    self.plan_renewal(&written);
                     // An unanswered free was for an earlier version.
                     self.in_flight.settle();
                     return Ok(match found.filter(|_| again) {
@@ -207,14 +213,18 @@ impl LeaderLease {
                         None => Step::Working(TargetState::Changing),
                     });
                 }
-                Move::Wait(_) => return Ok(Step::Working(TargetState::Changing)),
-                Move::Stopped => return self.confirm(found.unwrap_or_default(), permit).await,
+                Move::Wait(_) => {
+                    self.renew(&found.unwrap_or_default(), permit).await?;
+                    return Ok(Step::Working(TargetState::Changing));
+                }
+                Move::Stopped => return self.confirm(&found.unwrap_or_default(), permit).await,
             }
         }
         Ok(Step::Working(TargetState::Changing))
     }
 
-    /// Reports whether a stop has nothing to do yet: the wait has not ended, and the watch shows no change.
+    /// Reports whether a stop has nothing to do yet: the wait has not ended, no renewal is due, and the watch shows no
+    /// change.
     fn rests(&self) -> bool {
         let Hold::Held { since, .. } = self.hold else {
             return false;
@@ -222,13 +232,14 @@ impl LeaderLease {
         let now = clock::now();
         let fresh = self.polled.is_some_and(|polled| now.since(polled) < POLL);
         let early = now < since + self.stop.unwrap_or(LEASE_STOP);
-        early && fresh && !self.changed.load(Ordering::SeqCst)
+        let due = self.renewal.is_some_and(|at| at <= now);
+        early && fresh && !due && !self.changed.load(Ordering::SeqCst)
     }
 
     /// Waits for the pod of the former leader, if it terminates: a controller may work on through its graceful shutdown.
-    /// Then renews the record, for candidates that measure a duration of their own.
-    async fn confirm(&mut self, found: Record, permit: &StopPermit) -> Result<Step, TargetError> {
-        let (duration, holder) = found.last_candidate();
+    async fn confirm(&mut self, found: &Record, permit: &StopPermit) -> Result<Step, TargetError> {
+        self.renew(found, permit).await?;
+        let (_, holder) = found.last_candidate();
         self.terminating = match holder.and_then(Record::pod_of) {
             Some(pod) if self.is_terminating(pod).await? => Some(pod.to_owned()),
             _ => None,
@@ -236,16 +247,31 @@ impl LeaderLease {
         if self.terminating.is_some() {
             return Ok(Step::Working(TargetState::Changing));
         }
+        Ok(match self.renewal {
+            Some(at) => Step::Waiting(at.left(clock::now())),
+            None => Step::Done,
+        })
+    }
+
+    fn plan_renewal(&mut self, found: &Record) {
+        let (duration, _) = found.last_candidate();
+        let every = duration.unwrap_or(USUAL_DURATION) / 3;
+        self.renewal = (!self.context.shared.lease_fence).then(|| clock::now() + every);
+    }
+
+    /// Renews the record where no policy protects it: candidates before client-go 0.27 do not honour its duration.
+    async fn renew(&mut self, found: &Record, permit: &StopPermit) -> Result<(), TargetError> {
         if self.context.shared.lease_fence {
-            return Ok(Step::Done);
+            return Ok(());
         }
         self.warn_of_missing_fence();
-        let every = duration.unwrap_or(Duration::from_secs(15)) / 3;
-        if permit.holds(Found::Running) {
-            // A late write shows in the next step, which the watch begins.
-            self.patch(&renewed(&found, now()), "renewing").await?;
+        let now = clock::now();
+        if self.renewal.is_none_or(|at| at <= now) && permit.holds(Found::Running) {
+            self.plan_renewal(found);
+            // If the Lease changed in between, the next step reads it again.
+            self.patch(&renewed(found, self::now()), "renewing").await?;
         }
-        Ok(Step::Waiting(every))
+        Ok(())
     }
 
     async fn is_terminating(&self, pod: &str) -> Result<bool, TargetError> {

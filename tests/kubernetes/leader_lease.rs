@@ -14,7 +14,7 @@ use crate::world::{World, condition, lock, message};
 use redlock_testkit::eventually;
 
 /// Of the chart.
-const RIGHTS: [&str; 2] = [
+pub const RIGHTS: [&str; 2] = [
     "targetKinds[0].group=coordination.k8s.io",
     "targetKinds[0].resource=leases",
 ];
