@@ -134,7 +134,7 @@ impl LeaderLease {
 
     pub(super) async fn observe(&mut self) -> Result<TargetState, TargetError> {
         let (found, read) = self.read().await?;
-        if !found.as_ref().is_some_and(|found| found.holder == self.own) {
+        if found.as_ref().is_none_or(|found| found.holder != self.own) {
             return Ok(TargetState::Active);
         }
         let doubt = self.in_flight.is_open();
@@ -355,7 +355,7 @@ impl LeaderLease {
                 Change::Gone(_) => None,
                 Change::Synced | Change::Failed(_) => return ready(None),
             };
-            if std::mem::replace(&mut known, Some(now.clone())) == Some(now) {
+            if known.replace(now.clone()) == Some(now) {
                 return ready(None);
             }
             changed.store(true, Ordering::SeqCst);

@@ -158,7 +158,7 @@ pub(super) fn created(name: &str, holder: &str, now: Timestamp) -> Lease {
 mod tests {
     use super::*;
 
-    fn record(spec: Value, annotations: Value) -> Record {
+    fn record(spec: &Value, annotations: &Value) -> Record {
         let lease = json!({
             "metadata": {"name": "l", "uid": "u", "resourceVersion": "7", "annotations": annotations}, "spec": spec,
         });
@@ -183,8 +183,8 @@ mod tests {
     #[test]
     fn record_of_a_candidate_is_replaced_and_remembered() {
         let found = record(
-            json!({"holderIdentity": "web-0_u", "leaseDurationSeconds": 15, "leaseTransitions": 4, "strategy": "x"}),
-            json!({}),
+            &json!({"holderIdentity": "web-0_u", "leaseDurationSeconds": 15, "leaseTransitions": 4, "strategy": "x"}),
+            &json!({}),
         );
         let change = taken(&found, "redlock.dev/eu", now());
         assert_eq!(
@@ -207,8 +207,8 @@ mod tests {
     #[test]
     fn record_of_an_operator_keeps_the_former_candidate() {
         let of_operator = record(
-            json!({"holderIdentity": "redlock.dev/other", "leaseDurationSeconds": i32::MAX}),
-            json!({FORMER_DURATION: "30", FORMER_HOLDER: "web-1_u"}),
+            &json!({"holderIdentity": "redlock.dev/other", "leaseDurationSeconds": i32::MAX}),
+            &json!({FORMER_DURATION: "30", FORMER_HOLDER: "web-1_u"}),
         );
         assert!(of_operator.is_operators());
         assert_eq!(
@@ -218,8 +218,8 @@ mod tests {
         let change = taken(&of_operator, "redlock.dev/eu", now());
         assert_eq!(change["metadata"]["annotations"][FORMER_DURATION], "30");
         let free = record(
-            json!({"holderIdentity": "", "leaseDurationSeconds": 1}),
-            json!({}),
+            &json!({"holderIdentity": "", "leaseDurationSeconds": 1}),
+            &json!({}),
         );
         assert_eq!(
             free.last_candidate(),
@@ -231,8 +231,8 @@ mod tests {
     #[test]
     fn free_record_is_that_of_a_release() {
         let found = record(
-            json!({"holderIdentity": "redlock.dev/eu", "leaseTransitions": 4}),
-            json!({}),
+            &json!({"holderIdentity": "redlock.dev/eu", "leaseTransitions": 4}),
+            &json!({}),
         );
         let change = freed(&found, now());
         assert_eq!(change["spec"]["holderIdentity"], "");
