@@ -11,6 +11,7 @@ pub(crate) mod fake_server;
 mod in_flight;
 mod kind;
 mod label_pods;
+mod leader_lease;
 mod once_per_schedule;
 mod owner;
 mod pages;
@@ -135,11 +136,12 @@ pub(crate) struct Note {
 
 /// Reports whether two declarations switch the same object by the same action. Their settings may differ.
 pub(crate) fn is_same(one: &TargetWork, other: &TargetWork) -> bool {
-    use TargetWork::{LabelPods, OncePerSchedule, Scale, Suspend};
+    use TargetWork::{LabelPods, Lease, OncePerSchedule, Scale, Suspend};
     match (one, other) {
         (Scale { object, .. }, Scale { object: another, .. })
         | (Suspend { object }, Suspend { object: another })
-        | (OncePerSchedule { object, .. }, OncePerSchedule { object: another, .. }) => object == another,
+        | (OncePerSchedule { object, .. }, OncePerSchedule { object: another, .. })
+        | (Lease { object, .. }, Lease { object: another, .. }) => object == another,
         (LabelPods { selector }, LabelPods { selector: another }) => selector == another,
         _ => false,
     }

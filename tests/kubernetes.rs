@@ -17,6 +17,8 @@ mod bad_input;
 mod blind_replica;
 #[path = "kubernetes/chart.rs"]
 mod chart;
+#[path = "kubernetes/client_go.rs"]
+mod client_go;
 #[path = "kubernetes/clusters.rs"]
 mod clusters;
 #[path = "kubernetes/commands.rs"]
@@ -50,6 +52,8 @@ mod judge;
 mod label_pods;
 #[path = "kubernetes/late_pod.rs"]
 mod late_pod;
+#[path = "kubernetes/leader_lease.rs"]
+mod leader_lease;
 #[path = "kubernetes/leftovers.rs"]
 mod leftovers;
 #[path = "kubernetes/lifecycle.rs"]

@@ -15,6 +15,8 @@ use crate::lease::timing::Timings;
 
 /// Beside the stop time: until another cluster may trust that what a lost holder left running is gone.
 pub const TAKEOVER_BESIDE_STOP: Duration = Duration::from_secs(5);
+/// The stop time of a Lease target without a declared one: `⌈11/6 × 15 s × 1.01⌉`, of client-go's default duration.
+pub const LEASE_STOP: Duration = Duration::from_secs(28);
 /// Longer than any cluster abstains: a cluster that abstains is notified when the abstention ends.
 const ABSTENTION: Duration = Duration::from_secs(86_400);
 
@@ -141,6 +143,11 @@ pub enum TargetWork {
     LabelPods {
         selector: LabelSelector,
     },
+    Lease {
+        object: TargetRef,
+        /// The declared stop time.
+        stop: Option<Duration>,
+    },
 }
 
 impl TargetWork {
@@ -152,7 +159,7 @@ impl TargetWork {
     /// Whether undoing it takes time of its own, as pods need to end. A label is gone with one write.
     pub fn takes_time_to_stop(&self) -> bool {
         match self {
-            TargetWork::Scale { .. } | TargetWork::Suspend { .. } => true,
+            TargetWork::Scale { .. } | TargetWork::Suspend { .. } | TargetWork::Lease { .. } => true,
             TargetWork::OncePerSchedule { .. } | TargetWork::LabelPods { .. } => false,
         }
     }
@@ -163,6 +170,7 @@ impl TargetWork {
             TargetWork::Suspend { .. } => Action::Suspend,
             TargetWork::OncePerSchedule { .. } => Action::OncePerSchedule,
             TargetWork::LabelPods { .. } => Action::LabelPods,
+            TargetWork::Lease { .. } => Action::Lease,
         }
     }
 }

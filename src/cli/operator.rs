@@ -98,6 +98,17 @@ pub(super) struct OperatorArgs {
         default_value_t = true
     )]
     lock_metrics: bool,
+    /// The API server protects the Leases that the operator holds (an admission policy of the chart); without, the operator renews
+    /// them and warns.
+    #[arg(
+        long,
+        env = "REDLOCK_LEASE_FENCE",
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        default_value_t = false,
+        conflicts_with = "standalone"
+    )]
+    lease_fence: bool,
     /// The most requests per second to the API server. Stops that must finish before a lease ends are exempt.
     #[arg(
         long,
@@ -135,6 +146,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
             namespaces: args.watch_namespaces,
             siblings: args.pod_selector.map(siblings).transpose()?,
             lock_metrics: args.lock_metrics,
+            lease_fence: args.lease_fence,
             api_requests_per_second: args.api_requests_per_second,
             quorums_file: args.quorums_file,
             new_password: args.new_password_secret,

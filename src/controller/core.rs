@@ -75,6 +75,8 @@ pub(super) struct Setup<'a> {
     /// The watched namespaces.
     pub(super) scopes: &'a [String],
     pub(super) siblings: Option<&'a Siblings>,
+    /// See [`Shared::new`].
+    pub(super) lease_fence: bool,
 }
 
 /// The handles that effects use.
@@ -125,7 +127,7 @@ impl Core {
             in_use: InUseFinalizer::new(release, scopes),
             follows_siblings: siblings.is_some(),
         };
-        let shared = Arc::new(Shared::new(setup.clients.work.clone()));
+        let shared = Arc::new(Shared::new(setup.clients.work.clone(), setup.lease_fence));
         let reader = Reader {
             client: setup.clients.work.clone(),
             shared: shared.clone(),

@@ -57,6 +57,8 @@ pub(crate) struct Options {
     pub(crate) siblings: Option<Siblings>,
     /// Whether metrics of single locks are exported.
     pub(crate) lock_metrics: bool,
+    /// Whether the admission policy of the chart protects the records of the operator in Leases.
+    pub(crate) lease_fence: bool,
     /// The maximum number of requests to the API server per second.
     pub(crate) api_requests_per_second: u32,
     /// A file of RedisQuorums to apply.
@@ -191,6 +193,7 @@ impl Operator {
             inbox,
             scopes: &scopes,
             siblings: options.siblings.as_ref(),
+            lease_fence: options.lease_fence,
         });
         Self {
             core,

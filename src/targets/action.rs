@@ -3,6 +3,7 @@
 use super::{
     Changes, StartPermit, Step, StopPermit, TargetContext, TargetError,
     label_pods::LabelPods,
+    leader_lease::LeaderLease,
     once_per_schedule::OncePerSchedule,
     rights,
     scale::Scale,
@@ -26,6 +27,7 @@ enum Kind {
     SuspendCronJob(Box<Schedule>),
     OncePerSchedule(Box<OncePerSchedule>),
     LabelPods(Box<LabelPods>),
+    Lease(Box<LeaderLease>),
 }
 
 /// Makes the same call on the action of each kind.
@@ -37,6 +39,7 @@ macro_rules! each {
             Kind::SuspendCronJob($action) => $call,
             Kind::OncePerSchedule($action) => $call,
             Kind::LabelPods($action) => $call,
+            Kind::Lease($action) => $call,
         }
     };
 }
@@ -63,6 +66,9 @@ impl Action {
             TargetWork::LabelPods { selector } => {
                 Kind::LabelPods(Box::new(LabelPods::new(context, selector)))
             }
+            TargetWork::Lease { object, stop } => {
+                Kind::Lease(Box::new(LeaderLease::new(context, object, *stop)))
+            }
         };
         Self {
             kind,
@@ -75,6 +81,7 @@ impl Action {
         match &mut self.kind {
             Kind::Scale(action) => action.declare(work),
             Kind::OncePerSchedule(action) => action.declare(work),
+            Kind::Lease(action) => action.declare(work),
             // These actions have no settings: another selector is another target.
             Kind::SuspendJob(_) | Kind::SuspendCronJob(_) | Kind::LabelPods(_) => {}
         }
@@ -93,6 +100,7 @@ impl Action {
             Kind::SuspendCronJob(action) => action.observe().await,
             Kind::OncePerSchedule(action) => action.observe(),
             Kind::LabelPods(action) => action.observe().await,
+            Kind::Lease(action) => action.observe().await,
         };
         self.explain(found)
     }
@@ -118,6 +126,7 @@ impl Action {
             Kind::Scale(action) => action.late(),
             Kind::SuspendJob(action) => action.late(),
             Kind::SuspendCronJob(action) => action.late(),
+            Kind::Lease(action) => action.late(),
             Kind::OncePerSchedule(_) | Kind::LabelPods(_) => None,
         }
     }

@@ -34,6 +34,10 @@ pub(super) fn of(work: &TargetWork) -> Option<String> {
                 crons + &statuses + &jobs + &conditions + &pods_go,
             )
         }
+        TargetWork::Lease { .. } => {
+            let leases = rule("coordination.k8s.io", "leases", "get, list, watch, create, patch");
+            ("coordination.k8s.io", "leases", leases + &rule("", "pods", "get"))
+        }
         TargetWork::LabelPods { .. } => ("", "pods", rule("", "pods", "list, watch, patch")),
         // The kind is known only after discovery.
         TargetWork::Scale { .. } => return None,

@@ -21,6 +21,8 @@ pub(crate) struct Shared {
     /// The client of lists and watches.
     client: Client,
     pub(super) kinds: Kinds,
+    /// Whether the admission policy of the chart protects the records of the operator in Leases.
+    pub(super) lease_fence: bool,
     /// The watches by resource and namespace, while they have followers.
     watches: Mutex<HashMap<(String, String), Weak<Objects>>>,
     /// The Jobs by namespace, while they have followers.
@@ -28,9 +30,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(client: Client) -> Self {
+    /// `lease_fence`: the admission policy of the chart protects the records of the operator in Leases.
+    pub(crate) fn new(client: Client, lease_fence: bool) -> Self {
         Self {
             client,
+            lease_fence,
             kinds: Kinds::default(),
             watches: Mutex::default(),
             jobs: Mutex::default(),

@@ -59,6 +59,14 @@ fn pod(version: usize) -> Value {
     })
 }
 
+fn lease(version: usize) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "web", "namespace": "n", "uid": "u", "resourceVersion": version.to_string()},
+        "spec": {"holderIdentity": "web-1_x", "leaseDurationSeconds": 15},
+    })
+}
+
 fn job(version: usize) -> Value {
     let mut job = object("Job", version, &json!({"template": {}}));
     job["metadata"]["name"] = json!("web-29000000");
@@ -96,6 +104,7 @@ impl Server {
             "batch/v1/jobs/web" => object("Job", version, &json!({"template": {}})),
             "batch/v1/jobs" => list("JobList", &[job(version)]),
             "v1/pods" => list("PodList", &[pod(version)]),
+            "coordination.k8s.io/v1/leases/web" => lease(version),
             _ => return None,
         })
     }
@@ -143,7 +152,7 @@ async fn stop(work: &TargetWork, server: Arc<Server>) -> Vec<(Method, String, Va
     };
     let (notes, _noted) = mpsc::unbounded_channel();
     let context = TargetContext {
-        shared: Arc::new(Shared::new(client.clone())),
+        shared: Arc::new(Shared::new(client.clone(), true)),
         client,
         namespace: "n".into(),
         object: "lock".into(),
@@ -168,7 +177,7 @@ async fn stop(work: &TargetWork, server: Arc<Server>) -> Vec<(Method, String, Va
 }
 
 /// Returns one target of each action that is undone where the lock is not held.
-fn works() -> [TargetWork; 4] {
+fn works() -> [TargetWork; 5] {
     let object = |api_version: &str, kind: &str| TargetRef {
         api_version: api_version.into(),
         kind: kind.into(),
@@ -192,6 +201,10 @@ fn works() -> [TargetWork; 4] {
             object: object("batch/v1", "CronJob"),
         },
         TargetWork::LabelPods { selector },
+        TargetWork::Lease {
+            object: object("coordination.k8s.io/v1", "Lease"),
+            stop: Some(Duration::from_secs(1)),
+        },
     ]
 }
 
@@ -232,7 +245,9 @@ async fn nothing_is_stopped_after_a_sibling_won_the_lock_during_a_conflict() {
 #[tokio::test]
 async fn an_object_that_changes_all_the_time_is_stopped() {
     let mut refused = Vec::new();
-    let objects = |work: &TargetWork| !matches!(work, TargetWork::LabelPods { .. });
+    // A label or a Lease that changes is read again in the next step.
+    let objects =
+        |work: &TargetWork| !matches!(work, TargetWork::LabelPods { .. } | TargetWork::Lease { .. });
     for work in works().into_iter().filter(objects) {
         let server = Arc::new(Server::default());
         server.busy.store(true, Ordering::SeqCst);

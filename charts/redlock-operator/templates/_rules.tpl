@@ -19,6 +19,15 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, patch]
+{{- else if and (eq .group "coordination.k8s.io") (eq .resource "leases") }}
+# The operator follows the Leases of leader elections, and holds those of its targets where their lock is not held. It reads
+# the pod of the former leader, which may still terminate.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get]
 {{- else }}
 {{- $podsGo = true }}
 {{- if and (eq .group "batch") (has .resource (list "cronjobs" "jobs")) }}

@@ -27,18 +27,18 @@ pub(in crate::api) fn ref_not_with_pods() -> Rule {
     )
 }
 
-/// The action switches objects of these `kinds` of batch/v1 only.
-pub(in crate::api) fn switches(action: &str, kinds: &[&str]) -> Rule {
+/// The action switches objects of these `kinds` of one API version only.
+pub(in crate::api) fn switches(action: &str, api_version: &str, kinds: &[&str]) -> Rule {
     let list: Vec<String> = kinds.iter().map(|kind| format!("'{kind}'")).collect();
     rule(
         "ref",
         format!(
-            "self.action != '{action}' || !has(self.ref) || (self.ref.apiVersion == 'batch/v1' && self.ref.kind in \
+            "self.action != '{action}' || !has(self.ref) || (self.ref.apiVersion == '{api_version}' && self.ref.kind in \
              [{}])",
             list.join(", ")
         ),
         format!(
-            "cannot be switched by action: {action}: use batch/v1 {}",
+            "cannot be switched by action: {action}: use {api_version} {}",
             kinds.join(" or ")
         )
         .as_str(),
@@ -59,7 +59,7 @@ pub(in crate::api) fn block_of(action: &str, block: &str) -> Rule {
 pub(in crate::api) fn stop_of_use() -> Rule {
     rule(
         "stopSeconds",
-        "self.action in ['Scale', 'Suspend'] || !has(self.stopSeconds)",
+        "self.action in ['Scale', 'Suspend', 'Lease'] || !has(self.stopSeconds)",
         said("'is of no use: ' + self.action + ' stops nothing; leave it out'"),
     )
 }

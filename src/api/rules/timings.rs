@@ -14,7 +14,7 @@ const STOP: &str = "([0] + (has(self.targets) ? self.targets.filter(t, has(t.sto
 
 /// The lease is given, or everything that it is derived from.
 const LEASE_KNOWN: &str = "(has(self.leaseDurationSeconds) || !has(self.targets) || self.targets.all(t, \
-                           has(t.stopSeconds) || !(t.action in ['Scale', 'Suspend'])))";
+                           has(t.stopSeconds) || !(t.action in ['Scale', 'Suspend', 'Lease'])))";
 
 const LEASE: &str =
     "(has(self.leaseDurationSeconds) ? self.leaseDurationSeconds * 1000 : (stop == 0 ? 15000 : DERIVED))";

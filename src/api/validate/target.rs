@@ -8,7 +8,7 @@ use super::name::{check_label, check_subdomain, is_api_version};
 use super::problems::{FieldError, Problems, Quoted};
 use super::selector::check_selector;
 use crate::api::leader_lock::Candidates;
-use crate::api::plan::{TargetPlan, TargetWork};
+use crate::api::plan::{LEASE_STOP, TargetPlan, TargetWork};
 use crate::api::reasons;
 use crate::api::target::{Action, Target, TargetRef};
 
@@ -58,8 +58,11 @@ pub(super) fn targets(
         let stop = stop(problems, &field, target);
         let grace = target.reference.as_ref().and_then(|object| graces.of(object));
         let pods = pods_to_stop(target);
-        let derived = derived_stop(grace, pods);
-        if let Some(work) = work(problems, &field, target) {
+        let derived = match target.action {
+            Action::Lease => LEASE_STOP,
+            _ => derived_stop(grace, pods),
+        };
+        if let Some(work) = work(problems, &field, target, stop) {
             plans.push(TargetPlan {
                 name: target.name.clone(),
                 work,
@@ -99,7 +102,7 @@ fn stop(problems: &mut Problems, field: &str, target: &Target) -> Option<Duratio
     let stop_field = format!("{field}.stopSeconds");
     let given = problems.seconds(&stop_field, target.stop_seconds, 0..=LONGEST_STOP);
     match target.action {
-        Action::Scale | Action::Suspend => given,
+        Action::Scale | Action::Suspend | Action::Lease => given,
         Action::OncePerSchedule | Action::LabelPods => {
             if let Some(seconds) = target.stop_seconds {
                 let reason = format!("is of no use: {:?} stops nothing; leave it out", target.action);
@@ -129,10 +132,10 @@ fn pods_to_stop(target: &Target) -> u32 {
     u32::try_from(active.saturating_sub(standby)).map_or(1, |pods| pods.max(1))
 }
 
-fn work(problems: &mut Problems, field: &str, target: &Target) -> Option<TargetWork> {
+fn work(problems: &mut Problems, field: &str, target: &Target, stop: Option<Duration>) -> Option<TargetWork> {
     match target.action {
         Action::Scale => {
-            let object = object(problems, field, target, &[]);
+            let object = object(problems, field, target, None);
             let settings = target.scale.clone().unwrap_or_default();
             let active_replicas = settings.active_replicas.unwrap_or(1);
             let standby_replicas = settings.standby_replicas.unwrap_or(0);
@@ -158,11 +161,11 @@ fn work(problems: &mut Problems, field: &str, target: &Target) -> Option<TargetW
             })
         }
         Action::Suspend => {
-            let object = object(problems, field, target, &["CronJob", "Job"])?;
+            let object = object(problems, field, target, Some(("batch/v1", &["CronJob", "Job"])))?;
             Some(TargetWork::Suspend { object })
         }
         Action::OncePerSchedule => {
-            let object = object(problems, field, target, &["CronJob"]);
+            let object = object(problems, field, target, Some(("batch/v1", &["CronJob"])));
             let given = target
                 .once_per_schedule
                 .as_ref()
@@ -175,6 +178,15 @@ fn work(problems: &mut Problems, field: &str, target: &Target) -> Option<TargetW
             })
         }
         Action::LabelPods => label_pods(problems, field, target),
+        Action::Lease => {
+            let object = object(
+                problems,
+                field,
+                target,
+                Some(("coordination.k8s.io/v1", &["Lease"])),
+            )?;
+            Some(TargetWork::Lease { object, stop })
+        }
     }
 }
 
@@ -210,8 +222,13 @@ fn label_pods(problems: &mut Problems, field: &str, target: &Target) -> Option<T
     })
 }
 
-/// Returns the object to switch: of one of the `kinds` of `batch/v1`, or of any kind without them.
-fn object(problems: &mut Problems, field: &str, target: &Target, kinds: &[&str]) -> Option<TargetRef> {
+/// Returns the object to switch: of one of the `kinds` of an API version, or of any kind without them.
+fn object(
+    problems: &mut Problems,
+    field: &str,
+    target: &Target,
+    kinds: Option<(&str, &[&str])>,
+) -> Option<TargetRef> {
     let action = target.action;
     let Some(object) = &target.reference else {
         let reason = format!("is required with action: {action:?}: name the object to switch");
@@ -239,12 +256,12 @@ fn object(problems: &mut Problems, field: &str, target: &Target, kinds: &[&str])
             .into_iter()
             .collect(),
     );
-    let fits =
-        kinds.is_empty() || (object.api_version == "batch/v1" && kinds.contains(&object.kind.as_str()));
-    if !fits {
+    if let Some((version, kinds)) = kinds
+        && (object.api_version != version || !kinds.contains(&object.kind.as_str()))
+    {
         let value = format!("{} {}", object.api_version, object.kind);
         let reason = format!(
-            "cannot be switched by action: {action:?}: use batch/v1 {}",
+            "cannot be switched by action: {action:?}: use {version} {}",
             kinds.join(" or ")
         );
         problems.add(FieldError::new(format!("{field}.ref"), value, reason));

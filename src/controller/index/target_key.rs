@@ -27,7 +27,8 @@ impl TargetKey {
         match work {
             TargetWork::Scale { object, .. }
             | TargetWork::Suspend { object }
-            | TargetWork::OncePerSchedule { object, .. } => Self::Object {
+            | TargetWork::OncePerSchedule { object, .. }
+            | TargetWork::Lease { object, .. } => Self::Object {
                 namespace,
                 group: group(&object.api_version).to_owned(),
                 kind: object.kind.clone(),

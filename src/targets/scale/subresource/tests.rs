@@ -62,7 +62,7 @@ fn object(client: &Client, resource: ApiResource) -> Object {
     };
     Object {
         api: Api::namespaced_with(client.clone(), "n", &resource),
-        followed: Shared::new(client.clone()).follow(&resource, "n", "web"),
+        followed: Shared::new(client.clone(), false).follow(&resource, "n", "web"),
         pods: Pods::new(client, "n", "web"),
         place: Place::of(client, &Kinds::default(), &reference, Need::Scale, resource),
         name: "web".into(),
