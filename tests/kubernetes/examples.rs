@@ -21,7 +21,7 @@ const NOT_RECIPES: [&str; 5] = [
     "quickstart",
     "standalone",
 ];
-const RIGHTS: [&str; 8] = [
+const RIGHTS: [&str; 10] = [
     "targetKinds[0].group=apps",
     "targetKinds[0].resource=deployments",
     "targetKinds[1].group=apps",
@@ -30,6 +30,8 @@ const RIGHTS: [&str; 8] = [
     "targetKinds[2].resource=cronjobs",
     "targetKinds[3].group=",
     "targetKinds[3].resource=pods",
+    "targetKinds[4].group=coordination.k8s.io",
+    "targetKinds[4].resource=leases",
 ];
 
 fn recipes() -> Vec<PathBuf> {

@@ -51,7 +51,7 @@ fn leases(world: &World) -> Api<Lease> {
 }
 
 /// Waits for this holder; returns the Lease.
-async fn held(world: &World, holder: &str) -> Value {
+pub async fn held(world: &World, holder: &str) -> Value {
     let leases = leases(world);
     eventually(BOUND, &format!("the Lease is held by {holder:?}"), async || {
         let found = leases.get_opt("controller").await.unwrap();
