@@ -1,4 +1,4 @@
-//! What the operator tells about a `LeaderLock`. Written on transitions only, never for a renewal.
+//! The status of a `LeaderLock`. The operator writes it on transitions only, never for a renewal.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
 use schemars::JsonSchema;
@@ -12,7 +12,7 @@ pub struct LeaderLockStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// What this cluster is for the lock.
+    /// Role of this cluster for the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
 
@@ -74,9 +74,9 @@ pub enum Role {
     Activating,
     /// It stops its targets.
     Stopping,
-    /// Somebody else holds the lock, or nobody does.
+    /// Another candidate holds the lock, or no candidate does.
     Standby,
-    /// It cannot tell.
+    /// Its role is not known.
     Unknown,
 }
 
@@ -113,8 +113,8 @@ pub enum TargetState {
     Active,
     /// It is stopped.
     Standby,
-    /// It is on its way from one to the other.
+    /// It is being started or stopped.
     Changing,
-    /// Nobody can tell.
+    /// Its state is not known.
     Unknown,
 }

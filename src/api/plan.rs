@@ -1,6 +1,7 @@
-//! What valid objects come down to: every default filled in, every value checked, lengths of time as `Duration`.
+//! Plans: valid objects with every default filled in, every value checked, and times as `Duration`.
 //!
-//! Only [`super::validate`] makes plans of objects; nothing else in the crate reads a `spec`.
+//! Only [`super::validate`] makes plans of objects. The operator contends and switches targets by plans alone, never by
+//! an unchecked `spec`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,9 +14,11 @@ use super::target::{Action, TargetRef};
 use crate::lease::identity::LockName;
 use crate::lease::timing::Timings;
 
-/// Beside the stop time: until another cluster may trust that what a lost holder left running is gone.
+/// Added to the stop time: the time after which another cluster may rely on the end of everything that a lost holder
+/// left running.
 pub const TAKEOVER_BESIDE_STOP: Duration = Duration::from_secs(5);
-/// Longer than any cluster abstains: whoever does is told when it is over.
+/// The preference wait of a cluster that abstains, which is longer than any abstention. At the end of its abstention
+/// the plan has the usual wait again.
 const ABSTENTION: Duration = Duration::from_secs(86_400);
 
 /// A valid `RedisQuorum`.
@@ -27,9 +30,9 @@ pub struct QuorumPlan {
     pub command_timeout: Duration,
     pub longest_lease: Duration,
     pub first_start: FirstStart,
-    /// The masters ask for a user or password.
+    /// Whether the masters require a user or password.
     pub needs_credentials: bool,
-    /// At least one master is reached by TLS.
+    /// Whether at least one master is reached over TLS.
     pub needs_tls: bool,
     pub auth_secret: Option<SecretRef>,
     pub tls_secret: Option<SecretRef>,
@@ -40,9 +43,9 @@ pub struct QuorumPlan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MasterPlan {
     pub name: String,
-    /// As written; holds no credentials.
+    /// As written in the spec; holds no credentials.
     pub url: String,
-    /// `host:port` in one spelling: two masters with the same are one server.
+    /// `host:port` in one spelling: two masters with the same address are one server.
     pub address: String,
     pub failure_domain: Option<String>,
 }
@@ -52,7 +55,7 @@ pub struct MasterPlan {
 pub struct LockPlan {
     pub namespace: String,
     pub name: String,
-    /// Name of its quorum.
+    /// The name of its quorum.
     pub quorum: String,
     pub lock_name: LockName,
     pub timings: Timings,
@@ -62,29 +65,29 @@ pub struct LockPlan {
     pub enforcement: Enforcement,
     pub cluster_preference: Vec<String>,
     pub preference_delay: Duration,
-    /// What the holder declares to other clusters.
+    /// The delay that the holder declares to other clusters.
     pub takeover_delay: Duration,
-    /// What this cluster waits at least, whatever the last holder declared.
+    /// The least delay that this cluster waits, regardless of the declaration of the last holder.
     pub explicit_takeover_delay: Option<Duration>,
     pub on_quorum_loss: OnQuorumLoss,
     /// `None`: never.
     pub failover_after_unready: Option<Duration>,
     pub deletion_policy: DeletionPolicy,
     pub targets: Vec<TargetPlan>,
-    /// This cluster leaves it to the others for a time: it takes it only if it is reserved for it. Nothing that a
-    /// manifest says.
+    /// Whether this cluster leaves the lock to the others for a time: it then acquires the lock only if the lock is
+    /// reserved for it. Never set by a manifest.
     pub abstains: bool,
-    /// What was declared before may run still. Nothing that a manifest says.
+    /// Whether targets of an earlier declaration may still run. Never set by a manifest.
     pub has_leftovers: bool,
 }
 
 impl LockPlan {
-    /// `namespace/name` of the object, which is not always the name of the lock.
+    /// Returns `namespace/name` of the object, which is not always the name of the lock.
     pub fn object(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// It has targets, and they are switched.
+    /// Whether it has targets and switches them.
     pub fn switches(&self) -> bool {
         !self.targets.is_empty() && self.enforcement == Enforcement::Enforce
     }
@@ -94,8 +97,8 @@ impl LockPlan {
         self.has_leftovers || self.targets.iter().any(|target| target.work.is_undone())
     }
 
-    /// How long a cluster of this name waits after the end of a lease, by its place in the preference. A cluster that
-    /// is not listed comes after all that are.
+    /// Returns how long a cluster of this name waits after the end of a lease, by its place in the preference. A
+    /// cluster that is not listed waits as long as one behind the last.
     pub fn preference_wait(&self, cluster_name: &str) -> Duration {
         if self.abstains {
             return ABSTENTION;
@@ -115,15 +118,15 @@ impl LockPlan {
 pub struct TargetPlan {
     pub name: String,
     pub work: TargetWork,
-    /// How long it takes to stop; zero where nothing is stopped.
+    /// The time that it takes to stop; zero where nothing is stopped.
     pub stop: Duration,
-    /// What its pod template asks for, if that is more.
+    /// The stop time that its pod template asks for, if that is more.
     pub too_short: Option<Duration>,
-    /// So many pods end one after the other, where they do not end together.
+    /// The number of pods that end one after the other, if they do not end together.
     pub one_by_one: Option<u32>,
 }
 
-/// What is switched and how.
+/// The action of a target, with its object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TargetWork {
     Scale {
@@ -144,12 +147,12 @@ pub enum TargetWork {
 }
 
 impl TargetWork {
-    /// Whether it is undone when the lease ends. A run that was claimed goes on to its end.
+    /// Whether the action is undone when the lease ends. A run that was claimed continues to its end.
     pub fn is_undone(&self) -> bool {
         !matches!(self, TargetWork::OncePerSchedule { .. })
     }
 
-    /// Whether undoing it takes time of its own, as pods need to end. A label is gone with one write.
+    /// Whether undoing the action takes time, such as the time that pods need to end. One write removes a label.
     pub fn takes_time_to_stop(&self) -> bool {
         match self {
             TargetWork::Scale { .. } | TargetWork::Suspend { .. } => true,
@@ -168,12 +171,12 @@ impl TargetWork {
 }
 
 impl QuorumPlan {
-    /// The servers of the quorum, for comparing it with another.
+    /// Returns the servers of the quorum, to compare it with another quorum.
     pub fn addresses(&self) -> BTreeSet<&str> {
         self.masters.iter().map(|m| m.address.as_str()).collect()
     }
 
-    /// How many masters are enough.
+    /// Returns the number of masters that form a majority.
     pub fn majority(&self) -> usize {
         self.masters.len() / 2 + 1
     }

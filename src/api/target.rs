@@ -1,4 +1,4 @@
-//! Targets of a `LeaderLock`: what is switched on where the lock is held and off everywhere else.
+//! Targets of a `LeaderLock`: the workloads that are switched on where the lock is held, and off everywhere else.
 
 #![expect(
     unreachable_pub,
@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use super::rules;
 
-/// Of a selector: its labels, its expressions, and the values of each.
+/// Limits of a selector: its labels, its expressions, and the values of each expression.
 pub(super) const LABEL_LIMIT: usize = 32;
 pub(super) const EXPRESSION_LIMIT: usize = 16;
 pub(super) const VALUE_LIMIT: usize = 32;
-/// Operators of an expression.
+/// The operators of an expression.
 pub(super) const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
 
 /// One target.
@@ -63,7 +63,7 @@ pub struct Target {
     pub label_pods: Option<LabelPodsSettings>,
 }
 
-/// An object in the namespace of the lock.
+/// Refers to an object in the namespace of the lock.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = rules::api_version(), validation = rules::subdomain("name"))]
 #[serde(rename_all = "camelCase")]
@@ -93,10 +93,10 @@ pub enum Action {
 }
 
 impl Action {
-    /// All of them.
+    /// All actions.
     pub(crate) const ALL: [Self; 4] = [Self::Scale, Self::Suspend, Self::OncePerSchedule, Self::LabelPods];
 
-    /// As users write it.
+    /// Returns the name as users write it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Scale => "Scale",

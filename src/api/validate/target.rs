@@ -12,20 +12,21 @@ use crate::api::plan::{TargetPlan, TargetWork};
 use crate::api::reasons;
 use crate::api::target::{Action, Target, TargetRef};
 
-/// Beside the grace period of pods: until their end is seen.
+/// Added to the grace period of the pods: the time until their end is observed.
 const STOP_BESIDE_GRACE: Duration = Duration::from_secs(5);
-/// Stop time of a target whose pod template nobody has read: beside Kubernetes' default grace period.
+/// The stop time of a target whose pod template was not read: as that of a template with Kubernetes' default grace
+/// period. Also the longest stop time that is derived.
 pub(super) const DEFAULT_STOP: Duration = Duration::from_secs(35);
 
 const DEFAULT_MAX_SLOT_AGE: Duration = Duration::from_secs(3_600);
 const LONGEST_SLOT_AGE: i64 = 7 * 86_400;
 const LONGEST_STOP: i64 = 86_400;
-/// Each target is a register on the masters and a row in the status.
+/// Each target has a row in the status, and each `OncePerSchedule` target a register on the masters.
 const TARGET_LIMIT: usize = 32;
 const KIND_LIMIT: usize = 63;
 
-/// The targets that can be used; what is wrong with the others goes to `problems`.
-/// Also what was read of their pod templates.
+/// Returns a plan for each target that names its object or pods, with the stop time of its pod template. Every problem
+/// of a target is added to `problems`, also if the target has a plan.
 pub(super) fn targets(
     problems: &mut Problems,
     given: &[Target],
@@ -72,7 +73,7 @@ pub(super) fn targets(
     plans
 }
 
-/// A block that the action does not read would be a promise that nobody keeps.
+/// Refuses a block that the action does not read, because its settings would have no effect.
 fn check_blocks(problems: &mut Problems, field: &str, target: &Target) {
     let blocks = [
         ("scale", target.scale.is_some(), Action::Scale),
@@ -94,7 +95,8 @@ fn check_blocks(problems: &mut Problems, field: &str, target: &Target) {
     }
 }
 
-/// None where its pod template says it.
+/// Returns the given stop time, which is zero for an action that stops nothing. `None` if the pod template determines
+/// it.
 fn stop(problems: &mut Problems, field: &str, target: &Target) -> Option<Duration> {
     let stop_field = format!("{field}.stopSeconds");
     let given = problems.seconds(&stop_field, target.stop_seconds, 0..=LONGEST_STOP);
@@ -110,15 +112,17 @@ fn stop(problems: &mut Problems, field: &str, target: &Target) -> Option<Duratio
     }
 }
 
-/// What the pod template asks for. More than the default is given only where `stopSeconds` says so: it would take from the
-/// time for renewals, and other clusters, which go by their own templates, would not wait so long.
+/// Returns the stop time that the pod template asks for. Only `stopSeconds` can set more than the default: a longer
+/// stop time would reduce the time for renewals, and other clusters, which follow their own templates, would not wait
+/// that long.
 fn derived_stop(grace: Option<Grace>, pods: u32) -> Duration {
     grace.map_or(DEFAULT_STOP, |grace| {
         grace.of_pods(pods).saturating_add(STOP_BESIDE_GRACE)
     })
 }
 
-/// As declared, so that it is the same in all clusters, and does not change while the target is started and stopped.
+/// Returns the number of pods that a stop ends, as declared: it is then the same in all clusters, and does not change
+/// while the target is started and stopped.
 fn pods_to_stop(target: &Target) -> u32 {
     let settings = target.scale.clone().unwrap_or_default();
     let (active, standby) = (
@@ -209,7 +213,8 @@ fn label_pods(problems: &mut Problems, field: &str, target: &Target) -> Option<T
     })
 }
 
-/// The object that is switched; of one of the `kinds` of `batch/v1`, or of any kind when there are none.
+/// Returns the object to switch. It must be one of the `kinds` of `batch/v1`, or may be of any kind if `kinds` is
+/// empty.
 fn object(problems: &mut Problems, field: &str, target: &Target, kinds: &[&str]) -> Option<TargetRef> {
     let action = target.action;
     let Some(object) = &target.reference else {
