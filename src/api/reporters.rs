@@ -12,8 +12,8 @@ const MISSED: Duration = Duration::from_secs(45);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub cluster: ClusterId,
-    /// Whether its last report is less than 45 s older than the newest one. Only times that the writer of the status set
-    /// are compared, because the clock of the reader may differ.
+    /// Whether its last report is less than 45 s older than the newest one. Only times that the writer of the status
+    /// set are compared, because the clock of the reader may differ.
     pub alive: bool,
 }
 
