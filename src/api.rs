@@ -1,8 +1,8 @@
-//! The types that users write: `RedisQuorum` and `LeaderLock`.
+//! Defines the types that users write: `RedisQuorum` and `LeaderLock`.
 //!
-//! Owns their shape ([`redis_quorum`], [`leader_lock`]), their rules (`rules` for the API server, [`validate`] for all
-//! other readers) and the plan that a valid object results in ([`plan`]). The types stay lenient: a field of a later
-//! version is passed over, so that old and new run side by side. Calls neither Kubernetes nor Redis.
+//! Owns their shape ([`redis_quorum`], [`leader_lock`]), their rules (`rules` for the API server, [`validate`] for
+//! every other check) and the plans that valid objects result in ([`plan`]). The types are lenient: they ignore a field
+//! of a later version, so that old and new versions run side by side. Never connects to Kubernetes or Redis.
 
 pub mod abstention;
 mod conditions;
@@ -29,7 +29,7 @@ pub use redis_quorum::{RedisQuorum, RedisQuorumSpec};
 
 /// The group of both kinds.
 pub const GROUP: &str = "redlock.dev";
-/// Keeps a LeaderLock while this cluster may have running targets.
+/// The finalizer that keeps a LeaderLock while this cluster may have running targets.
 pub const FINALIZER: &str = "redlock.dev/targets";
 /// `apiVersion` of both kinds.
 pub const API_VERSION: &str = "redlock.dev/v1alpha1";

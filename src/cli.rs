@@ -1,4 +1,5 @@
-//! The command line: parses, runs one command, turns its failure into a message and an exit code. No other logic.
+//! The command line: parses the arguments, runs one command, and turns its failure into a message and an exit code.
+//! Contains no other logic.
 
 mod agent;
 mod break_lock;
@@ -68,8 +69,8 @@ enum Command {
     Crd,
 }
 
-/// The same program with `run` alone: a wrapper stays in memory for as long as its command runs, and describing the
-/// arguments of all other commands would leave 1.5 MiB of code, relocations and texts there.
+/// The same program with the command `run` alone. A wrapper stays in memory as long as its command runs, and the
+/// descriptions of the arguments of all other commands would leave 1.5 MiB of code, relocations and texts there.
 #[derive(Debug, Parser)]
 #[command(name = "redlock", version, max_term_width = 100)]
 struct RunAlone {
@@ -90,10 +91,10 @@ impl From<Only> for Command {
 
 const RUN: &str = "run";
 
-/// Not a command for people: kubectl requests with it the completions of the words behind it.
+/// The hidden command by which kubectl requests completions of the words after it.
 const COMPLETE: &str = "__complete";
 
-/// Parses the arguments of this process and runs them.
+/// Parses the arguments of this process and runs the command.
 #[must_use]
 pub fn main() -> ExitCode {
     if let Some(code) = crate::run::dispatch() {
@@ -104,7 +105,7 @@ pub fn main() -> ExitCode {
     if words.get(1).is_some_and(|word| word == COMPLETE) {
         return complete::run(called.command(Cli::command()), &words[2..]);
     }
-    // The texts of a plugin name the other commands.
+    // The texts of a plugin name the other commands, so they need all of them.
     let command = if called == Called::Redlock && words.get(1).is_some_and(|word| word == RUN) {
         parse::<RunAlone>(words, called).map(|cli| cli.command.into())
     } else {
@@ -117,7 +118,7 @@ pub fn main() -> ExitCode {
     let log = Flush::default();
     let result = replay::record().and_then(|()| run(command, called));
     redlock_client::trace::flush();
-    // Before the message of a failure, which follows the log.
+    // Writes the rest of the log before the message of a failure.
     drop(log);
     match result {
         Ok(exit) => exit.into(),
@@ -125,7 +126,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What describes the arguments is gone before the command runs.
+/// Parses the arguments. Their description is dropped before the command runs.
 fn parse<P: Parser>(words: Vec<OsString>, called: Called) -> Result<P, clap::Error> {
     let mut program = called.command(P::command());
     let matches = program.try_get_matches_from_mut(words)?;
@@ -160,12 +161,12 @@ fn run(command: Command, called: Called) -> Result<Exit, Failure> {
     }
 }
 
-/// Runs a command on a runtime of its own.
+/// Runs a command on its own runtime.
 fn block_on<T>(command: impl Future<Output = T>) -> Result<T, Failure> {
     block_on_a(&mut tokio::runtime::Builder::new_multi_thread(), command)
 }
 
-/// The same for one that does little and is started often: without further threads.
+/// Runs a command that does little and starts often: on its own runtime without further threads.
 fn block_on_this_thread<T>(command: impl Future<Output = T>) -> Result<T, Failure> {
     block_on_a(&mut tokio::runtime::Builder::new_current_thread(), command)
 }
@@ -174,14 +175,14 @@ fn block_on_a<T>(
     builder: &mut tokio::runtime::Builder,
     command: impl Future<Output = T>,
 ) -> Result<T, Failure> {
-    // One provider for TLS in the whole process; a second call finds it set, which is as good.
+    // The whole process uses one TLS provider. A second call finds it installed, so its error is ignored.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = builder
         .enable_all()
         .build()
         .map_err(|e| Failure::new(Exit::Software, format!("starting the runtime: {e}")))?;
     let result = runtime.block_on(command);
-    // Tasks that still run have no user any more.
+    // Tasks that still run have no owner any more, so the process does not wait for them.
     runtime.shutdown_background();
     Ok(result)
 }

@@ -1,7 +1,7 @@
 //! `redlock operator --standalone DIR`: the same objects as YAML files, without Kubernetes.
 //!
-//! [`manifests`] reads the folder, `folder` follows it, `desired` decides the desired state, `reconcile` establishes
-//! it, [`process`] owns the process. It switches no targets.
+//! [`manifests`] reads the folder, `folder` follows it, `desired` derives the locks that should be contended for,
+//! `reconcile` applies them, [`process`] owns the process. Targets are not switched here.
 
 mod desired;
 mod folder;

@@ -1,31 +1,32 @@
-//! Records that a cluster leaves a lock to the others because its targets did not get ready here.
+//! Records that a cluster leaves a lock to the other clusters because its targets did not get ready here.
 //!
-//! The record is in the object, because the replicas of a cluster share nothing else.
+//! The record is an annotation of the object, because the object is all that the replicas of a cluster share.
 
 use std::time::Duration;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// Deleting it lets the cluster contend again.
+/// The annotation. Deleting it lets the cluster contend again.
 pub const ABSTAIN: &str = "redlock.dev/abstain";
 
 const SHORTEST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(1_800);
-/// What failed again so long after the last time did not fail again, but anew.
+/// Seconds after the end of an abstention. A later failure counts as a first one, so its abstention does not double.
 const GOOD_TIME: i64 = 1_800;
 
-/// Its value.
+/// The value of the annotation [`ABSTAIN`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Abstention {
     pub until: Time,
-    /// Doubled the next time.
+    /// The length without the stop, which doubles at the next failure.
     pub seconds: u64,
 }
 
 impl Abstention {
-    /// Returns the abstention that follows the one `before`. It begins when the targets to stop must have stopped.
+    /// Returns the abstention that follows `before`. It counts from the time by which the targets must have stopped,
+    /// which is `stop` after `now`.
     #[must_use]
     pub fn next(before: Option<&Self>, takeover_delay: Duration, now: Timestamp, stop: Duration) -> Self {
         let first = SHORTEST.max(takeover_delay * 2).min(LONGEST);

@@ -1,4 +1,4 @@
-//! The two CustomResourceDefinitions, as `redlock crd` prints them and as they lie in `crds/`.
+//! Writes the two CustomResourceDefinitions, as `redlock crd` prints them and as the files in `crds/` hold them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use kube::CustomResourceExt;
 
 use super::{LeaderLock, RedisQuorum};
 
-/// A definition could not be written down.
+/// A definition could not be written as YAML.
 #[derive(Debug, thiserror::Error)]
 #[error("writing the definition of {kind} as yaml")]
 pub struct CrdError {
@@ -17,7 +17,7 @@ pub struct CrdError {
     source: serde_yaml::Error,
 }
 
-/// Both definitions, one document each.
+/// Returns both definitions, one document each.
 pub fn crds_yaml() -> Result<String, CrdError> {
     Ok(format!(
         "---\n{}---\n{}",
@@ -26,12 +26,12 @@ pub fn crds_yaml() -> Result<String, CrdError> {
     ))
 }
 
-/// The definition of `LeaderLock`.
+/// Returns the definition of `LeaderLock`.
 pub fn leader_lock_crd_yaml() -> Result<String, CrdError> {
     to_yaml("LeaderLock", LeaderLock::crd())
 }
 
-/// The definition of `RedisQuorum`.
+/// Returns the definition of `RedisQuorum`.
 pub fn redis_quorum_crd_yaml() -> Result<String, CrdError> {
     to_yaml("RedisQuorum", RedisQuorum::crd())
 }
@@ -49,7 +49,7 @@ fn to_yaml(kind: &'static str, mut crd: CustomResourceDefinition) -> Result<Stri
 }
 
 /// Gives new objects `status.observedGeneration: -1`, so that a client that waits for `Ready` does not take an object
-/// that no operator has read for a current one.
+/// that was never reconciled for a current one.
 fn mark_unvisited(crd: &mut CustomResourceDefinition) {
     for version in &mut crd.spec.versions {
         let status = version
@@ -64,8 +64,9 @@ fn mark_unvisited(crd: &mut CustomResourceDefinition) {
     }
 }
 
-/// Takes every `nullable` away, as it is with most kinds: no rule has to ask whether a field that is there is `null`. The
-/// API server drops a `null` in an object that is created or updated as a whole; server-side apply refuses it by name.
+/// Removes every `nullable`, as most kinds do, so that no rule has to check whether a field that is present is `null`.
+/// The API server drops a `null` in an object that is created or updated as a whole; server-side apply refuses it by
+/// name.
 fn without_nulls(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     for field in schema.properties.iter_mut().flat_map(BTreeMap::values_mut) {
@@ -97,7 +98,7 @@ mod tests {
         parsed(yaml)["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
     }
 
-    /// Returns the CRDs as a template: Helm never upgrades the files of the chart's folder `crds/`.
+    /// Returns the definitions as a template, because Helm never upgrades the files in the folder `crds/` of a chart.
     fn of_the_chart() -> String {
         let crds = crds_yaml().unwrap();
         assert!(!crds.contains("{{"), "a template would read it");
@@ -241,7 +242,7 @@ mod tests {
             {
                 let said = rule.get("message").or_else(|| rule.get("messageExpression"));
                 assert!(said.is_some(), "{path}: {rule}");
-                // A rule of a text is at its field already.
+                // A rule of a text is attached to its field, so it needs no path.
                 let places = schema["type"] == "object";
                 assert_eq!(rule.get("fieldPath").is_some(), places, "{path}: {rule}");
             }

@@ -1,62 +1,63 @@
-//! The request to the holder of a lock to pass it on: two annotations of its LeaderLock.
+//! Defines the request to pass a lock on, and its answer: two annotations of the LeaderLock.
 //!
-//! Only the holder can reserve, so it must receive the request. A request is for the lease with one token and for no
-//! other: once that lease has ended, which the hand-over itself causes, the request has no effect on any reader at any
-//! time.
+//! Only the holder can reserve the lock for another cluster, so the request goes to the holder. It names one lease by
+//! its token. Once that lease has ended, which the hand-over itself causes, the request has no effect, regardless of
+//! when a replica reads it.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::lease::ClusterId;
 
-/// A request that is not answered yet.
+/// The annotation of the request that is not answered yet.
 pub const REQUEST: &str = "redlock.dev/hand-over";
-/// How the last request was answered.
+/// The annotation of the answer to the last request.
 pub const ANSWER: &str = "redlock.dev/hand-over-answer";
 
-/// Pass the lease with this token on.
+/// The request to pass on the lease with this token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandOverRequest {
     /// Distinguishes this request from every other.
     pub id: String,
-    /// To this cluster, as NAME/UID.
+    /// The cluster that receives the lease, as NAME/UID.
     pub to: String,
-    /// The lease that is passed on.
+    /// The token of the lease that is passed on.
     pub token: u64,
-    /// In Unix seconds: the client that requested it has left by then, and no longer expects it.
+    /// In Unix seconds. By then the requester has ended, and no longer expects the hand-over.
     pub not_after: u64,
 }
 
-/// What became of a request.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandOverAnswer {
-    /// Of the request.
+    /// The `id` of the request.
     pub id: String,
     pub result: HandOverResult,
-    /// In words.
+    /// The reason in words.
     pub message: String,
 }
 
-/// How a request was answered.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HandOverResult {
-    /// The holder gave its lease up, with a reservation for the cluster. The masters show whether they have it.
+    /// The holder released its lease with a reservation for the cluster. Only the masters show whether they have
+    /// recorded it.
     Reserving,
-    /// Nothing was done.
+    /// The holder did nothing.
     Refused,
 }
 
 impl HandOverRequest {
-    /// The cluster, if `to` is one.
+    /// Returns the cluster, if `to` is NAME/UID.
     #[must_use]
     pub fn cluster(&self) -> Option<ClusterId> {
-        // A name alone would stand for a UID that no cluster has.
+        // A name alone parses as a cluster with a UID that no cluster has.
         self.to.contains('/').then(|| self.to.parse().ok()).flatten()
     }
 }
 
-/// Reads an annotation. What cannot be read was written by hand, or by a later version.
+/// Reads the value of an annotation. A value that cannot be read was written by hand or by a later version.
 #[must_use]
 pub fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
     serde_json::from_str(text).ok()

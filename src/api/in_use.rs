@@ -1,13 +1,13 @@
-//! The finalizer that keeps a RedisQuorum while LeaderLocks name it.
+//! Names the finalizer that keeps a RedisQuorum while LeaderLocks name it.
 //!
-//! Releases of the operator that watch different namespaces do not see each other's locks, so each set of namespaces has a
-//! finalizer of its own. It also names the release, where that is known: after a change of its namespaces the release
-//! removes the finalizer of those before.
+//! Releases of the operator that watch different namespaces do not see each other's locks, so each set of namespaces
+//! has its own finalizer. The finalizer also names the release, if it is known: when the namespaces of the release
+//! change, the release removes the finalizer of the former set.
 
-/// What the finalizers of all sets of namespaces begin with.
+/// The common prefix of the finalizers of all sets of namespaces.
 const PREFIX: &str = "redlock.dev/in-use-";
 
-/// A set of namespaces in a name: `all`, or a hash. The empty namespace stands for all of them.
+/// Returns a short name for a set of namespaces: `all`, or a hash. The empty namespace stands for all of them.
 pub(crate) fn scope(namespaces: &[String]) -> String {
     if namespaces.iter().any(String::is_empty) || namespaces.is_empty() {
         return "all".to_owned();
@@ -18,7 +18,8 @@ pub(crate) fn scope(namespaces: &[String]) -> String {
     hash(&sorted.join(","))
 }
 
-/// FNV-1a: the same in every version, and short enough for every name whatever is watched.
+/// FNV-1a: the hash is the same in every version, and short enough for a finalizer regardless of the watched
+/// namespaces.
 fn hash(text: &str) -> String {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -26,12 +27,13 @@ fn hash(text: &str) -> String {
     format!("{hash:016x}")
 }
 
-/// The known facts about the finalizers of a release, where one is known.
+/// The finalizers of a known release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Release {
-    /// What they begin with, whatever the release watches.
+    /// The prefix of its finalizers, for any set of namespaces.
     prefix: String,
-    /// That of a build that did not name the release: no other release may watch these namespaces.
+    /// The finalizer of a build that did not name the release. It belongs to this release, because no other release may
+    /// watch the same namespaces.
     unnamed: String,
 }
 
@@ -39,12 +41,12 @@ struct Release {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InUseFinalizer {
     release: Option<Release>,
-    /// That of the namespaces that are watched now.
+    /// The finalizer of the namespaces that are watched now.
     pub(crate) own: String,
 }
 
 impl InUseFinalizer {
-    /// Of the replicas with these labels in this namespace, which watch these namespaces.
+    /// Creates the finalizers of the replicas with these labels in this namespace, which watch `namespaces`.
     pub(crate) fn new(release: Option<(&str, &str)>, namespaces: &[String]) -> Self {
         let scope = scope(namespaces);
         let unnamed = format!("{PREFIX}{scope}");
@@ -62,7 +64,8 @@ impl InUseFinalizer {
         }
     }
 
-    /// Whether it is one of the same release for other namespaces, or of a build that did not name the release.
+    /// Whether the finalizer is one of the same release for other namespaces, or of a build that did not name the
+    /// release.
     pub(crate) fn is_stale(&self, finalizer: &str) -> bool {
         let of_release =
             |release: &Release| finalizer.starts_with(&release.prefix) || finalizer == release.unnamed;
@@ -70,14 +73,14 @@ impl InUseFinalizer {
     }
 }
 
-/// Whether it is that of a release that watches these namespaces: no two may watch the same.
+/// Whether the finalizer is that of a release that watches these namespaces. No two releases may watch the same ones.
 pub(crate) fn is_of(finalizer: &str, namespaces: &[String]) -> bool {
     let name = finalizer.strip_prefix(PREFIX);
     let scope_of = |name: &str| name.rsplit('.').next() == Some(&scope(namespaces));
     name.is_some_and(scope_of)
 }
 
-/// Whether it is one of any set of namespaces.
+/// Whether the finalizer is one of any set of namespaces.
 pub(crate) fn is_one(finalizer: &str) -> bool {
     finalizer.starts_with(PREFIX)
 }

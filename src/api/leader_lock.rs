@@ -1,4 +1,4 @@
-//! `LeaderLock`: one lock, the targets that run where the lock is held, and its timings.
+//! `LeaderLock`: one lock, the workloads that run where it is held, and its time limits.
 
 #![expect(
     unreachable_pub,
@@ -136,7 +136,7 @@ pub struct LeaderLockSpec {
     pub targets: Vec<Target>,
 }
 
-/// A RedisQuorum by name.
+/// Refers to a RedisQuorum by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = rules::subdomain("name"))]
 pub struct QuorumRef {
@@ -145,7 +145,7 @@ pub struct QuorumRef {
     pub name: String,
 }
 
-/// Who contends for a lock.
+/// The candidates that contend for a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Candidates {
     /// The operator's replicas contend and switch the targets.
@@ -167,13 +167,13 @@ pub enum LockState {
     SteppedDown,
 }
 
-/// Whether targets are switched.
+/// Whether the operator switches the targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Enforcement {
-    /// They are.
+    /// It does.
     #[default]
     Enforce,
-    /// The targets are not switched: the status shows what the operator would do.
+    /// It leaves them alone: the status reports the action that it would take.
     Observe,
 }
 
@@ -183,11 +183,11 @@ pub enum OnQuorumLoss {
     /// They are stopped before the lease ends: exclusion over availability.
     #[default]
     Stop,
-    /// They run on until another holder is seen, so two may run at once: availability over exclusion.
+    /// They continue to run until another holder is seen, so two may run at once: availability over exclusion.
     KeepRunning,
 }
 
-/// What happens to running targets when the object is deleted.
+/// Action on running targets when the object is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeletionPolicy {
     /// They are stopped, then the lease is released.

@@ -1,4 +1,4 @@
-//! The status that the operator writes to a `LeaderLock`. Written on transitions only, never for a renewal.
+//! The status of a `LeaderLock`. The operator writes it on transitions only, never for a renewal.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
 use schemars::JsonSchema;
@@ -12,7 +12,7 @@ pub struct LeaderLockStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// What this cluster is for the lock.
+    /// Role of this cluster for the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
 
@@ -74,9 +74,9 @@ pub enum Role {
     Activating,
     /// It stops its targets.
     Stopping,
-    /// Another process holds the lock, or no process does.
+    /// Another candidate holds the lock, or no candidate does.
     Standby,
-    /// The operator cannot determine it.
+    /// Its role is not known.
     Unknown,
 }
 
@@ -113,8 +113,8 @@ pub enum TargetState {
     Active,
     /// It is stopped.
     Standby,
-    /// It is on its way from one to the other.
+    /// It is being started or stopped.
     Changing,
-    /// The state cannot be determined.
+    /// Its state is not known.
     Unknown,
 }

@@ -1,6 +1,7 @@
-//! What valid objects come down to: every default filled in, every value checked, lengths of time as `Duration`.
+//! Plans: valid objects with every default filled in, every value checked, and times as `Duration`.
 //!
-//! Only [`super::validate`] makes plans of objects; nothing else in the crate reads a `spec`.
+//! Only [`super::validate`] makes plans of objects. The operator contends and switches targets by plans alone, never by
+//! an unchecked `spec`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

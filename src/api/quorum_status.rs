@@ -1,5 +1,5 @@
-//! The status that the operator writes to a `RedisQuorum`. Written by the reporter of the cluster, read by people and
-//! alerts. The one exception is `notReadyReplicas`, in which each replica owns the entry with its name.
+//! The status of a `RedisQuorum`. The reporter of the cluster writes it, and people and alerts read it. The one
+//! exception is `notReadyReplicas`, in which each replica owns the entry with its name.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;

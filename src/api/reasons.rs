@@ -1,7 +1,8 @@
-//! The reasons for which an object is refused, as both the CEL rules in [`super::rules`] and [`super::validate`] word
-//! them. Each is the rest of a sentence that begins with the value, and names the expected value.
+//! The reasons for which an object is refused, in the words that the API server (by the CEL rules in [`super::rules`])
+//! and [`super::validate`] share. Each reason continues a sentence that begins with the value, and states the expected
+//! value.
 //!
-//! Contains only the texts that both share. Where one of them knows more, such as the quorum of a lock, its message has
+//! Holds only texts that are the same for both. Where one of them knows more, such as the quorum of a lock, it reports
 //! more.
 
 pub(super) const LABEL: &str = "is not a valid name: use 1 to 63 lower-case letters, digits and \"-\", with a letter or \
@@ -44,7 +45,7 @@ pub(super) const SELECTOR_VALUE: &str = "has a value that is not a label value: 
 pub(super) const SELECTOR_VALUES: &str = "has an expression whose values do not fit its operator: In and NotIn need at least one \
                                           value, Exists and DoesNotExist take none";
 
-/// Of standbyReplicas.
+/// The reason for standbyReplicas.
 pub(super) const STANDBY_REPLICAS: &str = "is out of bounds: use 0 up to one fewer than activeReplicas";
 
 // RedisQuorum
@@ -56,7 +57,7 @@ pub(super) const URL_SHAPE: &str = "write redis://HOST[:PORT][/DATABASE], or red
 pub(super) const CREDENTIALS: &str =
     "carries a user or password, which every reader of this object can see: put it into auth";
 
-/// Reported for the second of two urls that are found to be one server.
+/// Follows the statement that two masters have one url, or are one server.
 pub(super) const SERVER_OF_ITS_OWN: &str = "give each master a server of its own";
 
 pub(super) const MASTERS_CHANGED: &str = "cannot get other names or another number: they are part of the fingerprint on \

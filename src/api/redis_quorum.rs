@@ -1,4 +1,5 @@
-//! `RedisQuorum`: the masters that store leases. Cluster-scoped, since it belongs to the administrators of the masters.
+//! `RedisQuorum`: the masters on which leases live. Cluster-scoped, because it belongs to the administrator of the
+//! masters.
 
 #![expect(
     unreachable_pub,
@@ -117,7 +118,7 @@ pub struct Master {
     pub failure_domain: Option<String>,
 }
 
-/// Where the operator finds user and password.
+/// The source of the user and password.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QuorumAuth {
@@ -125,7 +126,7 @@ pub struct QuorumAuth {
     pub secret_ref: SecretRef,
 }
 
-/// Where the operator finds certificates.
+/// The source of the certificates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QuorumTls {
@@ -134,7 +135,7 @@ pub struct QuorumTls {
     pub secret_ref: SecretRef,
 }
 
-/// A Secret by name.
+/// Refers to a Secret by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = rules::subdomain("name"), validation = rules::label("namespace"))]
 #[serde(rename_all = "camelCase")]
@@ -150,10 +151,11 @@ pub struct SecretRef {
 /// Action of the operator on masters that were never used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FirstStart {
-    /// Waits until no lease of an earlier life can be alive (65 s with the default longest lease). Always safe.
+    /// Waits until no lease that the masters granted before can be alive (65 s with the default longest lease). Always
+    /// safe.
     #[default]
     Wait,
-    /// Runs `redlock init` once, which states that no lease can be alive. Remembered in the status.
+    /// Runs `redlock init` once, which states that no lease can be alive. The status records that it ran.
     Immediate,
 }
 

@@ -1,23 +1,23 @@
-//! The clusters that use a quorum, as `status.reporters` lists them.
+//! Reads the clusters that use a quorum from `status.reporters`.
 
 use std::time::Duration;
 
 use super::quorum_status::ReporterStatus;
 use crate::lease::ClusterId;
 
-/// One heartbeat missed, and half of the next.
+/// One missed heartbeat, and half of the next one.
 const MISSED: Duration = Duration::from_secs(45);
 
-/// A cluster that reported once.
+/// A cluster that has reported at least once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub cluster: ClusterId,
-    /// Whether the cluster still used the quorum at its last report. Only the clock of the writer counts: the clock of
-    /// a reader may differ.
+    /// Whether its last report is less than 45 s older than the newest one. Only times that the writer of the status
+    /// set are compared, because the clock of the reader may differ.
     pub alive: bool,
 }
 
-/// Reads them; a text that is no cluster is passed over.
+/// Returns the clusters of the reports. A report without a valid cluster is ignored.
 #[must_use]
 pub fn seen(reporters: &[ReporterStatus]) -> Vec<Seen> {
     let at = |reporter: &ReporterStatus| reporter.last_seen_time.0.as_second();

@@ -1,7 +1,8 @@
-//! Reads parts of a `LeaderLock` that this version cannot read as a whole, such as one that a later version wrote.
+//! Reads as much as possible of a `LeaderLock` that this version cannot read as a whole, such as one of a later
+//! version.
 //!
-//! The result serves one purpose: to stop targets of an object that is being deleted. The operator never contends for
-//! such a lock.
+//! The result has one use: to stop targets that may run of an object that is being deleted. The operator never contends
+//! for such a lock.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -13,15 +14,16 @@ use super::{
 };
 use crate::lease::identity::LockName;
 
-/// An object of which something could not be read.
+/// An object that could be read at least in part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Salvaged {
     pub object: LeaderLock,
-    /// What this version cannot read, so that targets are not stopped: the names of targets, and fields.
+    /// The targets (by name) and fields that this version cannot read, so that targets are not stopped.
     pub lost: Vec<String>,
 }
 
-/// Every field that can be read by itself; the others get their defaults, but for an enforcement that cannot be read. `None` if not even the metadata can be read.
+/// Returns every field that can be read by itself. The other fields get their defaults, except that an enforcement that
+/// cannot be read becomes `Observe`. `None` if even the metadata cannot be read.
 pub fn salvage(object: &Value) -> Option<Salvaged> {
     let metadata = serde_json::from_value(object.get("metadata")?.clone()).ok()?;
     let fields = object.get("spec").and_then(Value::as_object);
@@ -50,7 +52,7 @@ pub fn salvage(object: &Value) -> Option<Salvaged> {
     }
     let unknown = |mode: &Value| serde_json::from_value::<Enforcement>(mode.clone()).is_err();
     if rest.get("enforcement").is_some_and(unknown) {
-        // A mode of a later version: the default would stop what that mode may only observe.
+        // An unknown mode is one of a later version: the default would stop targets that this mode may only observe.
         rest.insert("enforcement".to_owned(), json!(Enforcement::Observe));
         lost.push("spec.enforcement".to_owned());
     }
@@ -67,7 +69,7 @@ pub fn salvage(object: &Value) -> Option<Salvaged> {
     })
 }
 
-/// Without the settings that cannot be read. Their defaults stop it as well.
+/// Returns the target without the settings that cannot be read. Their defaults stop it as well.
 fn salvage_target(target: &Value) -> Option<Target> {
     let fields = target.as_object()?;
     let base: Map<String, Value> = ["name", "action"]
@@ -83,7 +85,7 @@ fn salvage_target(target: &Value) -> Option<Target> {
     readable(base, fields)
 }
 
-/// `base` with each of `fields` that can be read beside it. `None` if `base` cannot be.
+/// Returns `base` with each of `fields` that can be read together with it. `None` if `base` cannot be read.
 fn readable<T: DeserializeOwned>(base: Map<String, Value>, fields: &Map<String, Value>) -> Option<T> {
     let parse = |map: &Map<String, Value>| serde_json::from_value::<T>(Value::Object(map.clone())).ok();
     let mut read = base;

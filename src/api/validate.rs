@@ -1,7 +1,7 @@
-//! The rules that hold for objects, for every caller: returns a plan for an object, or all of its problems.
+//! Checks objects by their rules, for every caller alike. Returns a plan, or every problem of the object.
 //!
-//! Pure, so that a folder of manifests and objects in a cluster are judged alike. Does not stop at the first problem,
-//! and never repeats credentials from a field that must not contain any.
+//! Pure, so that the manifests of a folder and the objects in a cluster get the same verdict. Never stops at the first
+//! problem, and never repeats credentials that were written in the wrong place.
 
 mod graces;
 mod leftovers;

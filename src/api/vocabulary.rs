@@ -1,5 +1,5 @@
-//! The words of the API that are no fields: types and reasons of conditions, and reasons of events. `make generate` writes
-//! docs/api.md from these tables. Their names are part of the API.
+//! Defines the words of the API that are not fields: types and reasons of conditions, and reasons of events. Their
+//! names are part of the API. `make generate` writes docs/api.md from these tables.
 
 macro_rules! words {
     ($(#[$about:meta])* $name:ident { $($word:ident: $meaning:literal,)* }) => {
@@ -10,14 +10,14 @@ macro_rules! words {
         }
 
         impl $name {
-            /// As the API has it.
+            /// Returns the name in the API.
             pub(crate) const fn name(self) -> &'static str {
                 match self {
                     $(Self::$word => stringify!($word),)*
                 }
             }
 
-            /// Each with its meaning.
+            /// Each word with its meaning.
             #[cfg(test)]
             const TABLE: &[(Self, &str)] = &[$((Self::$word, $meaning),)*];
         }
@@ -166,7 +166,7 @@ words! {
 }
 
 impl EventReason {
-    /// Returns the action of the operator, in the words of the events API.
+    /// Returns the action of the event, in the words of the events API.
     pub(crate) const fn action(self) -> &'static str {
         match self {
             Self::Acquired | Self::TakenOver => "Acquire",
@@ -178,7 +178,7 @@ impl EventReason {
         }
     }
 
-    /// Whether a person should see to it.
+    /// Whether the event is a warning, which a person should act on.
     pub(crate) const fn is_warning(self) -> bool {
         !matches!(
             self,

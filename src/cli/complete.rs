@@ -1,5 +1,5 @@
-//! Completion for kubectl, which asks an executable `kubectl_complete-redlock` for the completions of a command line:
-//! one line for each choice and its description, and a last line with the way in which the shell uses them.
+//! Completes words for kubectl, which runs an executable `kubectl_complete-redlock` with the words that were typed. The
+//! answer has one line for each choice and its description, and ends with a directive for the shell.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -11,12 +11,12 @@ use super::{Exit, session};
 const FILES: &str = ":0";
 const NO_FILES: &str = ":4";
 
-/// The choices in place of the last word.
+/// The choices for the last word.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Choices {
-    /// With descriptions.
+    /// Each with its description.
     choices: Vec<(String, String)>,
-    /// Names of files may stand there.
+    /// Whether names of files are choices too.
     files: bool,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn run(mut program: Command, words: &[OsString]) -> ExitCode {
     }
 }
 
-/// The answer to `kubectl_complete-redlock WORD…`.
+/// Returns the answer to `kubectl_complete-redlock WORD…`.
 fn answer(program: &Command, words: &[String]) -> String {
     let found = choices(program, words);
     let mut text = String::new();
@@ -97,7 +97,7 @@ fn flags(command: &Command, begun: &str) -> Choices {
     }
 }
 
-/// The option of this name, if it takes a value.
+/// Returns the option of this name, if it takes a value.
 fn option<'a>(command: &'a Command, flag: &str) -> Option<&'a Arg> {
     let mut all = command
         .get_arguments()

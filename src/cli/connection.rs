@@ -1,4 +1,4 @@
-//! Flags for the masters and the own identity: the same at every command.
+//! The flags that name the masters and the identity for connections, the same for every command.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::{
     standalone::manifests::load_quorum,
 };
 
-/// Who we are to the masters.
+/// The credentials and the cluster for connections to the masters.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
@@ -37,12 +37,12 @@ pub struct ConnectionArgs {
     pub cluster: ClusterId,
 }
 
-/// Where the masters of one quorum are.
+/// The masters of one quorum.
 #[derive(Args, Clone, Debug)]
 pub struct QuorumArgs {
     /// Urls of all masters, separated by commas; they are called m0, m1, … Without --masters and --config, those of the
     /// variable REDLOCK_MASTERS.
-    // Not by `env`: an exported variable would then contradict --config.
+    // Not by `env`: an exported variable, which the user did not type, would then conflict with --config.
     #[arg(long, value_name = "URL,…", value_delimiter = ',')]
     pub masters: Vec<String>,
     /// A RedisQuorum manifest instead of urls.
@@ -78,10 +78,10 @@ fn read(flag: &str, path: &PathBuf) -> Result<String, Failure> {
 }
 
 impl ConnectionArgs {
-    /// Reads the password, from the file or the environment.
+    /// Reads the user, and the password from the file or the environment.
     ///
     /// # Errors
-    /// A file that cannot be read, a user without a password.
+    /// A file cannot be read, or a user is given without a password.
     pub fn credentials(&self) -> Result<Credentials, Failure> {
         let password = match &self.password_file {
             Some(path) => Some(
@@ -92,7 +92,7 @@ impl ConnectionArgs {
             None => std::env::var("REDLOCK_PASSWORD").ok().filter(|p| !p.is_empty()),
         };
         if let Some(username) = self.username.as_ref().filter(|_| password.is_none()) {
-            // The server would not receive the user, and would use its default one.
+            // Without a password, the client would not send the user, and the server would use its default user.
             let message = format!(
                 "--username {username}: no password is given: add --password-file (an empty file for a user without \
                  one) or REDLOCK_PASSWORD"
@@ -108,7 +108,7 @@ impl ConnectionArgs {
     /// Reads the PEM files.
     ///
     /// # Errors
-    /// A file that cannot be read.
+    /// A file cannot be read.
     pub fn tls(&self) -> Result<Tls, Failure> {
         let file =
             |flag, path: &Option<PathBuf>| path.as_ref().map(|p| read(flag, p).map(Secret::new)).transpose();
@@ -121,23 +121,23 @@ impl ConnectionArgs {
 }
 
 impl QuorumArgs {
-    /// Reports whether flags or REDLOCK_MASTERS name the masters.
+    /// Whether flags or REDLOCK_MASTERS name the masters.
     #[must_use]
     pub fn named(&self) -> bool {
         let exported = || std::env::var_os("REDLOCK_MASTERS").is_some_and(|urls| !urls.is_empty());
         !self.masters.is_empty() || self.config.is_some() || exported()
     }
 
-    /// The masters as the flags or the manifest name them. With bare urls, longest lease and T_acquire are those of
-    /// the default until the stored fingerprint is adopted.
+    /// Returns the masters that the flags or the manifest name. With bare urls, the longest lease and T_acquire are the
+    /// defaults until the stored fingerprint is adopted.
     ///
     /// # Errors
-    /// Files that cannot be read, a manifest that is not valid.
+    /// A file cannot be read, or a manifest is not valid.
     pub fn masters_config(&self) -> Result<MastersConfig, Failure> {
         self.named_masters_config().map(|(_, config)| config)
     }
 
-    /// The same, with the name of the quorum, which bare urls do not have.
+    /// Returns the same, with the name of the quorum. Bare urls have no name.
     ///
     /// # Errors
     /// As [`Self::masters_config`].

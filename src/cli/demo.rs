@@ -39,7 +39,7 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     if let Some(path) = &args.timeline {
         can_be_written(path)?;
     }
-    // Listening before anything is started: from here on no signal leaves a process behind.
+    // The handlers are installed before anything is started: from here on no signal leaves a process behind.
     let mut signals = signals()?;
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     let Run { report, timeline } = tokio::select! {
@@ -53,7 +53,7 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     Ok(if report.ok { Exit::Ok } else { Exit::Unhealthy })
 }
 
-/// Checked before the run, which takes a minute: the folder of the file exists, and the file is not one itself.
+/// Checks before the run, which takes a minute, that the folder of the file exists and that the path is not a folder.
 fn can_be_written(path: &Path) -> Result<(), Failure> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -83,7 +83,7 @@ fn interrupted(signal: &str) -> Failure {
 
 fn failed(error: &DemoError) -> Failure {
     let exit = match error {
-        // The machine lacks a part, and the message names it.
+        // The machine lacks a requirement, which the message names.
         DemoError::Redis(_) | DemoError::Folder { .. } => Exit::Config,
         _ => Exit::Software,
     };

@@ -53,7 +53,7 @@ pub(super) struct DoctorArgs {
     place: PlaceArgs,
 }
 
-/// The lease duration of a lock that sets no timings.
+/// The lease of a lock that does not declare its timings.
 const USUAL: Duration = Duration::from_secs(15);
 
 pub(super) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {

@@ -1,32 +1,32 @@
-//! Exit codes, one meaning each.
+//! Exit codes. Each has one meaning.
 
 use std::{io::Write, process::ExitCode};
 
-/// The exit code of the process. The numbers are those of `sysexits.h` where it has one.
+/// The result that the process reports at its end. The numbers are those of `sysexits.h` where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Ok,
-    /// Something that was asked about is not as it should be (an unhealthy master, a broken invariant).
+    /// A checked object is not as it should be (an unhealthy master, a broken invariant).
     Unhealthy,
     /// The command line cannot be understood.
     Usage,
-    /// No quorum: too few masters reachable and sealed.
+    /// No quorum: too few masters are reachable and sealed.
     NoQuorum,
-    /// An error inside: a task ended that must not end.
+    /// An internal error: a task ended that must not end.
     Software,
-    /// Another process holds the lock.
+    /// Another candidate holds the lock.
     NotAcquired,
-    /// User, password or permissions not accepted.
+    /// The user, the password or the permissions are not accepted.
     Auth,
     /// A configuration, manifest, file or address that cannot be used.
     Config,
     /// The lease was lost, and the command that ran under it stopped.
     LeaseLost,
-    /// Of several clusters that were asked, some are not known.
+    /// Of several clusters in the request, the state of some is not known.
     Partial,
-    /// Ended by this signal.
+    /// A signal ended the process.
     Signal(u8),
-    /// That of the command that was run, or one that was asked for.
+    /// The code of the command that was run, or a code that the user requested.
     Command(u8),
 }
 
@@ -56,7 +56,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command ends without having done what it was asked for.
+/// The reason why a command ended without its result.
 #[derive(Debug)]
 pub struct Failure {
     exit: Exit,
@@ -71,7 +71,7 @@ impl Failure {
         }
     }
 
-    /// The message with every cause behind it.
+    /// Creates a failure whose message contains every cause of the error.
     pub fn caused(exit: Exit, error: &dyn std::error::Error) -> Self {
         let mut message = error.to_string();
         let mut source = error.source();
@@ -83,13 +83,14 @@ impl Failure {
     }
 
     pub(super) fn report(self) -> ExitCode {
-        // The standard error may be closed: the exit code reports the failure nevertheless.
+        // If the standard error cannot be written, the exit code still reports the failure.
         let _ = writeln!(std::io::stderr(), "redlock: {}", self.message);
         self.exit.into()
     }
 }
 
-/// Help and version go to the standard output and are no error; the rest is wrong usage.
+/// Prints the message of the parser. Help and version go to the standard output and are not errors; everything else is
+/// wrong usage.
 pub(super) fn usage(error: &clap::Error) -> ExitCode {
     let _ = error.print();
     if error.use_stderr() {

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::{Exit, Failure};
 
-/// Also of a program whose file was replaced meanwhile.
+/// The running program, also if its file was replaced since its start.
 const THIS: &str = "/proc/self/exe";
 
 /// Copy this program to a file: the image has no `cp`, and that of an app no `redlock`.
@@ -26,7 +26,7 @@ pub(super) fn run(args: &InstallArgs) -> Result<Exit, Failure> {
     part.push(".part");
     let part = PathBuf::from(part);
     copy(&part, &args.file).map_err(|error| {
-        // No half of a file must be left, and the error of the removal must not hide the reason.
+        // No partial file may stay behind. If it cannot be removed, the error of the copy is still reported.
         let _ = fs::remove_file(&part);
         Failure::new(
             Exit::Config,
@@ -36,7 +36,7 @@ pub(super) fn run(args: &InstallArgs) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// With its permissions.
+/// Copies this program with its permissions.
 fn copy(part: &Path, file: &Path) -> io::Result<()> {
     fs::copy(THIS, part)?;
     fs::rename(part, file)

@@ -25,7 +25,7 @@ pub(super) struct ManArgs {
 }
 
 pub(super) fn run(args: &ManArgs, program: Command) -> Result<Exit, Failure> {
-    // The page of `redlock help` would have less text than the output of `redlock help`.
+    // The page of `redlock help` would contain less than the output of `redlock help`.
     let mut program = program.disable_help_subcommand(true);
     program.build();
     match (&args.directory, &args.command) {
@@ -44,13 +44,13 @@ pub(super) fn run(args: &ManArgs, program: Command) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// The name of its file, and its text.
+/// Returns the file name and the text of a page.
 fn page(command: &Command) -> Result<(String, Vec<u8>), Failure> {
-    // Shown as it stands: an example whose lines were filled could not be copied.
+    // Printed without filling: an example whose lines were joined could not be copied.
     let mut examples = Roff::new();
     if let Some(text) = command.get_after_long_help().or_else(|| command.get_after_help()) {
         examples.control("SH", ["EXAMPLES"]).control("nf", []);
-        // The heading states it.
+        // The heading replaces these lines.
         for line in text
             .to_string()
             .lines()

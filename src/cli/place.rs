@@ -1,4 +1,4 @@
-//! The source of a command: masters that were named, or the objects of a cluster.
+//! The place that a command reads: masters that are named, or the objects of a cluster.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub struct KubernetesArgs {
     pub quorum: Option<String>,
 }
 
-/// The connection flags of a command that can do with either.
+/// The connection flags of a command that accepts either.
 #[derive(Args, Clone, Debug)]
 pub struct PlaceArgs {
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub struct PlaceArgs {
     pub kubernetes: KubernetesArgs,
 }
 
-/// What the flags come to.
+/// The place that the flags name.
 #[derive(Debug)]
 pub(super) enum Place {
     /// LOCK is the name on the masters.
@@ -47,7 +47,7 @@ pub(super) enum Place {
 const NOWHERE: &str = "which masters? give --masters URL,… or --config FILE, set REDLOCK_MASTERS, or have a kubeconfig \
                        (--kubeconfig FILE, KUBECONFIG or ~/.kube/config)";
 
-/// A cluster that was not asked yet, and the context by which it is known.
+/// A cluster that was not contacted yet, after the name of its context.
 pub(super) type ClusterNamed = (String, ClusterOptions);
 
 impl KubernetesArgs {
@@ -66,8 +66,10 @@ impl KubernetesArgs {
 }
 
 impl PlaceArgs {
+    /// Returns the place that the flags name.
+    ///
     /// # Errors
-    /// Neither was named, several contexts, or a kubeconfig that cannot be used.
+    /// Neither masters nor a cluster are named, several contexts are, or a kubeconfig cannot be used.
     pub(super) async fn place(&self, all_namespaces: bool) -> Result<Place, Failure> {
         let Some(clusters) = self.clusters(all_namespaces)? else {
             return Ok(Place::Masters);
@@ -84,7 +86,7 @@ impl PlaceArgs {
         Ok(Place::Cluster(Box::new(cluster), given))
     }
 
-    /// The clusters, each once, in the order of their contexts; none where masters were named.
+    /// Returns the clusters, each once, in the order of their contexts; `None` if masters are named.
     pub(super) fn clusters(&self, all_namespaces: bool) -> Result<Option<Vec<ClusterNamed>>, Failure> {
         if !all_namespaces && !self.kubernetes.typed() && self.quorum.named() {
             return Ok(None);
@@ -103,7 +105,7 @@ impl PlaceArgs {
         Ok(Some(named.collect()))
     }
 
-    /// Who we are to the masters of any cluster.
+    /// Returns the credentials and the cluster for connections to the masters of any cluster.
     pub(super) fn given(&self) -> Result<Given, Failure> {
         let connection = &self.quorum.connection;
         Ok(Given {
@@ -113,7 +115,8 @@ impl PlaceArgs {
         })
     }
 
-    /// The same for a command that changes masters for good: those of an object must be named.
+    /// Returns the place for a command that changes masters permanently, which requires that the quorum of a cluster is
+    /// named.
     pub(super) async fn named_place(&self) -> Result<Place, Failure> {
         if self.kubernetes.quorum.is_none() && !self.quorum.named() {
             let needed = "which masters? give --masters URL,… or --config FILE, set REDLOCK_MASTERS, or give --quorum \
@@ -124,7 +127,7 @@ impl PlaceArgs {
     }
 }
 
-/// With the exit code of what kept a cluster from being used.
+/// Uses the exit code of the reason why a cluster cannot be used.
 impl From<ClusterError> for Failure {
     fn from(error: ClusterError) -> Self {
         Self::caused(exit(error.blame()), &error)

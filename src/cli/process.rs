@@ -1,4 +1,4 @@
-//! Flags of a process that stays.
+//! The flags of a long-running process, and its parts that commands share.
 
 use std::{env, fs, net::SocketAddr};
 
@@ -8,7 +8,7 @@ use tracing::level_filters::LevelFilter;
 use super::{Exit, Failure};
 use crate::{lease::HolderIdentity, operator::signals::Signals, telemetry::logs};
 
-/// What it writes to the standard error.
+/// The log on the standard error.
 #[derive(Args, Clone, Debug)]
 pub(super) struct LogArgs {
     /// How events are written to the standard error.
@@ -35,7 +35,7 @@ impl From<LogFormat> for logs::Format {
 }
 
 impl LogArgs {
-    /// From here on events are written.
+    /// Starts the log: from here on events are written.
     pub(super) fn start(self) -> Result<(), Failure> {
         let level = self
             .log_level
@@ -45,13 +45,13 @@ impl LogArgs {
     }
 }
 
-/// Where it listens.
+/// Parses the address to listen on.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse()
         .map_err(|_| "not an address: write IP:PORT, such as 127.0.0.1:8080 or [::]:8080".to_owned())
 }
 
-/// A single word that is no level would be taken for a target, and nothing be written at all.
+/// Checks a log level. A single word that is not a level would be read as a target, and no event would be written.
 pub(super) fn level(text: &str) -> Result<String, String> {
     let is_known = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
     if text.split(',').all(is_known) {
@@ -61,7 +61,8 @@ pub(super) fn level(text: &str) -> Result<String, String> {
     }
 }
 
-/// Returns how the process ended. An error is one of the configuration if a flag, a file or an address must be changed.
+/// Returns how the process ended. An error is one of configuration if a person has to change a flag, a file or an
+/// address.
 pub(super) fn ended<E: std::error::Error>(
     end: Result<(), E>,
     is_of_configuration: impl Fn(&E) -> bool,
@@ -77,7 +78,7 @@ pub(super) fn ended<E: std::error::Error>(
     })
 }
 
-/// SIGTERM and SIGINT.
+/// Listens for SIGTERM and SIGINT.
 pub(super) fn signals() -> Result<Signals, Failure> {
     Signals::listen().map_err(|e| Failure::new(Exit::Software, format!("listening for signals: {e}")))
 }
@@ -86,7 +87,7 @@ pub(super) fn host_name() -> Result<HolderIdentity, Failure> {
     on_this_host("")
 }
 
-/// The host name, and this behind it.
+/// Returns the host name, followed by `what`.
 pub(super) fn on_this_host(what: &str) -> Result<HolderIdentity, Failure> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     HolderIdentity::parse(&format!("{}{what}", name.trim()))

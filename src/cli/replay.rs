@@ -1,4 +1,5 @@
-//! `redlock replay`: decides the inputs that `REDLOCK_TRACE` recorded once more. For developers, and not in the help.
+//! `redlock replay`: decides the inputs that `REDLOCK_TRACE` recorded once more. A command for developers, which the
+//! help does not list.
 
 use std::{
     env,
@@ -13,7 +14,7 @@ use redlock_client::trace;
 use super::{Exit, Failure, session};
 use crate::lease::trace::{Replay, Summary};
 
-/// The file, to which each process appends its id.
+/// The variable that names the file. Each process appends its id to the name.
 const VARIABLE: &str = "REDLOCK_TRACE";
 
 /// Give the recorded inputs to this build, and compare every output with the recorded one.
@@ -24,7 +25,7 @@ pub(super) struct ReplayArgs {
     files: Vec<PathBuf>,
 }
 
-/// Records this process if the environment asks for it.
+/// Records this process if the environment requests it.
 pub(super) fn record() -> Result<(), Failure> {
     let Some(path) = env::var_os(VARIABLE).filter(|path| !path.is_empty()) else {
         return Ok(());

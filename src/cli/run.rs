@@ -119,7 +119,7 @@ pub(super) async fn run(args: RunArgs) -> Result<Exit, Failure> {
         arguments: words,
         patience: match (args.nonblock, args.timeout) {
             (true, _) => Patience::Not,
-            // As flock reads it.
+            // As in flock, 0 seconds mean no wait.
             (false, Some(Duration::ZERO)) => Patience::Not,
             (false, Some(time)) => Patience::For(time),
             (false, None) => Patience::Forever,
@@ -141,7 +141,7 @@ pub(super) async fn run(args: RunArgs) -> Result<Exit, Failure> {
             let message = format!("lock {lock}: the lease was lost and the command stopped");
             Err(Failure::new(Exit::LeaseLost, message))
         }
-        // As flock does: the exit code states it.
+        // As in flock, the exit code is the only report.
         Outcome::NotAcquired => Ok(Exit::Command(args.conflict_exit_code)),
         Outcome::NoQuorum { why, auth } => {
             let exit = if auth { Exit::Auth } else { Exit::NoQuorum };
@@ -151,7 +151,7 @@ pub(super) async fn run(args: RunArgs) -> Result<Exit, Failure> {
     }
 }
 
-/// The masters, the name of the lock there, and the lease duration that its object declares.
+/// Returns the masters, the name of the lock there, and the lease duration that its object declares.
 async fn find(args: &RunArgs) -> Result<(run::Place, LockName, Option<Duration>), Failure> {
     let (cluster, given) = match args.place.place(false).await? {
         Place::Masters => {
@@ -206,7 +206,7 @@ fn failure(error: &RunError) -> Failure {
             let value = error.value().as_secs_f64();
             let flag = match error.field() {
                 TimingField::LeaseDuration => "--lease-duration",
-                // Derived from it, and from --stop-grace.
+                // Derived from the lease duration and --stop-grace.
                 TimingField::RenewDeadline | TimingField::RetryPeriod => {
                     "--lease-duration: the renew deadline"
                 }
@@ -221,12 +221,12 @@ fn failure(error: &RunError) -> Failure {
     }
 }
 
-/// Returns an identity that distinguishes processes of one host.
+/// Returns an identity that distinguishes the processes of one host.
 fn identity() -> Result<HolderIdentity, Failure> {
     on_this_host(&format!("/{}", process::id()))
 }
 
-/// As flock reads them.
+/// Parses seconds as flock does.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text
         .parse()
@@ -235,7 +235,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds.ok_or_else(|| format!("{text:?} is not a number of seconds: write 10 or 0.5"))
 }
 
-/// `TERM`, `SIGTERM` or `15`.
+/// Parses a signal such as `TERM`, `SIGTERM` or `15`.
 fn signal(text: &str) -> Result<Signal, String> {
     let by_number = || {
         text.parse::<i32>()

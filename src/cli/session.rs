@@ -1,4 +1,4 @@
-//! Opens the masters for the commands that read them, with the exit codes of failures.
+//! Opens the masters for the commands that read them, and maps failures to exit codes.
 
 use std::{
     io::{ErrorKind, Write},
@@ -17,7 +17,7 @@ use crate::{
     masters::{AdoptError, Agreement, MastersConfig},
 };
 
-/// How a result is written.
+/// The format of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
     #[default]
@@ -26,7 +26,7 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// Writes one of the two.
+    /// Writes the result in this format.
     pub(super) fn write(
         self,
         text: impl FnOnce() -> String,
@@ -43,8 +43,8 @@ impl Output {
     }
 }
 
-/// The result of a command, to the standard output. A reader that went away (`| head`) is no failure; a disk that is
-/// full is one.
+/// Writes the result of a command to the standard output. A reader that has closed it (`| head`) is not a failure, but
+/// a full disk is.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -56,12 +56,12 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes a line of progress to the standard output. A closed output does not stop the command.
+/// Writes progress to the standard output. The command continues if it cannot be written.
 pub(super) fn say(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// How the masters are reached for a command that changes them for good, and whether they are bare urls.
+/// Returns the connection to the masters for a command that changes them permanently, and whether they are bare urls.
 pub(super) async fn masters_config(args: &PlaceArgs) -> Result<(MastersConfig, bool), Failure> {
     let (cluster, given) = match args.named_place().await? {
         Place::Masters => return Ok((args.quorum.masters_config()?, args.quorum.config.is_none())),
@@ -100,12 +100,12 @@ pub(super) const fn exit(reach: Reach) -> Exit {
     }
 }
 
-/// A user's lock.
+/// Parses the name of a user's lock.
 pub(super) fn users_lock(text: &str) -> Result<LockName, String> {
     LockName::parse(text).map_err(|e| e.to_string())
 }
 
-/// Any lock on the masters, redlock's own included.
+/// Parses the name of any lock on the masters, including those of redlock itself.
 pub(super) fn lock(text: &str) -> Result<LockName, String> {
     LockName::any(text).map_err(|e| e.to_string())
 }

@@ -59,7 +59,7 @@ pub(super) struct TopArgs {
     place: PlaceArgs,
 }
 
-/// The source of the table.
+/// The source of the tables.
 enum Followed {
     Masters(Box<Session>),
     Clusters(Box<Asked>),
@@ -106,7 +106,7 @@ pub(super) async fn run(args: TopArgs) -> Result<Exit, Failure> {
 async fn follow(args: &TopArgs, followed: &Followed) -> Result<Exit, Failure> {
     let screen = stdout().is_terminal().then(Screen::take);
     let (mut top, mut shown) = (Top::default(), 0);
-    // A read that takes longer than the interval delays the next one.
+    // A poll that takes longer than the interval delays the next one.
     let mut next = time::interval(args.interval);
     next.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
     loop {
@@ -150,12 +150,12 @@ impl Followed {
     }
 }
 
-/// The terminal, without a cursor that would jump about. Dropping it gives the cursor back.
+/// The terminal with its cursor hidden, which would jump otherwise. Dropping it shows the cursor again.
 struct Screen;
 
 impl Screen {
     fn take() -> Self {
-        // A closed terminal is noticed at the first table.
+        // A failure to write is reported at the first table.
         let _ = stdout().write_all(b"\x1b[?25l\x1b[2J");
         Self
     }

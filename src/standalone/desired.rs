@@ -1,6 +1,7 @@
-//! What should run: what the folder declares, and the last valid version of what it declares badly. Pure.
+//! Derives the desired quorums and locks: the valid declarations of the folder, and the last valid version of each
+//! invalid one. Pure.
 //!
-//! A slip of the pen in a manifest must not stop the work that its lock guards; a manifest that is removed does.
+//! A mistake in a manifest must not stop the work that its lock guards. The removal of a manifest does stop it.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
@@ -21,13 +22,13 @@ pub(super) struct Desired {
 }
 
 impl Desired {
-    /// `before` is the desired state so far.
+    /// Creates the desired state from a read of the folder. `before` is the desired state until now.
     pub(super) fn new(loaded: Loaded, before: &Self) -> (Self, BTreeSet<Finding>) {
         let may_be_declared = |object: &str| {
             let file = before.files.get(object);
             loaded.problems.iter().any(|problem| match &problem.object {
                 Some(named) if problem.names_its_object() => named == object,
-                // Which of its objects a file still declares is not known while the file can only be read in part.
+                // While a file can be read only in part, it is not known which of its objects it still declares.
                 _ => file == Some(&problem.file),
             })
         };
@@ -143,14 +144,14 @@ mod tests {
                 (vec!["x 10".into(), "y 12".into()], vec![true]),
                 "{slip}"
             );
-            // Also the second time that the file is read.
+            // The same applies to the next read of the file.
             let (locks, ..) = desired(&[QUORUM, &slip, &lock("y", 12)], &second);
             assert_eq!(locks, ["x 10", "y 12"], "{slip}");
         }
-        // The quorum, too, and what names it.
+        // The quorum stays as well, with the locks that name it.
         let (locks, ..) = desired(&["a: [", &lock("x", 10), &lock("y", 10)], &first);
         assert_eq!(locks, ["x 10", "y 10"]);
-        // Another file that cannot be read does not affect this one.
+        // Another file that cannot be read has no effect on this one.
         let folder = tempfile::tempdir().unwrap();
         fs::write(
             folder.path().join("all.yaml"),

@@ -1,7 +1,7 @@
 //! Follows a folder of manifests.
 //!
-//! The kernel reports changes where it can; a slow rescan finds those that it does not report (a network file system,
-//! files behind links, a folder that was replaced).
+//! The kernel reports changes where it can. A slow rescan covers the changes that it does not report (a network file
+//! system, files behind links, a folder that was replaced).
 
 use std::{
     io,
@@ -21,28 +21,29 @@ use tokio::{
 
 use super::manifests::{LoadError, Loaded, load};
 
-/// A mounted ConfigMap on a node without inotify is a minute late anyway; a person who edits a file is not patient.
+/// On a node without inotify, a mounted ConfigMap is a minute late anyway, but a person who edits a file expects a
+/// quick result.
 const RESCAN: Duration = Duration::from_secs(3);
-/// An editor writes a file in several steps within milliseconds.
+/// An editor writes a file in several steps within milliseconds, so the read waits for a pause of this length.
 const QUIET: Duration = Duration::from_millis(100);
-/// A folder that is written to all the time is read nevertheless.
+/// A folder that is written to all the time is read after this time nevertheless.
 const LONGEST_UNREST: Duration = Duration::from_secs(1);
 
-/// Reads it now. The outer error is the end of the reader itself.
+/// Reads the folder now. The outer error is the end of the reading task itself.
 pub(super) async fn read(folder: &Path) -> Result<Result<Loaded, LoadError>, JoinError> {
     let folder = folder.to_owned();
     task::spawn_blocking(move || load(&folder)).await
 }
 
-/// Sends the content of the folder whenever it has changed since `last`. Ends when the receiver is closed or the reader
-/// ends.
+/// Sends the content of the folder whenever it has changed since `last`. Ends when the receiver is dropped or the
+/// reading task fails.
 pub(super) async fn follow(
     folder: PathBuf,
     last: Loaded,
     changes: mpsc::Sender<Result<Loaded, LoadError>>,
 ) -> io::Result<()> {
     let (told, mut heard) = mpsc::unbounded_channel();
-    // Held to the end: its drop ends the watch.
+    // Kept to the end, because its drop ends the watch.
     let watcher = watch(&folder, told);
     if let Err(cause) = &watcher {
         tracing::warn!(folder = %folder.display(), error = %cause,
@@ -73,7 +74,7 @@ pub(super) async fn follow(
 
 fn watch(folder: &Path, told: mpsc::UnboundedSender<()>) -> notify::Result<RecommendedWatcher> {
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // An event that could not be read counts as a change; reading files does not.
+        // An error of the watcher counts as a change; the reading of a file does not.
         if event.as_ref().map_or(true, |event| is_change(event.kind)) {
             let _ = told.send(());
         }
@@ -89,7 +90,7 @@ fn is_change(kind: EventKind) -> bool {
     }
 }
 
-/// Without a watch there is nothing to hear: the rescan has its turn.
+/// Waits for a change. Without a watch no change is reported, so it waits forever and the rescan takes over.
 async fn heard_from(heard: &mut mpsc::UnboundedReceiver<()>) -> Option<()> {
     match heard.recv().await {
         Some(()) => Some(()),
@@ -99,6 +100,6 @@ async fn heard_from(heard: &mut mpsc::UnboundedReceiver<()>) -> Option<()> {
 
 async fn settle(heard: &mut mpsc::UnboundedReceiver<()>) {
     let quiet = async { while let Ok(Some(())) = time::timeout(QUIET, heard_from(heard)).await {} };
-    // Either is a good moment to read.
+    // After a pause and after the longest wait alike, the folder is read.
     let _ = time::timeout(LONGEST_UNREST, quiet).await;
 }

@@ -1,8 +1,9 @@
-//! A folder of manifests: its valid objects, and the problems of the rest.
+//! Reads a folder of manifests: its valid objects, and the problems of all others.
 //!
-//! Owns reading the files; [`parse`] makes objects of their text and [`assemble`] plans of the objects, both pure. One
-//! bad manifest does not affect the others. Never guesses: a document with an unknown field is refused, since a
-//! misspelt `leaseDurationSeconds` would otherwise become the default without a notice.
+//! Owns the access to the files. [`parse`] turns their text into objects, and [`assemble`] turns the objects into
+//! plans; both are pure. An invalid document does not affect the others, except that the locks of an invalid quorum are
+//! refused with it. A document with an unknown field is refused, because a misspelt `leaseDurationSeconds` would
+//! otherwise silently become a default.
 
 mod assemble;
 mod parse;
@@ -17,11 +18,11 @@ use crate::api::plan::{LockPlan, QuorumPlan};
 
 pub(crate) use problem::Problem;
 
-/// A Kubernetes object may have 1.5 MiB; thousands of locks fit into a file of this size, and a file that is no
-/// manifest at all does not take the memory.
+/// A Kubernetes object may have 1.5 MiB, and thousands of locks fit into a file of this size. The limit keeps a file
+/// that is not a manifest from exhausting the memory.
 const FILE_LIMIT: u64 = 8 * 1024 * 1024;
 
-/// What a folder came down to. Quorums and locks are in the order of files and documents.
+/// The content of a folder. Quorums and locks are in the order of files and documents.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Loaded {
     pub(crate) quorums: Vec<QuorumPlan>,
@@ -39,8 +40,8 @@ pub(crate) struct LoadError {
     source: io::Error,
 }
 
-/// Reads every `*.yaml` and `*.yml` of a folder, by name, not its sub-folders. Names that begin with a dot are passed
-/// over; links are followed, since a mounted ConfigMap consists of links to files in a hidden folder.
+/// Reads every `*.yaml` and `*.yml` of a folder, in the order of names, but not its sub-folders. Names that begin with
+/// a dot are skipped; links are followed, since a mounted ConfigMap consists of links to files in a hidden folder.
 pub(crate) fn load(folder: &Path) -> Result<Loaded, LoadError> {
     let mut documents = Vec::new();
     let mut problems = Vec::new();
@@ -66,7 +67,7 @@ pub(crate) fn load(folder: &Path) -> Result<Loaded, LoadError> {
     Ok(assemble::assemble(documents, problems))
 }
 
-/// A file from which no quorum could be taken.
+/// The reason why no quorum could be read from a file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum QuorumFileError {
     #[error("{} cannot be read", file.display())]
@@ -85,7 +86,7 @@ fn reasons(problems: &[Problem]) -> String {
     lines.join("; ")
 }
 
-/// The one quorum that a file declares; what else stands in it is passed over.
+/// Returns the one quorum that a file declares, and ignores its other objects.
 pub(crate) fn load_quorum(file: &Path) -> Result<QuorumPlan, QuorumFileError> {
     let (owned, name) = (file.to_owned(), file.file_name().unwrap_or_default());
     let text = match read(file) {
@@ -130,7 +131,8 @@ fn manifest_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// `None` for a folder. Whatever is no plain file (a pipe, a device) could block the reader for ever.
+/// Returns the content of a file, or `None` for a folder. Refuses everything that is not a plain file (a pipe, a
+/// device), because it could block the reader forever.
 fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let kind = fs::metadata(path)?;
     if kind.is_dir() {

@@ -1,4 +1,4 @@
-//! The process: owns the folder, the quorums and the HTTP side, and ends when any of them does.
+//! The process: owns the folder, the quorums and the HTTP server, and ends when one of them fails.
 
 use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// The process has ended so long after it was asked to, in any case: less than the 2 s that it promises.
+/// The longest time for the release of the locks at the end, less than the 2 s in which the process promises to end.
 const ENDING: Duration = Duration::from_millis(1_600);
 
 /// The settings of the command line.
@@ -36,11 +36,11 @@ pub(crate) struct Options {
     pub(crate) cluster: ClusterId,
     pub(crate) credentials: Credentials,
     pub(crate) tls: Tls,
-    /// Report metrics of single locks.
+    /// Whether to write metrics of single locks.
     pub(crate) lock_metrics: bool,
 }
 
-/// Why the process ends without a signal.
+/// The reason why the process ends without a signal.
 pub(crate) type OperatorError = error::OperatorError<LoadError>;
 
 impl From<LoadError> for OperatorError {
@@ -52,7 +52,7 @@ impl From<LoadError> for OperatorError {
 /// Contends for every lock that the folder declares, until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// A folder or an address that cannot be used at the start; any task that ends.
+/// A folder or an address cannot be used at the start, or a task ends.
 pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     let signals = Signals::listen().map_err(ProcessError::Signals)?;
     let loaded = match folder::read(&options.folder).await {
@@ -91,8 +91,8 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     process.spawn("follows the folder", folder::follow(options.folder, loaded, told));
     process.spawn("serves HTTP", http::serve(listener, state, Details::default()));
     let end = contend(&mut process, &mut reconciler, changes).await;
-    // The cause that ended first is reported. Further signals change nothing: a program that signals a process and its
-    // group (`timeout`, a shell) sends two at once.
+    // The first cause of the end is the reported one. Further signals have no effect, because a sender that signals a
+    // process and its group (`timeout`, a shell) sends two at once.
     if time::timeout(ENDING, reconciler.stop()).await.is_err() {
         tracing::warn!("not every lock was released in time: the remaining leases expire by themselves");
     }
@@ -102,7 +102,7 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     end
 }
 
-/// Until a signal comes, or a task ends that must not.
+/// Runs until a signal arrives, or a task ends that must not end.
 async fn contend(
     process: &mut Process,
     reconciler: &mut Reconciler,

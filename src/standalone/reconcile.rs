@@ -1,7 +1,7 @@
-//! Makes run what should run.
+//! Applies the desired state: opens, changes and closes quorums, and sets their locks.
 //!
-//! A quorum whose plan changed in more than the command time-out is opened anew: closed first, so that this process
-//! gives its locks back before it contends for them again, and opened when its supervisor has ended.
+//! If more of a quorum's plan changed than the command timeout, the quorum is opened again. It is closed first, so that
+//! this process releases its locks before it contends for them again, and is opened when its supervisor has ended.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -51,7 +51,7 @@ impl Reconciler {
         }
     }
 
-    /// Takes what the folder holds now.
+    /// Applies the present content of the folder.
     pub(super) fn folder_changed(&mut self, loaded: Result<Loaded, LoadError>) {
         match loaded {
             Ok(loaded) => {
@@ -65,7 +65,7 @@ impl Reconciler {
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
                 let reason = format!("{error}: {}", cause.unwrap_or_default());
-                // The problems of the manifests have not been checked again.
+                // The manifests were not read again, so their problems remain.
                 self.findings
                     .retain(|finding| !matches!(finding, Finding::Folder(_)));
                 self.findings.insert(Finding::Folder(reason));
@@ -74,7 +74,8 @@ impl Reconciler {
         self.reconcile();
     }
 
-    /// Waits for the end of a quorum: one that was closed, or the error of one that must not have ended. Cancel safe.
+    /// Waits for the end of a quorum: one that was closed, or one that must not have ended, whose error is returned.
+    /// Cancel safe.
     pub(super) async fn quorum_ended(&mut self) -> Result<(), QuorumEnded> {
         let name = self.quorums.ended().await?;
         if !self.desired.quorums.contains_key(&name) {
@@ -84,7 +85,7 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Gives everything up; returns when nothing runs any more.
+    /// Releases all locks, and returns when no quorum runs any more.
     pub(super) async fn stop(&mut self) {
         let state = InUse {
             stopping: true,
@@ -170,7 +171,7 @@ impl Reconciler {
     }
 }
 
-/// Returns the reason why a running quorum cannot continue as it is.
+/// Returns why a running quorum has to be closed; `None` if it can continue.
 fn stale(running: &RunningQuorum, wanted: Option<&(QuorumPlan, Locks)>) -> Option<&'static str> {
     let Some((plan, _)) = wanted else {
         return Some("it is not declared any more");
@@ -182,7 +183,7 @@ fn stale(running: &RunningQuorum, wanted: Option<&(QuorumPlan, Locks)>) -> Optio
     (*plan != adjusted).then_some("its manifest changed; the operator reconnects")
 }
 
-/// What the manifest leaves to flags that were not given.
+/// Returns the field that depends on flags that are not given, and the reason.
 fn lacks(plan: &QuorumPlan, access: &Access) -> Option<(&'static str, String)> {
     let credentials = &access.credentials;
     if let Some(secret) = &plan.auth_secret

@@ -1,21 +1,21 @@
-//! Reports each problem once when it appears and once when it is gone.
+//! Reports each problem once when it appears and once when it is resolved.
 
 use std::{collections::BTreeSet, fmt};
 
 use super::manifests::Problem;
 
-/// Something that keeps a declared object, or a part of it, from being used.
+/// A problem that keeps a declared object, or a part of it, from being used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Finding {
-    /// Of a manifest; `kept`: the last valid version of the object stays in force.
+    /// A problem of a manifest. If `kept`, the last valid version of the object stays in force.
     Manifest { problem: Problem, kept: bool },
-    /// Of a valid object that cannot be used by this process.
+    /// A problem of a valid object that this process cannot use.
     Object {
         object: String,
         field: &'static str,
         reason: String,
     },
-    /// Of the whole folder, which was readable before.
+    /// A problem of the whole folder, which was readable before.
     Folder(String),
 }
 
@@ -36,14 +36,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The problems that were reported so far.
+/// The problems that were reported and are not resolved.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     said: BTreeSet<Finding>,
 }
 
 impl Report {
-    /// Reports new problems and those that are gone.
+    /// Reports the problems that are new and those that are resolved.
     pub(super) fn update(&mut self, findings: BTreeSet<Finding>) {
         for finding in findings.difference(&self.said) {
             match finding {

@@ -1,16 +1,16 @@
-//! The grace periods of pod templates, for the targets that do not set their stop time.
+//! The grace periods that were read from pod templates, for the targets that do not give a stop time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::api::target::TargetRef;
 
-/// How long the pods of an object may take to end.
+/// The time that the pods of an object may take to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grace {
-    /// Of each pod.
+    /// The grace period of each pod.
     pub period: Duration,
-    /// One pod ends before the next one is asked to: a StatefulSet with `podManagementPolicy: OrderedReady`.
+    /// Whether one pod ends before the next one is stopped: a StatefulSet with `podManagementPolicy: OrderedReady`.
     pub one_by_one: bool,
 }
 
@@ -24,14 +24,14 @@ impl From<Duration> for Grace {
 }
 
 impl Grace {
-    /// Of so many pods together.
+    /// Returns the time that this number of pods may take.
     pub(super) fn of_pods(self, pods: u32) -> Duration {
         self.period.saturating_mul(if self.one_by_one { pods } else { 1 })
     }
 }
 
-/// The time that the pods of objects in this cluster may take to end, as far as their templates were read. A caller
-/// that cannot read any passes an empty one.
+/// The times that the pods of objects in this cluster may take to end, as far as their templates were read. Empty if
+/// the caller cannot read any template.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Graces(BTreeMap<TargetRef, Grace>);
 

@@ -1,4 +1,4 @@
-//! What a lock that cannot be used may have left running.
+//! Plans the stop of targets that an invalid lock may have left running.
 
 use super::{
     graces::Graces,
@@ -13,8 +13,8 @@ use crate::api::{
 use crate::lease::{Timings, identity::LockName};
 use std::time::Duration;
 
-/// Returns a plan that serves one purpose: to observe the lock and to stop its targets. Wrong parts are left out, so
-/// that they do not keep the rest running. `None` if not even its name can be read.
+/// Returns a plan with two uses: to observe the lock, and to stop its targets. Invalid parts are left out, so that they
+/// do not keep the other targets running. `None` if even the name of the lock cannot be read.
 pub fn leftovers(object: &LeaderLock, graces: &Graces) -> Option<LockPlan> {
     let (spec, metadata) = (&object.spec, &object.metadata);
     let namespace = metadata.namespace.clone()?;

@@ -1,4 +1,4 @@
-//! The rules of a `LeaderLock` beside the quorum that it names.
+//! The rules of a `LeaderLock` by itself and against the quorum that it names.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::api::reasons;
 use crate::lease::identity::{ClusterId, LockName};
 use crate::lease::timing::{GivenTimings, TimingError, Timings};
 
-/// A day: no wait is longer, and no sum of such lengths overflows.
+/// A day. No use needs a longer time, and no sum of such times overflows.
 const LONGEST: i64 = 86_400;
 const LONGEST_PREFERENCE_DELAY: i64 = 3_600;
 const DEFAULT_PREFERENCE_DELAY: Duration = Duration::from_secs(2);
@@ -21,17 +21,18 @@ const PREFERENCE_LIMIT: usize = 32;
 const REASON_LIMIT: usize = 512;
 const NO_NAMESPACE: &str = "default";
 
-/// Which lock names a namespace may use.
+/// The lock names that a namespace may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockNames {
-    /// Those that begin with it, and what the quorum shares with it: namespaces belong to different people.
+    /// Names that begin with the namespace, and names that the quorum shares with it: namespaces belong to different
+    /// people.
     OfTheNamespace,
-    /// All: outside Kubernetes, the author of one manifest writes all of them.
+    /// All names: outside Kubernetes, the author of one manifest can write every manifest.
     Any,
 }
 
-/// Checks one lock by itself and against its quorum. [`super::duplicate_lock_names`] has the rule for several locks.
-/// `graces` are the grace periods that were read from the pod templates of its targets.
+/// Checks one lock by itself and against its quorum. [`super::duplicate_lock_names`] checks for conflicts between
+/// locks. `graces` holds the grace periods of the pod templates of its targets.
 pub fn validate_lock(
     object: &LeaderLock,
     quorum: &QuorumPlan,
@@ -91,7 +92,7 @@ pub fn validate_lock(
     }
 }
 
-/// The namespace and the name of the object.
+/// Returns the namespace and the name of the object.
 fn names(problems: &mut Problems, object: &LeaderLock) -> (String, String) {
     let metadata = &object.metadata;
     let name = metadata.name.clone().unwrap_or_default();
@@ -107,7 +108,7 @@ fn names(problems: &mut Problems, object: &LeaderLock) -> (String, String) {
     (namespace, name)
 }
 
-/// What the targets of this cluster need, where the field is not given.
+/// Returns the delay that the targets of this cluster need, for a lock that does not give one.
 pub(super) fn takeover_delay(targets: &[TargetPlan]) -> Duration {
     if targets.iter().any(|target| target.work.is_undone()) {
         longest_stop(targets) + TAKEOVER_BESIDE_STOP
@@ -120,7 +121,7 @@ pub(super) fn longest_stop(targets: &[TargetPlan]) -> Duration {
     targets.iter().map(|target| target.stop).max().unwrap_or_default()
 }
 
-/// `None` comes with a problem.
+/// Returns the name of the lock on the masters. `None` comes with a problem.
 fn lock_name(
     problems: &mut Problems,
     spec: &LeaderLockSpec,
@@ -155,14 +156,14 @@ fn lock_name(
     Some(lock_name)
 }
 
-/// `None` comes with a problem.
+/// Returns the timings. `None` comes with a problem.
 fn timings(
     problems: &mut Problems,
     spec: &LeaderLockSpec,
     stop: Duration,
     quorum: &QuorumPlan,
 ) -> Option<Timings> {
-    // Only what each must be by itself is checked here; the rules between them are those of the lease.
+    // Only the bounds of each value are checked here. The rules between the values are those of the lease.
     let mut sound = true;
     let mut length = |field: &str, value: Option<i64>, least: i64| {
         let length = problems.seconds(field, value, least..=LONGEST);

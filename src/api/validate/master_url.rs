@@ -1,4 +1,4 @@
-//! The url of a master: its accepted forms, the comparison of two, and its form without secrets.
+//! The url of a master: which urls are accepted, how two are compared, and how one is shown without its secrets.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -9,10 +9,10 @@ use crate::api::reasons::{CREDENTIALS, URL_SHAPE as SHAPE};
 
 const URL_LIMIT: usize = 512;
 const DEFAULT_PORT: u16 = 6379;
-/// Redis counts databases in 31 bits.
+/// Redis numbers databases with 31 bits, which every number of nine digits fits.
 const DATABASE_DIGITS: usize = 9;
 
-/// A url that may be used.
+/// An accepted url.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MasterUrl {
     /// `host:port` in one spelling. The database is left out: two databases of one server fail together.
@@ -78,12 +78,12 @@ pub(super) fn parse(field: &str, text: &str) -> Result<MasterUrl, FieldError> {
     })
 }
 
-/// The parser also accepts hosts that no resolver knows, and ports such as `:` and `:00007001`.
+/// The parser also accepts hosts that cannot be resolved, and ports such as `:` and `:00007001`.
 fn written_plainly(text: &str, port: u16) -> bool {
     let after_scheme = text.split_once("://").map_or("", |(_, rest)| rest);
     let server = after_scheme.split('/').next().unwrap_or_default();
     let host = server.strip_suffix(&format!(":{port}")).unwrap_or(server);
-    // The parser has read the text in the brackets.
+    // The parser has checked the text in the brackets.
     let address = host.starts_with('[') && host.ends_with(']');
     address
         || host
@@ -91,14 +91,14 @@ fn written_plainly(text: &str, port: u16) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
 }
 
-/// `[::ffff:10.0.0.1]`.
+/// Whether the host is an IPv4 address in IPv6 notation, such as `[::ffff:10.0.0.1]`.
 fn is_mapped(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare.parse::<Ipv6Addr>()
         .is_ok_and(|address| address.to_ipv4_mapped().is_some())
 }
 
-/// Host names compare without case and final dot, addresses by value.
+/// Returns the host in one spelling: names compare without case and final dot, addresses by value.
 fn one_spelling(host: &str) -> String {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     match bare.parse::<IpAddr>() {
@@ -109,7 +109,7 @@ fn one_spelling(host: &str) -> String {
 }
 
 /// Returns `text` without the parts of a url that may be secret: everything between the scheme and the last `@`, and
-/// after a `?`. Removes too much rather than too little, so it also serves for texts that quote a url.
+/// everything after a `?`. Removes too much rather than too little, so that it also serves for texts that quote a url.
 pub fn redact(text: &str) -> String {
     let Some((before, after)) = text.rsplit_once('@') else {
         return without_query(text);

@@ -1,4 +1,4 @@
-//! The problem of one field, and a list of problems.
+//! The problem of one field, and a list that gathers every problem of an object.
 
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
@@ -7,17 +7,17 @@ use std::time::Duration;
 /// Values are shown up to this many characters: enough to recognise them, short enough for one line.
 const SHOWN: usize = 100;
 
-/// One field that keeps an object from being used. Shown as `FIELD: VALUE REASON`.
+/// One field that keeps an object from being used. Displayed as `FIELD: VALUE REASON`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {}", self.statement())]
 pub struct FieldError {
-    /// Its path, such as `spec.masters[1].url`.
+    /// The path of the field, such as `spec.masters[1].url`.
     pub field: String,
-    /// The value of the field, on one line; empty if it is missing.
+    /// The value of the field, on one line; empty if the field has no value to show.
     pub value: String,
-    /// The problem of the value and the expected value, as the rest of a sentence that begins with the value.
+    /// The rest of a sentence that begins with the value: why it is refused, and the expected value.
     pub reason: String,
-    /// The lease leaves too little time to stop the targets: the status has a separate reason for it.
+    /// Whether the lease leaves too little time to stop the targets, which has its own reason in the status.
     pub stop_budget: bool,
 }
 
@@ -31,12 +31,12 @@ impl FieldError {
         }
     }
 
-    /// For a field that is not there and should be.
+    /// Creates the problem of a field that is missing.
     pub(crate) fn missing(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::new(field, "", reason)
     }
 
-    /// Value and reason as one sentence.
+    /// Returns value and reason as one sentence.
     pub fn statement(&self) -> String {
         if self.value.is_empty() {
             self.reason.clone()
@@ -46,7 +46,7 @@ impl FieldError {
     }
 }
 
-/// Quoted, without line breaks and not too long; for texts that a user wrote.
+/// Displays a text that a user wrote: quoted, without line breaks, and not too long.
 pub(crate) struct Quoted<'a>(pub(crate) &'a str);
 
 impl Display for Quoted<'_> {
@@ -80,7 +80,7 @@ impl Problems {
         self.0.extend(problems);
     }
 
-    /// A whole number within bounds; a problem, and `None`, outside them.
+    /// Returns a whole number within bounds. Outside them, adds a problem and returns `None`.
     pub(crate) fn bounded(
         &mut self,
         field: &str,
@@ -103,7 +103,7 @@ impl Problems {
         accepted
     }
 
-    /// Seconds within bounds; `None` when absent or refused.
+    /// Returns seconds within bounds; `None` if the value is absent or refused.
     pub(crate) fn seconds(
         &mut self,
         field: &str,
@@ -114,7 +114,7 @@ impl Problems {
         Some(Duration::from_secs(seconds))
     }
 
-    /// Returns `Ok` without problems.
+    /// Returns `Ok` if there is no problem.
     pub(crate) fn verdict<T>(self, value: T) -> Result<T, Vec<FieldError>> {
         if self.0.is_empty() { Ok(value) } else { Err(self.0) }
     }

@@ -20,7 +20,7 @@ pub(super) const DEFAULT_STOP: Duration = Duration::from_secs(35);
 const DEFAULT_MAX_SLOT_AGE: Duration = Duration::from_secs(3_600);
 const LONGEST_SLOT_AGE: i64 = 7 * 86_400;
 const LONGEST_STOP: i64 = 86_400;
-/// Each target is a register on the masters and a row in the status.
+/// Each target has a row in the status, and each `OncePerSchedule` target a register on the masters.
 const TARGET_LIMIT: usize = 32;
 const KIND_LIMIT: usize = 63;
 

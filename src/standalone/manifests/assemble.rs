@@ -1,4 +1,4 @@
-//! From the objects of all files to plans: the rules of each, and the rules between them. Pure.
+//! Turns the objects of all files into plans, by the rules of each object and the rules between objects. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,8 @@ use crate::api::validate::{
     Graces, LockNames, duplicate_lock_names, shared_masters, validate_lock, validate_quorum,
 };
 
-/// Objects that are read first keep what others want too; `problems` of the reading are kept, all in order of place.
+/// Returns the plans of the valid objects. Of two objects that conflict, the first one stays. `problems` holds those of
+/// the parser; all problems are returned in the order of their places.
 pub(super) fn assemble(documents: Vec<Document>, mut problems: Vec<Problem>) -> Loaded {
     let (documents, twice) = once_each(documents);
     problems.extend(twice);
@@ -46,13 +47,14 @@ pub(super) fn assemble(documents: Vec<Document>, mut problems: Vec<Problem>) -> 
     }
 }
 
-/// The same object twice: in a cluster the second would replace the first, here the intended one is unknown.
+/// Keeps the first declaration of each object. In a cluster a second one would replace it, but here the intended one is
+/// not known.
 fn once_each(documents: Vec<Document>) -> (Vec<Document>, Vec<Problem>) {
     let mut seen: BTreeMap<String, Place> = BTreeMap::new();
     let mut problems = Vec::new();
     let mut kept = Vec::new();
     for document in documents {
-        // An object without a name is another problem.
+        // An object without a name is reported as another problem.
         let named = match &document.object {
             Object::Quorum(quorum) => quorum.metadata.name.is_some(),
             Object::Lock(lock) => lock.metadata.name.is_some(),
@@ -121,7 +123,7 @@ fn locks(
     without(valid, refused, problems)
 }
 
-/// The plans that were not refused beside the others.
+/// Returns the plans that the rules between objects do not refuse.
 fn without<T>(
     plans: Vec<(Place, T)>,
     refused: Vec<(usize, crate::api::validate::FieldError)>,

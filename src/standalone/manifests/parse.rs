@@ -1,4 +1,4 @@
-//! From the text of one file to the objects in it. Pure.
+//! Parses the text of one file into objects. Pure.
 
 mod split;
 
@@ -9,7 +9,7 @@ use self::split::Chunk;
 use super::problem::{Place, Problem};
 use crate::api::{API_VERSION, LeaderLock, RedisQuorum};
 
-/// An object of ours.
+/// An object of one of the two kinds.
 #[derive(Debug)]
 pub(super) enum Object {
     Quorum(Box<RedisQuorum>),
@@ -23,7 +23,7 @@ pub(super) struct Document {
     pub(super) object: Object,
 }
 
-/// What one file holds.
+/// The content of one file.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
     pub(super) documents: Vec<Document>,
@@ -68,7 +68,7 @@ pub(super) fn parse(file: &str, bytes: &[u8]) -> Parsed {
     parsed
 }
 
-/// Returns `LeaderLock billing/report`, as far as it is known; without a kind there is no name.
+/// Returns a name such as `LeaderLock billing/report`, with the parts that can be read; `None` without a kind.
 fn name_of(head: &Value) -> Option<String> {
     let text = |value: Option<&Value>| {
         value
@@ -118,10 +118,10 @@ fn object(place: &Place, head: &Value, body: &Chunk<'_>) -> Result<Object, Vec<P
 
 fn fields<T: DeserializeOwned>(place: &Place, body: &Chunk<'_>) -> Result<T, Vec<Problem>> {
     let mut unknown = Vec::new();
-    // Not from the value that was read for the head: errors would lack path and line.
+    // Not parsed from `head`: errors would lack path and line.
     let object = serde_ignored::deserialize(Deserializer::from_str(body.text), |path| {
         let path = field_path(&path.to_string());
-        // The fields that name the kind were read before, and are no fields of the type.
+        // The fields that name the kind were read before, and are not fields of the type.
         if path != "apiVersion" && path != "kind" {
             unknown.push(place.problem_at(
                 path,
@@ -130,14 +130,14 @@ fn fields<T: DeserializeOwned>(place: &Place, body: &Chunk<'_>) -> Result<T, Vec
         }
     });
     match object {
-        // The text of the parser names path, line and the expected value.
+        // The message of the parser names the path, the line and the expected value.
         Err(cause) => Err(vec![place.problem(body.with_lines_of_file(&cause))]),
         Ok(_) if !unknown.is_empty() => Err(unknown),
         Ok(object) => Ok(object),
     }
 }
 
-/// `spec.masters.0.?.x` as people write it: `spec.masters[0].x`.
+/// Returns a path such as `spec.masters.0.?.x` as people write it: `spec.masters[0].x`.
 fn field_path(path: &str) -> String {
     let mut written = String::new();
     for part in path.split('.').filter(|part| *part != "?") {

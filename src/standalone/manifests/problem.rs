@@ -1,4 +1,4 @@
-//! One thing that is wrong with a folder of manifests.
+//! One problem of a folder of manifests.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::api::validate::{FieldError, redact};
 pub(crate) struct Problem {
     /// Name of the file in the folder.
     pub(crate) file: String,
-    /// The document in the file, counted from 1; 0 when the problem is the file as a whole.
+    /// The document in the file, counted from 1; 0 if the problem concerns the file as a whole.
     pub(crate) document: usize,
     /// Kind and name, such as `LeaderLock billing/report`, as far as they could be read.
     pub(crate) object: Option<String>,
@@ -20,7 +20,7 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// Reports whether the object concerned is known. A text that is no YAML, or lacks its name, may be any object of
+    /// Whether the problem names its object. A document that is not YAML, or that lacks its name, may be any object of
     /// the file.
     pub(in crate::standalone) fn names_its_object(&self) -> bool {
         self.object.as_ref().is_some_and(|object| object.contains(' '))
@@ -36,7 +36,7 @@ impl Problem {
     }
 }
 
-/// The source of a document, and the object that it names.
+/// The place of a document, and the object that it declares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) file: String,
@@ -70,7 +70,8 @@ impl Place {
     }
 }
 
-/// Texts of a parser may quote the file, line breaks and urls with passwords included.
+/// Returns a text on one line and without secrets: the messages of a parser may quote the file, including line breaks
+/// and urls with passwords.
 fn one_line(text: &str) -> String {
     redact(text)
         .chars()

@@ -106,7 +106,7 @@ fn each_rule_names_its_field() {
     let long_stop = format!(", targets: [{SCALE}, stopSeconds: 36}}]");
     let table: &[(&str, Option<&str>)] = &[
         (", leaseDurationSeconds: 3", None),
-        // Of a quorum whose masters may take half a second to answer.
+        // The masters of the quorum may take half a second to answer.
         (", leaseDurationSeconds: 2", Some("spec.renewDeadlineSeconds")),
         (", renewDeadlineSeconds: 1", Some("spec.renewDeadlineSeconds")),
         (", renewDeadlineSeconds: 2", None),
@@ -250,7 +250,7 @@ fn the_names_of_the_object_are_checked() {
     );
 }
 
-/// The plan of a lock whose target `t` has a pod template with this grace period, beside the quorum with this longest
+/// Returns the plan of a lock whose target `t` has a pod template with this grace period, on a quorum with this longest
 /// lease.
 fn plan_by_template(more: &str, grace: u64, longest: u64) -> Result<LockPlan, Vec<FieldError>> {
     let (mut quorum, lock) = (quorum(), lock(more));
@@ -263,7 +263,7 @@ fn plan_by_template(more: &str, grace: u64, longest: u64) -> Result<LockPlan, Ve
 #[test]
 fn pods_that_end_one_by_one_need_the_time_of_all() {
     let s = Duration::from_secs;
-    // Settings, grace; stop, and the stop that the template asks for.
+    // Settings and grace period; the stop time, and the wanted one if it is too short.
     for (settings, grace, stop, wanted) in [
         ("", 5, 10, None),
         (", scale: {activeReplicas: 3}", 5, 20, None),
@@ -297,7 +297,7 @@ fn an_unset_stop_time_is_that_of_the_pod_template() {
     let short = format!(", leaseDurationSeconds: 20{one}");
     let long = format!(", leaseDurationSeconds: 60{one}");
     let cron = ", targets: [{name: t, action: Suspend, ref: {apiVersion: batch/v1, kind: CronJob, name: c}}]";
-    // Spec, grace, longest lease; stop and lease, and the stop that the template asks for.
+    // Spec, grace period and longest lease; the stop time and the lease, and the wanted stop time if it is too short.
     let table = [
         (one.as_str(), 0, 60, (5, 30), None),
         (&one, 5, 60, (10, 35), None),

@@ -1,7 +1,7 @@
-//! Cuts a file into its documents, so that broken YAML in one does not affect the next.
+//! Splits a file into its documents, so that broken YAML in one document does not affect the next.
 //!
-//! By text, not by a parser: a line that begins with `---` is a boundary in any position (YAML allows it inside no
-//! scalar), and a parser returns nothing after its first error.
+//! Splits by text, not by a parser. A line that begins with `---` is a boundary everywhere, because YAML allows it
+//! inside no scalar, and a parser returns nothing after its first error.
 
 use std::fmt::Display;
 
@@ -9,11 +9,11 @@ use std::fmt::Display;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Chunk<'a> {
     pub(super) text: &'a str,
-    /// Lines of the file above it.
+    /// The number of lines of the file above the document.
     lines_above: usize,
 }
 
-/// Returns the documents of a file. Comments and directives above the first marker are no document.
+/// Returns the documents of a file. Comments and directives above the first marker are not a document.
 pub(super) fn documents(file: &str) -> Vec<Chunk<'_>> {
     let mut documents = Vec::new();
     let (mut start, mut first_line, mut marked) = (0, 0, false);
@@ -48,7 +48,7 @@ fn says_something(text: &str) -> bool {
 }
 
 impl Chunk<'_> {
-    /// The message of a parser that saw only this document, its lines counted from the top of the file.
+    /// Returns the message of a parser that read only this document, with its lines counted from the top of the file.
     pub(super) fn with_lines_of_file(&self, cause: &impl Display) -> String {
         const MARK: &str = " line ";
         let message = cause.to_string();
