@@ -1,6 +1,6 @@
 // A controller with client-go's leader election, as its users write it. While it leads, it writes one record each 2 ms to
-// standard output: "leads" and the boot clock in nanoseconds. The record proves that the process led at that time, also when
-// the process is killed.
+// standard output: the number of the term and the boot clock in nanoseconds. The record proves that the process led at that
+// time, also when the process is killed. The work of a term may end after client-go reports the end of the term.
 package main
 
 import (
@@ -39,7 +39,7 @@ func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer cancel()
 	// As controllers do: the process ends when it no longer leads, and its pod starts it again. Here it contends again itself.
-	for ctx.Err() == nil {
+	for term := 1; ctx.Err() == nil; term++ {
 		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
 			Lock: &resourcelock.LeaseLock{
 				LeaseMeta:  metav1.ObjectMeta{Namespace: *namespace, Name: *name},
@@ -51,28 +51,28 @@ func main() {
 			RetryPeriod:     *retry,
 			ReleaseOnCancel: *release,
 			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: lead,
-				OnStoppedLeading: func() { record("stopped") },
+				OnStartedLeading: func(ctx context.Context) { lead(ctx, term) },
+				OnStoppedLeading: func() {},
 			},
 		})
 	}
 }
 
 // Works until the election ends.
-func lead(ctx context.Context) {
+func lead(ctx context.Context, term int) {
 	ticker := time.NewTicker(2 * time.Millisecond)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		record("leads")
+		record(term)
 		<-ticker.C
 	}
 }
 
-func record(what string) {
+func record(term int) {
 	var now unix.Timespec
 	fail(unix.ClockGettime(unix.CLOCK_BOOTTIME, &now))
 	out := bufio.NewWriterSize(os.Stdout, 64)
-	fmt.Fprintf(out, "%s %d\n", what, now.Nano())
+	fmt.Fprintf(out, "%d %d\n", term, now.Nano())
 	fail(out.Flush())
 }
 

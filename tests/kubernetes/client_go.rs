@@ -1,6 +1,7 @@
 //! Tests the action Lease with real controllers, `tests/client-go`: two clusters, two versions of client-go, and never two
 //! leaders. The controllers themselves record when they lead, by the boot clock.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -91,24 +92,19 @@ impl Candidate {
         }
     }
 
-    /// Returns the times for which this candidate led, first and last record in nanoseconds.
+    /// Returns the times for which this candidate led, term by term: first and last record in nanoseconds.
     fn led(&self) -> Vec<(u64, u64)> {
-        let mut led = Vec::new();
-        let mut ended = true;
+        let mut terms: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         let text = fs::read_to_string(&self.records).unwrap();
         // The last line may be incomplete.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         for line in whole.lines() {
-            let (what, at) = line.split_once(' ').unwrap();
+            let (term, at) = line.split_once(' ').unwrap();
             let at: u64 = at.parse().unwrap();
-            match (what, led.last_mut()) {
-                ("leads", Some((_, last))) if !ended => *last = at,
-                ("leads", _) => led.push((at, at)),
-                _ => {}
-            }
-            ended = what != "leads";
+            let led = terms.entry(term.parse().unwrap()).or_insert((at, at));
+            led.1 = at;
         }
-        led
+        terms.into_values().collect()
     }
 }
 
@@ -328,7 +324,22 @@ async fn controllers_of_two_clusters_never_lead_at_the_same_time() {
         active = 1 - active;
     }
     let standby = sides[1 - active].last_led();
+    let token = async |side: &Side| {
+        side.world
+            .locks()
+            .get("report")
+            .await
+            .unwrap()
+            .status
+            .and_then(|s| s.fencing_token)
+    };
+    let held = token(&sides[active]).await;
     tokio::time::sleep(Duration::from_secs(number("REDLOCK_STANDBY_SECONDS", 0) as u64)).await;
+    assert_eq!(
+        token(&sides[active]).await,
+        held,
+        "the lock moved to the other cluster"
+    );
     assert_eq!(
         sides[1 - active].last_led(),
         standby,

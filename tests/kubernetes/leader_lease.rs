@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -102,7 +103,6 @@ async fn operator_holds_the_lease_on_standby_and_frees_it_where_the_lock_is_held
     world.apply(&target(STANDBY));
     let taken = held(&world, "redlock.dev/test").await;
     println!("taken {:?} after the lock was applied", asked.elapsed());
-    let since = Instant::now();
     let spec = &taken["spec"];
     assert_eq!(
         (&spec["leaseDurationSeconds"], &spec["leaseTransitions"]),
@@ -112,10 +112,12 @@ async fn operator_holds_the_lease_on_standby_and_frees_it_where_the_lock_is_held
     assert_eq!(annotations["redlock.dev/former-lease-duration-seconds"], "15");
     assert_eq!(annotations["redlock.dev/former-holder"], "web-0_a");
     let status = stopped(&world).await;
-    println!("{} after {:?}", message(&status, "Enforced"), since.elapsed());
+    let since: Timestamp = spec["acquireTime"].as_str().unwrap().parse().unwrap();
+    let passed = Timestamp::now().duration_since(since);
+    println!("{} after {passed:#}", message(&status, "Enforced"));
     assert!(
-        since.elapsed() >= STOP,
-        "a leader runs on for up to the stop time"
+        passed.unsigned_abs() >= STOP,
+        "a leader may lead for the stop time after the operator took its Lease"
     );
 
     // The lock is held here: candidates may lead.

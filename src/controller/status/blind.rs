@@ -36,7 +36,8 @@ pub(super) fn unseen(
         .clone()
         .unwrap_or_else(|| "no replica of this cluster can report".to_owned());
     let stopping = facts.targets.is_some_and(is_stopping) && switches(facts, plan);
-    status.role = Some(if stopping { Role::Stopping } else { Role::Unknown });
+    let role = if stopping { Role::Stopping } else { Role::Unknown };
+    status.role = Some(role);
     status.targets = facts
         .targets
         .map_or_else(Vec::new, |report| report.targets.clone());
@@ -57,7 +58,7 @@ pub(super) fn unseen(
             let text = "the targets are left as they are; see QuorumAvailable";
             conditions.set(ConditionType::Enforced, Truth::Unknown, REASON, text.into());
         }
-        _ => enforced(facts, plan, conditions),
+        _ => enforced(facts, plan, role, conditions),
     }
     progress.abnormal(conditions);
 }

@@ -8,7 +8,11 @@ use super::{
     holder::HolderFacts,
 };
 use crate::{
-    api::{leader_lock::Enforcement, lock_status::LeaderLockStatus, plan::LockPlan},
+    api::{
+        leader_lock::Enforcement,
+        lock_status::{LeaderLockStatus, Role, TargetState},
+        plan::LockPlan,
+    },
     controller::{
         index::intention,
         problem::{Problem, Reason},
@@ -46,7 +50,19 @@ pub(super) fn switches(facts: &LockFacts<'_>, plan: &LockPlan) -> bool {
     plan.switches() && facts.paused.is_none()
 }
 
-pub(super) fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, conditions: &mut Conditions<'_>) {
+/// Reports whether the targets are in the state that belongs to this role. A replica that does not know yet which cluster
+/// holds the lock has nothing to switch, and its targets may be in another state.
+pub(super) fn as_declared(report: &TargetReport, role: Role) -> bool {
+    let all = |state| report.targets.iter().all(|target| target.observed == state);
+    report.settled
+        && match role {
+            Role::Active | Role::Activating | Role::Stopping => all(TargetState::Active),
+            Role::Standby => all(TargetState::Standby),
+            Role::Unknown => true,
+        }
+}
+
+pub(super) fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, role: Role, conditions: &mut Conditions<'_>) {
     if let Some(reason) = facts.paused {
         conditions.set(
             ConditionType::Enforced,
@@ -89,7 +105,7 @@ pub(super) fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, conditions: &mut 
                     trouble.message.clone(),
                 );
             }
-            Some(report) if report.settled => {
+            Some(report) if as_declared(report, role) => {
                 conditions.set(
                     ConditionType::Enforced,
                     true,

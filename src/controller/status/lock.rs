@@ -6,7 +6,7 @@ use super::{
     author::Author,
     blind::unseen,
     condition::{ConditionType, Conditions, Truth},
-    enforced::{LockFacts, enforced, switches},
+    enforced::{LockFacts, as_declared, enforced, switches},
     holder::{self, called, taken},
     progress::Progress,
     surges,
@@ -136,7 +136,7 @@ fn known(
             why.clone(),
         ),
     }
-    enforced(facts, plan, conditions);
+    enforced(facts, plan, role, conditions);
     progress.abnormal(conditions);
     // Last, since the condition keeps its place at the end while it is unknown: another order would be another status.
     surges::set(facts.surges, conditions);
@@ -163,7 +163,7 @@ fn progress(facts: &LockFacts<'_>, plan: &LockPlan, here: bool, role: Role) -> P
             Role::Stopping => {
                 return Progress::in_progress(Reason::Stopping, "the targets are being stopped");
             }
-            _ if facts.targets.is_some_and(|report| !report.settled) => {
+            _ if facts.targets.is_some_and(|report| !as_declared(report, role)) => {
                 return Progress::in_progress(Reason::Switching, "targets are being switched");
             }
             Role::Active | Role::Standby | Role::Unknown => {}

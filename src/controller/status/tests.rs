@@ -274,6 +274,13 @@ fn every_status_of_a_lock_has_one_of_ready_reconciling_and_stalled() {
                             status.role != Some(Role::Stopping) || enforced != ("True", "AsDeclared"),
                             "{what}"
                         );
+                        let states = |state| status.targets.iter().all(|target| target.observed == state);
+                        let as_declared = match status.role {
+                            Some(Role::Standby) => states(Standby),
+                            Some(Role::Active) => states(Active),
+                            _ => true,
+                        };
+                        assert!(as_declared || enforced != ("True", "AsDeclared"), "{what}");
                         let working = matches!(status.role, Some(Role::Activating | Role::Stopping));
                         assert!(!working || computed(&status) != Kstatus::Current, "{what}");
                         seen += 1;
