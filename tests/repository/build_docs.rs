@@ -10,6 +10,12 @@ use super::source::ROOT;
 const USED: [&str; 13] = [
     "bash", "sh", "awk", "cat", "cp", "dirname", "find", "mkdir", "mktemp", "mv", "rm", "sed", "chmod",
 ];
+/// In place of Mermaid: npm fetches nothing, tar unpacks an empty file, and its hash is the expected one.
+const MERMAID: [(&str, &str); 3] = [
+    ("npm", "echo \"npm $*\" >>\"$RECORD\""),
+    ("tar", "mkdir -p \"$4/package/dist\" && : >\"$4/package/dist/mermaid.min.js\""),
+    ("sha256sum", "cat >/dev/null"),
+];
 /// Puts a program that lists its source where pip and cargo put mdBook.
 const INSTALL: &str = "
 echo \"${0##*/} $*\" >>\"$RECORD\"
@@ -38,6 +44,9 @@ impl Repository {
         let programs = Programs::real(&USED);
         programs.add("python3", INSTALL);
         programs.add("cargo", INSTALL);
+        for (name, script) in MERMAID {
+            programs.add(name, script);
+        }
         Self { programs, folder }
     }
 
@@ -88,6 +97,21 @@ fn the_book_has_the_pages_of_the_summary_at_their_own_paths() {
     );
     let (_, again) = repository.build(&[]);
     assert_eq!(again, "", "it is installed once");
+}
+
+#[test]
+fn diagrams_are_drawn_by_a_mermaid_of_the_expected_hash() {
+    let repository = Repository::new();
+    let (output, record) = repository.build(&[]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(record.contains("npm pack") && record.contains("mermaid@11"), "{record}");
+    assert!(repository.source().join("mermaid.min.js").is_file());
+
+    let repository = Repository::new();
+    repository.programs.add("sha256sum", "exit 1");
+    let (output, _) = repository.build(&[]);
+    assert!(text(&output.stderr).contains("has another hash"), "{output:?}");
+    assert!(!repository.source().exists(), "no book is built of another file");
 }
 
 #[test]
