@@ -210,9 +210,8 @@ async fn standbys_of_the_cluster_count_leases_only_and_others_the_reservation_to
     assert!(mark(&masters, &held, HELD).await);
     assert!(matches!(renew(&masters, &held).await, Completion::Renewed { .. }));
     eventually_reserved(&servers, Some("here/uid-here"), KEPT).await;
-    let now = clock::now();
     let ends = async |masters: &Masters| match ask(masters, Command::Observe).await {
-        Completion::Observed(view) => view.free_at().unwrap().since(now),
+        Completion::Observed(view) => view.free_at().unwrap().since(clock::now()),
         other => panic!("{other:?}"),
     };
     let (here, there) = (ends(&masters).await, ends(&elsewhere).await);
