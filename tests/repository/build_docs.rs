@@ -13,7 +13,10 @@ const USED: [&str; 13] = [
 /// In place of Mermaid: npm fetches nothing, tar unpacks an empty file, and its hash is the expected one.
 const MERMAID: [(&str, &str); 3] = [
     ("npm", "echo \"npm $*\" >>\"$RECORD\""),
-    ("tar", "mkdir -p \"$4/package/dist\" && : >\"$4/package/dist/mermaid.min.js\""),
+    (
+        "tar",
+        "mkdir -p \"$4/package/dist\" && : >\"$4/package/dist/mermaid.min.js\"",
+    ),
     ("sha256sum", "cat >/dev/null"),
 ];
 /// Puts a program that lists its source where pip and cargo put mdBook.
@@ -104,7 +107,10 @@ fn diagrams_are_drawn_by_a_mermaid_of_the_expected_hash() {
     let repository = Repository::new();
     let (output, record) = repository.build(&[]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(record.contains("npm pack") && record.contains("mermaid@11"), "{record}");
+    assert!(
+        record.contains("npm pack") && record.contains("mermaid@11"),
+        "{record}"
+    );
     assert!(repository.source().join("mermaid.min.js").is_file());
 
     let repository = Repository::new();
