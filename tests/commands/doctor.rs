@@ -130,7 +130,7 @@ async fn a_replica_an_evicting_master_and_a_server_twice_are_named() {
             "✗ eviction",
             "allkeys-lru",
             "CONFIG SET",
-            "a replica was attached to it since its seal",
+            "a replica was attached to the server since it was sealed",
         ],
     );
 
