@@ -211,7 +211,10 @@ mod tests {
             "{named}"
         );
         let shorter = text(fingerprint(["eu-a", "eu-b", "eu-c"], 5));
-        assert!(shorter.contains("at most 5 s"), "{shorter}");
+        assert!(
+            shorter.contains("maxLeaseDurationSeconds: 5, and this quorum has 60"),
+            "{shorter}"
+        );
         assert_eq!(text("g".into()), "the server is sealed for another quorum: g");
     }
 
