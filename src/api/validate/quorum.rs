@@ -181,7 +181,7 @@ fn check_shared(problems: &mut Problems, index: usize, shared: &SharedLockNames)
         ));
     }
     if !(1..=NAMESPACE_LIMIT).contains(&shared.namespaces.len()) {
-        let reason = format!("has too few or too many namespaces: list 1 to {NAMESPACE_LIMIT}");
+        let reason = format!("is not a valid number of namespaces: list 1 to {NAMESPACE_LIMIT}");
         problems.add(FieldError::new(
             format!("{field}.namespaces"),
             shared.namespaces.len(),
