@@ -57,7 +57,7 @@ pub(crate) struct Options {
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) patience: Patience,
-    /// Contend again after a loss, and begin the command anew.
+    /// Contend again after a loss, and start the command again.
     pub(crate) service: bool,
     pub(crate) lease_duration: Option<Duration>,
     /// How long the command has between the stop signal and its end.
@@ -108,7 +108,7 @@ pub(crate) enum RunError {
     Masters(#[from] ConfigError),
     #[error(transparent)]
     Timings(#[from] TimingError),
-    #[error("listening to signals")]
+    #[error("listening for signals")]
     Signals(#[source] io::Error),
     #[error("starting a process of redlock (/proc must be mounted)")]
     Start(#[source] io::Error),
@@ -126,7 +126,7 @@ pub(crate) enum RunError {
     Unguarded(Unguarded),
 }
 
-/// What the wrapper has while it waits and while the command runs.
+/// State of the wrapper while it waits and while the command runs.
 struct Wrapper {
     options: Options,
     signals: Signals,
@@ -170,9 +170,9 @@ pub(crate) async fn run(place: Place, options: Options) -> Result<Outcome, RunEr
     let timings = timings::of(&wrapper.options, opened.0.fingerprint().longest_lease())?;
     let mut election = Election::start(opened, &wrapper.options, timings).await?;
     let end = wrapper.run(&mut election, launcher, &timings).await;
-    // It ends while the lock is given back.
+    // The guardian ends while the lock is released.
     let cleared = wrapper.guard.dismiss().map_err(RunError::Look);
-    // Without an elector the lock cannot be released. A lock under which a process may run is left to run out.
+    // Without an elector the lock cannot be released. A lock under which a process may run is left to expire.
     if matches!(end, Err(RunError::Ended(_) | RunError::Look(_))) {
         return end;
     }
@@ -202,9 +202,9 @@ impl Wrapper {
                 End::Lost if !self.options.service || self.asked_to_end => return Ok(Outcome::Lost),
                 End::Lost => {
                     self.progress
-                        .say("the command was stopped; it begins anew with the next lease");
+                        .say("the command was stopped; it is started again with the next lease");
                     self.began = clock::now();
-                    // Those were for the first time.
+                    // The limits of the wait apply to the first acquisition only.
                     self.options.patience = Patience::Forever;
                     launcher = self.launcher()?;
                 }

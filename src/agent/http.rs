@@ -1,4 +1,4 @@
-//! What the agent answers. Each answer is computed after the last await before it is given.
+//! Serves the HTTP API of the agent. Each answer is computed after the last await before the response.
 
 use std::{
     io,
@@ -28,7 +28,8 @@ use crate::{
     operator::http::{ANSWER, Role, health},
 };
 
-/// As many may read `/v1/watch` at once: each takes a connection, and of those a process often has 1024 for everything.
+/// Limit of concurrent readers of `/v1/watch`: each needs a connection, and a process often has 1024 descriptors in
+/// total.
 const READERS: usize = 256;
 
 #[derive(Clone)]
@@ -74,7 +75,7 @@ async fn active(Shared(desk): Shared<Desk>) -> Response {
 
 async fn watch(Shared(desk): Shared<Desk>) -> Response {
     let Ok(place) = desk.readers.try_acquire_owned() else {
-        let message = format!("{READERS} readers watch already: ask for /v1/lock instead\n");
+        let message = format!("{READERS} clients already watch: request /v1/lock instead\n");
         return (StatusCode::SERVICE_UNAVAILABLE, message).into_response();
     };
     let stream = Sse::new(events(desk.post, place));
@@ -83,12 +84,12 @@ async fn watch(Shared(desk): Shared<Desk>) -> Response {
 
 async fn step_down(ConnectInfo(peer): ConnectInfo<SocketAddr>, Shared(desk): Shared<Desk>) -> Response {
     if !is_of_this_machine(peer.ip()) {
-        let message = "only a process of this machine or pod may ask for that, at the loopback address\n";
+        let message = "a step-down is only accepted from this machine or pod, at the loopback address\n";
         return (StatusCode::FORBIDDEN, message).into_response();
     }
     let post = &desk.post;
     if post.step_down(clock::now()) == Yields::NotYet {
-        let message = "the masters are not known yet: nothing is held\n";
+        let message = "the masters are not known yet: the agent holds no lock\n";
         return (StatusCode::SERVICE_UNAVAILABLE, message).into_response();
     }
     if post.stop_grace.is_zero() {

@@ -55,7 +55,7 @@ pub(super) async fn open(options: &Options, post: &Post) -> Result<Opened, Agent
         meter,
         locks,
     };
-    // It is known then, and can be followed.
+    // After its first answer the elector knows the lock, so that the lock can be followed.
     elector.answers().await;
     post.opened(InUse {
         quorums: vec![quorum],
@@ -65,7 +65,7 @@ pub(super) async fn open(options: &Options, post: &Post) -> Result<Opened, Agent
         lock = %options.lock,
         lease_s = timings.lease_duration.as_secs_f64(),
         stop_grace_s = timings.stop.as_secs_f64(),
-        "contends for the lock"
+        "contending for the lock"
     );
     Ok(Opened {
         elector,
@@ -87,7 +87,10 @@ async fn find(quorum: &Quorum, post: &Post) -> Result<Adopted, AgentError> {
         let why = match adopt(config.clone(), Agreement::Majority).await {
             Ok(adopted) if adopted.stored => return Ok(adopted),
             // The process that initialises the masters sets names and longest lease.
-            Ok(_) => "no master was ever sealed: run `redlock init`, or start an operator on them".to_owned(),
+            Ok(_) => {
+                "no master was ever sealed: run `redlock init`, or start an operator that uses these masters"
+                    .to_owned()
+            }
             Err(
                 error @ (AdoptError::NoMajority { .. }
                 | AdoptError::Disagree { .. }
@@ -99,7 +102,7 @@ async fn find(quorum: &Quorum, post: &Post) -> Result<Adopted, AgentError> {
         if why != said {
             tracing::warn!(
                 reason = why,
-                "the masters cannot be used yet; tried again until they can"
+                "the masters cannot be used yet; retrying until they can"
             );
             post.waits_for(&why);
             said = why;

@@ -69,8 +69,9 @@ pub struct LeaderLockSpec {
     #[schemars(range(min = 2, max = 86400))]
     pub lease_duration_seconds: Option<i64>,
 
-    /// After this many seconds without a won renewal the holder stops and steps down; at least 1. With the stop time
-    /// and up to 1 s of slack it must fit into 99 % of the lease. Default: three quarters of what fits.
+    /// The holder stops and steps down after this many seconds without a successful renewal; at least 1. The renew
+    /// deadline, the stop time and up to 1 s of slack must fit into 99 % of the lease. Default: three quarters of the
+    /// available time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86400))]
     pub renew_deadline_seconds: Option<i64>,
@@ -89,7 +90,8 @@ pub struct LeaderLockSpec {
     #[serde(default)]
     pub state: LockState,
 
-    /// Why the state is not `Enabled`, for the person on call. Required in every other state; at most 512 characters.
+    /// The reason why the state is not `Enabled`, for the person on call. Required in every other state; at most 512
+    /// characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub reason: Option<String>,
@@ -98,13 +100,14 @@ pub struct LeaderLockSpec {
     #[serde(default)]
     pub enforcement: Enforcement,
 
-    /// Names of clusters, the preferred cluster first. A cluster waits its place (0, 1, …) × preferenceDelaySeconds after the
-    /// end of a lease; one that is not listed waits as long as one behind the last. Default: none waits.
+    /// Names of clusters, the preferred cluster first. A cluster waits for its position in the list (0, 1, …) ×
+    /// preferenceDelaySeconds after the end of a lease; a cluster that is not listed waits as if it followed the last
+    /// one. Default: no cluster waits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 63)), transform = rules::cluster_names)]
     pub cluster_preference: Vec<String>,
 
-    /// Seconds that each place in clusterPreference waits, 0 to 3600. Default 2.
+    /// Seconds of waiting for each position in clusterPreference, 0 to 3600. Default 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3600))]
     pub preference_delay_seconds: Option<i64>,
@@ -158,41 +161,41 @@ pub enum Candidates {
 /// Whether this cluster's candidates contend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum LockState {
-    /// They contend.
+    /// The candidates contend.
     #[default]
     Enabled,
-    /// They only succeed a sibling: the lock neither comes to this cluster nor leaves it.
+    /// The candidates only succeed a sibling: this cluster neither gains nor loses the lock.
     Frozen,
-    /// They do not contend; a holder stops its targets and releases.
+    /// The candidates do not contend; a holder stops its targets and releases the lock.
     SteppedDown,
 }
 
 /// Whether the operator switches the targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Enforcement {
-    /// It does.
+    /// The operator switches the targets.
     #[default]
     Enforce,
-    /// It leaves them alone: the status reports the action that it would take.
+    /// The operator does not change the targets: the status reports the action that it would take.
     Observe,
 }
 
 /// Action on running targets when the majority of the masters is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnQuorumLoss {
-    /// They are stopped before the lease ends: exclusion over availability.
+    /// The targets are stopped before the lease ends: exclusion over availability.
     #[default]
     Stop,
-    /// They continue to run until another holder is seen, so two may run at once: availability over exclusion.
+    /// The targets continue to run until another holder is seen, so two may run at once: availability over exclusion.
     KeepRunning,
 }
 
 /// Action on running targets when the object is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeletionPolicy {
-    /// They are stopped, then the lease is released.
+    /// The targets are stopped, then the lease is released.
     #[default]
     StopThenRelease,
-    /// They are left as they are.
+    /// The targets are not changed.
     Orphan,
 }

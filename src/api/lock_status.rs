@@ -56,8 +56,9 @@ pub struct LeaderLockStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub targets: Vec<TargetStatus>,
 
-    /// `Ready`, `Held`, `QuorumAvailable`, `Enforced`, `Reconciling` (the operator works on it, or waits for a change that needs no edit), `Stalled` (a person has to change something first): exactly one of these two and `Ready` is true.
-    /// `SurgesOnRollout` where a rollout runs two pods of a Deployment that is to have one.
+    /// `Ready`, `Held`, `QuorumAvailable`, `Enforced`, `Reconciling` (the operator reconciles the object, or waits for
+    /// a change that needs no edit), `Stalled` (a person must change something first): exactly one of these two and
+    /// `Ready` is true. `SurgesOnRollout` is true where a rollout runs two pods of a Deployment that must have one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[schemars(transform = super::conditions::bounded)]
@@ -68,15 +69,15 @@ pub struct LeaderLockStatus {
 /// Role of this cluster for the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Role {
-    /// It holds the lock and its targets run.
+    /// This cluster holds the lock and its targets run.
     Active,
-    /// It holds the lock and starts its targets.
+    /// This cluster holds the lock and starts its targets.
     Activating,
-    /// It stops its targets.
+    /// This cluster stops its targets.
     Stopping,
     /// Another candidate holds the lock, or no candidate does.
     Standby,
-    /// Its role is not known.
+    /// The role of this cluster is not known.
     Unknown,
 }
 
@@ -86,7 +87,7 @@ pub enum Role {
 pub struct EffectiveTimings {
     /// Duration of one lease, in milliseconds.
     pub lease_duration_milliseconds: i64,
-    /// Time without a won renewal after which the holder steps down, in milliseconds.
+    /// Time without a successful renewal after which the holder steps down, in milliseconds.
     pub renew_deadline_milliseconds: i64,
     /// Wait between two attempts, in milliseconds.
     pub retry_period_milliseconds: i64,
@@ -109,12 +110,12 @@ pub struct TargetStatus {
 /// Whether a target runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum TargetState {
-    /// It runs.
+    /// The target runs.
     Active,
-    /// It is stopped.
+    /// The target is stopped.
     Standby,
-    /// It is being started or stopped.
+    /// The target is being started or stopped.
     Changing,
-    /// Its state is not known.
+    /// The state of the target is not known.
     Unknown,
 }

@@ -22,7 +22,7 @@ pub struct RedisQuorumStatus {
     #[schemars(length(max = 32))]
     pub quorum_id: Option<String>,
 
-    /// Each master as the reporter sees it.
+    /// State of each master, as the reporter sees it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 7))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
@@ -45,7 +45,7 @@ pub struct RedisQuorumStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub not_ready_replicas: Vec<NotReadyReplica>,
 
-    /// `Ready` (a majority votes), `Degraded` (some masters do not), `Safe` (no master is set up to lose leases), `Reconciling`,
+    /// `Ready` (a majority votes), `Degraded` (some masters do not), `Safe` (no master is configured in a way that can lose leases), `Reconciling`,
     /// `Stalled`: exactly one of these two and `Ready` is true. `ReplicasReady` is false while `notReadyReplicas` names a
     /// replica. `Terminating` names what keeps an object that is being deleted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -55,14 +55,14 @@ pub struct RedisQuorumStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// One master as the reporter sees it.
+/// State of one master, as the reporter sees it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MasterStatus {
     /// Name of the master in the spec.
     pub name: String,
-    /// The url under which this operator last used the master; holds no credentials. Another one than in the spec: the
-    /// url was changed, and the operator still has to clear the seal of the server behind this one.
+    /// The url under which this operator last used the master; contains no credentials. If it differs from the spec,
+    /// the url was changed, and the operator still has to clear the seal of the server behind this url.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Whether the master answers.
@@ -71,29 +71,29 @@ pub struct MasterStatus {
     /// Whether the master may vote under its present run id.
     #[serde(default)]
     pub sealed: bool,
-    /// Seconds until it can be sealed; absent when it is sealed or the time is not known.
+    /// Seconds until the master can be sealed; absent when the master is sealed or the time is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed_in_seconds: Option<i64>,
-    /// Its replication role as the master reports it, `master` or `slave`; only a `master` may vote.
+    /// Replication role that the server reports, `master` or `slave`; only a `master` may vote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// The program, such as `Redis` or `Valkey`, by the fields of its INFO.
+    /// The program, such as `Redis` or `Valkey`, according to its INFO.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// Version of the program, such as `8.1.1`. Redis 6.2 and Valkey 7.2 are the oldest that may vote. Of a program that the
-    /// operator does not know, the version of Redis with which it is compatible.
+    /// Version of the program, such as `8.1.1`. Redis 6.2 and Valkey 7.2 are the oldest versions that may vote. For a
+    /// program that the operator does not know, the version of Redis with which the program is compatible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Persistence of its memory over a restart: `aof` (an append-only file) or `none`.
+    /// Persistence of the memory over a restart: `aof` (an append-only file) or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistence: Option<String>,
-    /// Eviction policy when its memory is full; only `noeviction` is safe.
+    /// Eviction policy when the memory is full; only `noeviction` is safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eviction_policy: Option<String>,
-    /// Median time of its last answers, in microseconds.
+    /// Median time of the last answers, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_microseconds: Option<i64>,
-    /// The reason why it has no vote, when it has none.
+    /// The reason why the master has no vote; absent when it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -113,9 +113,9 @@ pub struct ReporterStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NotReadyReplica {
-    /// Its identity, which is the name of its pod unless `--identity` is given.
+    /// Identity of the replica: the name of its pod unless `--identity` is given.
     pub name: String,
-    /// The reason why it has not.
+    /// The reason why the replica is not ready.
     pub message: String,
     /// Time of this report; every 30 s while the replica is not ready.
     #[schemars(with = "super::schemas::Time")]

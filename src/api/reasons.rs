@@ -16,20 +16,20 @@ pub(super) const SUBDOMAIN: &str = "is not a valid name: use 1 to 253 lower-case
 pub(super) const LOCK_NAME_CHANGED: &str = "cannot change, nor be added or removed later: the holder keeps the lock \
                                             under the old name; create another LeaderLock";
 
-pub(super) const TWICE_PREFERRED: &str = "is listed twice: a cluster has one place";
+pub(super) const TWICE_PREFERRED: &str = "is listed twice: list each cluster once";
 
 pub(super) const AGENTS_ONLY_LABEL: &str =
     "needs candidates: Operator; with candidates: Agents only LabelPods is possible";
 
 // Targets
 
-pub(super) const NO_PODS: &str = "is required with action: LabelPods: name the pods by its selector";
+pub(super) const NO_PODS: &str = "is required with action: LabelPods: select the pods with its selector";
 
 pub(super) const ALL_PODS: &str =
-    "is empty and would mean every pod of the namespace: give matchLabels or matchExpressions";
+    "is empty and would select every pod of the namespace: give matchLabels or matchExpressions";
 
 pub(super) const REF_NOT_READ: &str =
-    "is not read with action: LabelPods; name the pods by labelPods.selector";
+    "is not used with action: LabelPods; select the pods with labelPods.selector";
 
 pub(super) const API_VERSION: &str =
     "is not an API version: write GROUP/VERSION, such as apps/v1, or v1 for the core group";
@@ -55,25 +55,25 @@ pub(super) const QUORUM_SIZE: &str = "is not a number of masters that can form a
 pub(super) const URL_SHAPE: &str = "write redis://HOST[:PORT][/DATABASE], or rediss:// for TLS";
 
 pub(super) const CREDENTIALS: &str =
-    "carries a user or password, which every reader of this object can see: put it into auth";
+    "contains a user or password, which every reader of this object can see: use auth for the credentials";
 
 /// Follows the statement that two masters have one url, or are one server.
 pub(super) const SERVER_OF_ITS_OWN: &str = "give each master a server of its own";
 
-pub(super) const MASTERS_CHANGED: &str = "cannot get other names or another number: they are part of the fingerprint on \
-                                          the masters; create another RedisQuorum (on the same servers with another \
-                                          keyPrefix), or delete this one once no lock names it";
+pub(super) const MASTERS_CHANGED: &str = "cannot be renamed, added or removed: the names and the number are part of \
+    the fingerprint on the masters; create another RedisQuorum (on the same servers with another keyPrefix), or \
+    delete this one once no lock uses it";
 
 pub(super) const KEY_PREFIX: &str =
     "is not a key prefix: use 1 to 64 letters, digits, \"-\", \"_\", \".\", \":\" and \"/\"";
 
-pub(super) const KEY_PREFIX_CHANGED: &str = "cannot change: leases that are held stand under the old one; create another \
-                                             RedisQuorum";
+pub(super) const KEY_PREFIX_CHANGED: &str = "cannot change: held leases are stored under the old prefix; create \
+    another RedisQuorum";
 
 pub(super) const LONGEST_LEASE_CHANGED: &str = "cannot change: it is part of the fingerprint on the masters; create \
                                                 another RedisQuorum with another keyPrefix";
 
-pub(super) const TLS_UNUSED: &str = "is of no use: no master's url begins with rediss://";
+pub(super) const TLS_UNUSED: &str = "has no effect: no master's url begins with rediss://";
 
 pub(super) const SHARED_PREFIX: &str =
-    "is not a prefix of lock names: end it with \"/\", with something other than \"_\" in front";
+    "is not a prefix of lock names: it must end with \"/\" and must not begin with \"_\"";

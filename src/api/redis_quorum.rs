@@ -88,7 +88,7 @@ pub struct RedisQuorumSpec {
     #[serde(default)]
     pub first_start: FirstStart,
 
-    /// Lock names that namespaces other than the one in front of the name may use.
+    /// Lock names that namespaces other than that of their prefix may use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub shared_lock_names: Vec<SharedLockNames>,
@@ -101,18 +101,18 @@ pub struct RedisQuorumSpec {
 #[x_kube(validation = rules::url_shape())]
 #[serde(rename_all = "camelCase")]
 pub struct Master {
-    /// Names the master in metrics, in the status and in the fingerprint: lower-case letters, digits and `-`, at most
+    /// Name of the master in metrics, in the status and in the fingerprint: lower-case letters, digits and `-`, at most
     /// 63. The same in every cluster.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
 
-    /// `redis://HOST[:PORT][/DATABASE]`, or `rediss://` for TLS. Port 6379 and database 0 unless given. Carries no user
-    /// and no password: those belong to `auth`.
+    /// `redis://HOST[:PORT][/DATABASE]`, or `rediss://` for TLS. Port 6379 and database 0 unless given. Contains no
+    /// user and no password; use `auth` for these.
     #[schemars(length(min = 1, max = 512))]
     pub url: String,
 
-    /// The unit that fails together with this master (a zone, a rack). Reported in metrics; two masters with the same value
-    /// weaken the quorum.
+    /// The unit of failure that contains this master (a zone, a rack). Reported in metrics; two masters with the same
+    /// value weaken the quorum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub failure_domain: Option<String>,
@@ -155,7 +155,7 @@ pub enum FirstStart {
     /// safe.
     #[default]
     Wait,
-    /// Runs `redlock init` once, which states that no lease can be alive. The status records that it ran.
+    /// Runs `redlock init` once, which states that no lease can be alive. The status records the initialisation.
     Immediate,
 }
 
@@ -164,10 +164,10 @@ pub enum FirstStart {
 #[x_kube(validation = rules::shared_prefix())]
 #[serde(rename_all = "camelCase")]
 pub struct SharedLockNames {
-    /// Lock names that begin with this; ends with `/`, so that `team-a/` does not cover `team-ab/`.
+    /// Prefix of the lock names; ends with `/`, so that `team-a/` does not cover `team-ab/`.
     #[schemars(length(min = 2, max = 512))]
     pub prefix: String,
-    /// The namespaces that may use them.
+    /// The namespaces that may use these lock names.
     #[schemars(length(min = 1, max = 256), inner(length(min = 1, max = 63)), transform = rules::labels)]
     pub namespaces: Vec<String>,
 }

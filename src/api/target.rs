@@ -32,7 +32,7 @@ pub(super) const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"
 #[x_kube(validation = rules::block_of("LabelPods", "labelPods"))]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
-    /// Names the target in the status and in events: lower-case letters, digits and `-`, at most 63.
+    /// Name of the target in the status and in events: lower-case letters, digits and `-`, at most 63.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
 
@@ -70,13 +70,13 @@ pub struct Target {
 #[x_kube(validation = rules::api_version(), validation = rules::subdomain("name"))]
 #[serde(rename_all = "camelCase")]
 pub struct TargetRef {
-    /// Its group and version, such as `apps/v1`.
+    /// Group and version of the object, such as `apps/v1`.
     #[schemars(length(min = 1, max = 317))]
     pub api_version: String,
-    /// Its kind, such as `Deployment`.
+    /// Kind of the object, such as `Deployment`.
     #[schemars(length(min = 1, max = 63))]
     pub kind: String,
-    /// Its name.
+    /// Name of the object.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }

@@ -28,8 +28,8 @@ words! {
     /// The type of a condition.
     ConditionType {
         Ready: "as declared: active or standing by, or a majority of the masters votes. Of `Ready`, `Reconciling` and `Stalled` exactly one is true",
-        Reconciling: "the operator works on it, or waits for an object that may still be applied",
-        Stalled: "a person has to change something first",
+        Reconciling: "the operator reconciles the object, or waits for another object that may still be applied",
+        Stalled: "a person must change something first",
         Held: "a candidate holds the lock, in this or another cluster",
         QuorumAvailable: "a majority of the masters votes",
         Enforced: "every target is in its desired state in this cluster",
@@ -37,9 +37,9 @@ words! {
             information: `Ready` does not depend on it. Only locks for which it was true once have it; `False` \
             after the correction",
         Degraded: "a master of the quorum has no vote, or does not accept its new credentials",
-        Safe: "no master of the quorum is set up to lose leases",
+        Safe: "no master of the quorum is configured in a way that can lose leases",
         ReplicasReady: "no replica of the operator reports that it is not ready because of the quorum",
-        Terminating: "the quorum is deleted, and kept until nothing uses it",
+        Terminating: "the quorum is being deleted, and is kept until no lock uses it",
     }
 }
 
@@ -54,8 +54,8 @@ words! {
         AsDeclared: "the targets are in their desired state",
         NoTargets: "the lock has no targets",
         NotLooked: "the targets were not read yet",
-        Observed: "`enforcement: Observe`: the operator leaves the targets alone",
-        Paused: "the annotation `redlock.dev/paused` is set: the operator leaves the targets alone",
+        Observed: "`enforcement: Observe`: the operator does not change the targets",
+        Paused: "the annotation `redlock.dev/paused` is set: the operator does not change the targets",
         HeldHere: "a candidate of this cluster holds the lock",
         HeldElsewhere: "a candidate of another cluster holds the lock",
         NotHeld: "no candidate holds the lock",
@@ -93,8 +93,8 @@ words! {
         SurgingStrategy: "the strategy of a Deployment starts the new pod beside the old one",
         NoSurge: "a rollout ends the old pod before it creates the new one",
         AllVote: "every master votes",
-        Fit: "no master is set up to lose leases",
-        Unfit: "a master is set up to lose leases",
+        Fit: "no master is configured in a way that can lose leases",
+        Unfit: "a master is configured in a way that can lose leases",
         InUse: "locks of this or another cluster use the quorum",
         NoneReported: "no replica reports that it is not ready",
         ReplicaNotReady: "a replica reports that it is not ready",
@@ -131,14 +131,15 @@ words! {
         TargetStopped: "a target is stopped",
         EnforcementConflict: "another writer declares another state of a target, or repeatedly reverts the changes \
             of the lock",
-        StartedAgain: "another writer stopped a target while this cluster holds the lock: it was started again",
-        StoppedAgain: "another writer started a target while this cluster stands by: it was stopped again",
+        StartedAgain: "another writer stopped a target while this cluster holds the lock: the operator started it \
+            again",
+        StoppedAgain: "another writer started a target while this cluster stands by: the operator stopped it again",
         StopTooShort: "the pod template of a target asks for more time than its stop time",
         Observed: "`enforcement: Observe`: the action that the operator would take",
-        TargetsLeft: "a deleted lock declares targets that this version cannot read: they are left as they are",
+        TargetsLeft: "a deleted lock declares targets that this version cannot read: the operator does not change them",
         Unready: "the targets were unready for too long: they are stopped, and the lock is passed on",
-        FailedOver: "the lock was passed on since targets did not get ready",
-        FailoverFailed: "the targets were not stopped in time, and run again",
+        FailedOver: "the lock was passed on because targets did not become ready",
+        FailoverFailed: "the targets were not stopped in time, and were started again",
         SurgesOnRollout: "a rollout of a Deployment that is to have one replica runs two pods for a time",
         ReplicasLeft: "the replicas of a target are left to another manager",
         TargetNotSafe: "the spec of a target lets it run without the lock",
@@ -147,12 +148,12 @@ words! {
         JobAbandoned: "a Job was stopped in the middle, and is never resumed",
         TargetEnded: "a Job has ended, so it is not started",
         NoStartingDeadline: "a CronJob without `startingDeadlineSeconds` starts a missed run when it is resumed",
-        ManualJobWaits: "a Job that was made by hand waits until this cluster holds the lock",
-        JobStartedByHand: "a Job was resumed although its slot is not its own: it was suspended again",
+        ManualJobWaits: "a Job that was created by hand waits until this cluster holds the lock",
+        JobStartedByHand: "a Job was resumed although it does not own its slot: the operator suspended it again",
         TimeZoneMissing: "a CronJob has no `timeZone`: its slots may differ between clusters",
-        TargetSuspended: "a CronJob is suspended itself: nothing is scheduled",
+        TargetSuspended: "a CronJob is itself suspended: no Job is scheduled",
         SlotRunsElsewhere: "another cluster runs the slot",
-        SlotPassed: "another cluster claimed a later slot before",
+        SlotPassed: "another cluster claimed a later slot first",
         SlotNotRecorded: "new masters do not record claims of the slot",
         SlotLost: "no Job can claim the slot any more",
         SlotTooOld: "the slot is longer ago than `maxSlotAgeSeconds`",
@@ -161,7 +162,7 @@ words! {
         QuorumRestored: "a majority of the masters votes again",
         MasterQuarantined: "a master answers and may not vote yet",
         TokenImplausible: "the fencing token of a status is greater than every counter of the masters: it is overwritten",
-        ReplicaNotReady: "a replica of the operator does not get ready",
+        ReplicaNotReady: "a replica of the operator does not become ready",
     }
 }
 

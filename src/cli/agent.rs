@@ -14,13 +14,13 @@ use crate::{
     lease::{HolderIdentity, LockName},
 };
 
-/// Contend for a lock beside an app, and answer the app over HTTP whether it may act.
+/// Contend for a lock on behalf of an app, and report to the app over HTTP whether it may act.
 ///
-/// For a container in the app's pod; needs no access to Kubernetes. The app asks at /v1/lock (role, holder, token, and
-/// for how long it may act), /v1/active (200 active, 409 standby, 503 unknown) or /v1/watch (an event at each change),
-/// and gives the lock up by POST to /v1/step-down; / answers as the retired leader-elector sidecar did.
+/// For a container in the app's pod; needs no access to Kubernetes. The app reads /v1/lock (role, holder, token, and
+/// the time for which the app may act), /v1/active (200 active, 409 standby, 503 unknown) or /v1/watch (an event at
+/// each change), and gives up the lock by POST to /v1/step-down; / answers like the retired leader-elector sidecar.
 ///
-/// Retries masters that cannot be reached. Until then the agent holds nothing, and /readyz reports the reason. SIGTERM
+/// Retries masters that cannot be reached. Until then the agent holds no lock, and /readyz reports the reason. SIGTERM
 /// releases the lock, after the stop grace if it is held, and ends the process with 0.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -31,8 +31,8 @@ pub(super) struct AgentArgs {
     /// The lock, by its name on the masters: for a LeaderLock, NAMESPACE/NAME unless its spec.lockName differs.
     #[arg(value_name = "LOCK", value_parser = session::users_lock)]
     lock: LockName,
-    /// The address that the app asks. Every client that reaches it may read; only clients on the same machine or in the
-    /// same pod may request a step-down.
+    /// Address of the HTTP API for the app. Every client that reaches the address may read; only clients on the same
+    /// machine or in the same pod may request a step-down.
     #[arg(
         long,
         env = "REDLOCK_LISTEN",

@@ -12,7 +12,7 @@ use crate::{
 /// Force the holder of a lock to stop, and keep every candidate out for the duration of the longest lease.
 ///
 /// Deletes no lease: the masters refuse the next renewal of the holder, and no candidate acquires the lock before the
-/// reservation ends. Without --yes it only prints what it would do, and exits with 64.
+/// reservation ends. Without --yes, the command only prints the planned action, and exits with 64.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   redlock break -n billing nightly-report --yes --reason 'node lost, INC-42'
@@ -22,10 +22,10 @@ pub(super) struct BreakArgs {
     /// The lock: a LeaderLock with a kubeconfig, else its name on the masters.
     #[arg(value_name = "LOCK", value_parser = session::lock)]
     lock: LockName,
-    /// Do it.
+    /// Confirm that the lock is broken.
     #[arg(long, requires = "reason")]
     yes: bool,
-    /// The reason, which is recorded in the output.
+    /// Reason for breaking the lock, recorded in the output.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]

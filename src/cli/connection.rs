@@ -152,7 +152,8 @@ impl QuorumArgs {
         let exported = std::env::var("REDLOCK_MASTERS").unwrap_or_default();
         let given: Vec<&str> = match &self.masters[..] {
             [] if exported.is_empty() => {
-                let needed = "which masters? give --masters URL,… or --config FILE, or set REDLOCK_MASTERS";
+                let needed =
+                    "no masters given: give --masters URL,… or --config FILE, or set REDLOCK_MASTERS";
                 return Err(Failure::new(Exit::Usage, needed));
             }
             [] => exported.split(',').collect(),

@@ -8,16 +8,16 @@ use clap::{Args, ValueEnum};
 use super::{Exit, Failure, process::signals, session};
 use redlock_demo::{DemoError, Report, Run, Screen};
 
-/// Play real failures on this machine: five Redis masters, three replicas, measured takeovers. Takes under a minute.
+/// Run real failures on this machine: five Redis masters, three replicas, measured takeovers. Takes less than a minute.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Needs redis-server. Leaves nothing behind.\n\nExample:\n  redlock demo --output json --timeline demo.svg"
 )]
 pub(super) struct DemoArgs {
-    /// How the findings are given; with json, one object and nothing else on the standard output.
+    /// Format of the findings; json writes one object and nothing else to the standard output.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
-    /// Fail the same masters again.
+    /// Seed that selects the masters to fail, to repeat a run.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Write the run to FILE as an SVG: the holder of each lock over time, and the faults.

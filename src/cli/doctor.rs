@@ -18,11 +18,11 @@ use crate::{
     masters::Agreement,
 };
 
-/// Check each master: reachable, allowed, sealed, kept as it must be, fast enough.
+/// Check each master: reachable, permitted, sealed, configured correctly, fast enough.
 ///
-/// Runs the real scripts on keys of its own below PREFIX:doctor:, and deletes them. Exits with 0 when all is well
-/// (`!` is no harm), 1 when a master is not (`✗`), 69 when no majority votes, 77 when user or password are the reason.
-/// With a kubeconfig: the masters of a RedisQuorum, the object itself, and the LeaderLocks that name it.
+/// Runs the real scripts on keys of its own below PREFIX:doctor:, and deletes them. Exits with 0 when every check
+/// passes (`!` is a warning), 1 when a check fails (`✗`), 69 when no majority votes, 77 when the user or password is
+/// not accepted. With a kubeconfig: the masters of a RedisQuorum, the object itself, and the LeaderLocks that name it.
 ///
 /// Prints a line for each master and each object, and the findings of each that is not healthy.
 #[derive(Args, Debug)]
@@ -37,16 +37,17 @@ pub(super) struct DoctorArgs {
     /// grant.
     #[arg(long, value_name = "DURATION", value_parser = session::duration)]
     lease_duration: Option<Duration>,
-    /// Also take a real lock of its own: two candidates in turns, each with a larger token than the one before.
+    /// Also acquire a real lock under a separate name: two candidates in turn, each with a larger token than the one
+    /// before.
     #[arg(long)]
     take_turns: bool,
     /// Print every check of every master and object.
     #[arg(short, long)]
     verbose: bool,
-    /// Print problems only (`✗`), one line each, and nothing when all is well: the exit code is the answer.
+    /// Print only problems (`✗`), one line each, and nothing when every check passes.
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
-    /// The JSON has every check, with or without --verbose and --quiet.
+    /// Output format. The JSON contains every check, with or without --verbose and --quiet.
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     output: Output,
     #[command(flatten)]

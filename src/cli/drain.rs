@@ -7,12 +7,12 @@ use clap::Args;
 use super::{Exit, Failure, session};
 use crate::inspect::{cluster::ClusterOptions, drain};
 
-/// End the operator of this cluster, and all that runs under its locks.
+/// Stop the operator of this cluster and all workloads under its locks.
 ///
 /// Before an uninstall: scales the operator's Deployment down, so that its last replica stops the workloads under the
-/// locks that it holds, releases the locks and removes its finalizers. Removes the finalizers that are left, which
-/// would keep LeaderLocks and their namespaces for ever. Exits with 1 when something may still run: it is named, and
-/// its leases run out by themselves.
+/// locks that it holds, releases the locks and removes its finalizers. Removes the remaining finalizers, which would
+/// keep LeaderLocks and their namespaces forever. Exits with 1 when a workload may still run: the output names its
+/// lock, and the lease expires by itself.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   redlock drain -n redlock --deployment redlock-operator
@@ -21,10 +21,10 @@ pub(super) struct DrainArgs {
     /// The Deployment of the operator.
     #[arg(long, value_name = "NAME")]
     deployment: String,
-    /// It was removed before: where it is not there, only remove the finalizers that are left.
+    /// The Deployment was removed before: if it does not exist, only remove the remaining finalizers.
     #[arg(long)]
     gone: bool,
-    /// Its namespace; defaults to that of the context.
+    /// Namespace of the Deployment; defaults to that of the context.
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
     /// Namespaces whose LeaderLocks the operator follows; defaults to all namespaces.

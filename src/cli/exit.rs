@@ -6,7 +6,7 @@ use std::{io::Write, process::ExitCode};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Ok,
-    /// A checked object is not as it should be (an unhealthy master, a broken invariant).
+    /// A check failed (an unhealthy master, a broken invariant).
     Unhealthy,
     /// The command line cannot be understood.
     Usage,
@@ -22,7 +22,7 @@ pub enum Exit {
     Config,
     /// The lease was lost, and the command that ran under it stopped.
     LeaseLost,
-    /// Of several clusters in the request, the state of some is not known.
+    /// The state of some of the requested clusters is not known.
     Partial,
     /// A signal ended the process.
     Signal(u8),

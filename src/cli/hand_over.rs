@@ -16,11 +16,11 @@ use crate::{
 
 /// Pass a held lock on to another cluster.
 ///
-/// Asks the operator replica that holds the lock, by an annotation of the LeaderLock, to stop its targets and then to
-/// end its lease with a reservation for the other cluster. No other cluster can acquire the lock meanwhile. A target
-/// that cannot be stopped in time continues to run, and the holder keeps the lock. A request is for the present lease
-/// only, and is withdrawn when no holder answers. Needs a kubeconfig of the cluster that holds the lock, and get and
-/// patch on leaderlocks. Exits with 1 when the cluster did not get it.
+/// Requests, by an annotation of the LeaderLock, that the operator replica that holds the lock stops its targets and
+/// then ends its lease with a reservation for the other cluster. No third cluster can acquire the lock meanwhile. A
+/// target that cannot be stopped in time continues to run, and the holder keeps the lock. A request applies to the
+/// present lease only, and is withdrawn when no holder answers. Needs a kubeconfig of the cluster that holds the lock,
+/// and get and patch on leaderlocks. Exits with 1 when the other cluster did not acquire the lock.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   redlock hand-over -n billing nightly-report --to us-1
@@ -29,14 +29,15 @@ pub(super) struct HandOverArgs {
     /// The LeaderLock.
     #[arg(value_name = "LOCK", value_parser = session::lock)]
     lock: LockName,
-    /// The cluster that is to hold it: NAME, as its operator is called, or NAME/UID.
+    /// The cluster that receives the lock: NAME, the cluster name of its operator, or NAME/UID.
     #[arg(long, value_name = "CLUSTER")]
     to: String,
-    /// Hand over even to a cluster that is not seen to be alive. If it is not, the lock stays unheld until the old
-    /// lease would have ended.
+    /// Hand over even if no operator of the other cluster has reported recently. If none runs, the lock stays unheld
+    /// until the old lease would have ended.
     #[arg(long)]
     force: bool,
-    /// How long to wait for the other cluster to hold it. Default: 30s, and as long as its targets may take to stop.
+    /// How long to wait for the other cluster to hold it. Default: 30s, plus the time that the targets may take to
+    /// stop.
     #[arg(long, value_name = "DURATION", value_parser = session::duration)]
     wait: Option<Duration>,
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]

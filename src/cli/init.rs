@@ -13,8 +13,9 @@ use crate::{
 
 /// Seal new masters at once, so that they vote.
 ///
-/// States that no lease can be live at any of them. Refuses masters on which anything stands under the prefix, and to
-/// begin without all of them. Without it an operator seals them after a wait of a little more than the longest lease.
+/// The caller states that no lease can be live on any of the masters. The command refuses to start unless every master
+/// is reachable and has no keys under the prefix. Without this command, an operator seals the masters after a wait of a
+/// little more than the longest lease.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
   redlock init --masters \\
@@ -68,7 +69,7 @@ pub(super) async fn run(args: InitArgs) -> Result<Exit, Failure> {
     ));
     if bare {
         session::say(&format!(
-            "the masters are called {}: a RedisQuorum on them has these names under spec.masters\n",
+            "the masters have the names {}: a RedisQuorum that uses them needs the same names in spec.masters\n",
             report.sealed.join(", ")
         ));
     }

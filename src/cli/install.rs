@@ -11,7 +11,7 @@ use super::{Exit, Failure};
 /// The running program, also if its file was replaced since its start.
 const THIS: &str = "/proc/self/exe";
 
-/// Copy this program to a file: the image has no `cp`, and that of an app no `redlock`.
+/// Copy this program to a file: the image contains no `cp`, and the image of an app contains no `redlock`.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
   redlock install ./redlock-of-app")]

@@ -31,7 +31,8 @@ pub(super) struct OperatorArgs {
         conflicts_with = "standalone"
     )]
     watch_namespaces: Vec<String>,
-    /// RedisQuorum manifests that are applied at the start and whenever the file changes; what it names no more stays.
+    /// RedisQuorum manifests that are applied at the start and whenever the file changes. RedisQuorums that are removed
+    /// from the file stay.
     #[arg(
         long,
         env = "REDLOCK_QUORUMS_FILE",
@@ -39,7 +40,8 @@ pub(super) struct OperatorArgs {
         conflicts_with = "standalone"
     )]
     quorums_file: Option<PathBuf>,
-    /// Create this Secret with a random `password`, unless it is there: for masters that start beside the operator.
+    /// Create this Secret with a random `password`, unless it exists: for masters that start together with the
+    /// operator.
     #[arg(
         long,
         env = "REDLOCK_NEW_PASSWORD_SECRET",
@@ -48,8 +50,8 @@ pub(super) struct OperatorArgs {
         conflicts_with = "standalone"
     )]
     new_password_secret: Option<controller::NewSecret>,
-    /// Labels of the pods of this operator, as a selector: a replica that is replaced leaves running targets to a ready
-    /// one of them. Needs POD_NAMESPACE and POD_NAME, from the downward API.
+    /// Labels of the pods of this operator, as a selector: a replica that is replaced leaves running targets to another
+    /// ready replica. Needs POD_NAMESPACE and POD_NAME, from the downward API.
     #[arg(
         long,
         env = "REDLOCK_POD_SELECTOR",
@@ -89,7 +91,7 @@ pub(super) struct OperatorArgs {
     /// Identity of this candidate; defaults to the host name.
     #[arg(long, env = "REDLOCK_IDENTITY", value_name = "NAME")]
     identity: Option<HolderIdentity>,
-    /// Give metrics of every single lock.
+    /// Emit metrics for each lock.
     #[arg(
         long,
         env = "REDLOCK_LOCK_METRICS",
@@ -98,8 +100,8 @@ pub(super) struct OperatorArgs {
         default_value_t = true
     )]
     lock_metrics: bool,
-    /// The API server protects the Leases that the operator holds (an admission policy of the chart); without, the operator renews
-    /// them and warns.
+    /// The API server protects the Leases that the operator holds (an admission policy of the chart). Without this
+    /// flag, the operator renews them and emits warnings.
     #[arg(
         long,
         env = "REDLOCK_LEASE_FENCE",

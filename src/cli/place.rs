@@ -44,8 +44,8 @@ pub(super) enum Place {
     Cluster(Box<Cluster>, Given),
 }
 
-const NOWHERE: &str = "which masters? give --masters URL,… or --config FILE, set REDLOCK_MASTERS, or have a kubeconfig \
-                       (--kubeconfig FILE, KUBECONFIG or ~/.kube/config)";
+const NOWHERE: &str = "no masters given: give --masters URL,… or --config FILE, set REDLOCK_MASTERS, or use a \
+    kubeconfig (--kubeconfig FILE, KUBECONFIG or ~/.kube/config)";
 
 /// A cluster that was not contacted yet, after the name of its context.
 pub(super) type ClusterNamed = (String, ClusterOptions);
@@ -119,8 +119,8 @@ impl PlaceArgs {
     /// named.
     pub(super) async fn named_place(&self) -> Result<Place, Failure> {
         if self.kubernetes.quorum.is_none() && !self.quorum.named() {
-            let needed = "which masters? give --masters URL,… or --config FILE, set REDLOCK_MASTERS, or give --quorum \
-                          NAME with a kubeconfig";
+            let needed = "no masters given: give --masters URL,… or --config FILE, set REDLOCK_MASTERS, or give \
+                --quorum NAME with a kubeconfig";
             return Err(Failure::new(Exit::Usage, needed));
         }
         self.place(false).await

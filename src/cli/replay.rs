@@ -17,10 +17,10 @@ use crate::lease::trace::{Replay, Summary};
 /// The variable that names the file. Each process appends its id to the name.
 const VARIABLE: &str = "REDLOCK_TRACE";
 
-/// Give the recorded inputs to this build, and compare every output with the recorded one.
+/// Replay recorded inputs in this build, and compare every output with the recorded one.
 #[derive(Args, Debug)]
 pub(super) struct ReplayArgs {
-    /// What processes wrote with REDLOCK_TRACE=FILE: FILE.PID.
+    /// Files that processes wrote with REDLOCK_TRACE=FILE: FILE.PID.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 }

@@ -5,17 +5,18 @@ use clap::Args;
 use super::{Exit, Failure, PlaceArgs, session};
 use crate::masters::{self, Agreement, Progress, ResealError};
 
-/// Seal masters again when a sealed one is gone for good, so that no majority can be read ever again.
+/// Seal masters again after sealed masters were lost permanently, so that no majority can be read any more.
 ///
-/// Gives up what only the lost masters know: the last tokens and claimed slots. Tokens and slots jump above everything
-/// that may have been. Takes the full wait (65 s by default), and refuses while the ordinary way is open.
+/// Discards the data that only the lost masters have: the last tokens and claimed slots. Tokens and slots continue
+/// above all values that may have been granted. Takes the full wait (65 s by default), and refuses while a majority of
+/// sealed masters can be read.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
   redlock reseal --accept-loss --masters \\
     redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003
   redlock reseal --accept-loss --quorum default")]
 pub(super) struct ResealArgs {
-    /// What only the lost masters know is given up.
+    /// Accept the loss of the data that only the lost masters have.
     #[arg(long)]
     accept_loss: bool,
     #[command(flatten)]

@@ -24,12 +24,12 @@ use crate::{
 
 /// Run a command only while a lock is held.
 ///
-/// Waits for the lock, runs the command, and releases the lock when the command and its process group have ended. When the
-/// lease cannot be kept the command gets the stop signal, and SIGKILL before the lease ends; so it does when redlock itself is
-/// killed or frozen. Signals, standard input and the terminal are the command's.
+/// Waits for the lock, runs the command, and releases the lock when the command and its process group have ended. When
+/// the lease cannot be kept, the command receives the stop signal, and SIGKILL before the lease ends, even if redlock
+/// itself is killed or frozen. Signals, standard input and the terminal are passed to the command.
 ///
 /// The command finds the lock, the fencing token and its own identity in REDLOCK_LOCK, REDLOCK_TOKEN and REDLOCK_HOLDER;
-/// REDLOCK_PASSWORD is kept from it.
+/// REDLOCK_PASSWORD is removed from the environment.
 ///
 /// Exits with the command's own code, 128 + n if signal n ended it, 126 or 127 if it cannot be run, 75 if another
 /// candidate holds the lock, 69 without a quorum, 77 if user or password are not accepted, and 79 if the lease was lost
@@ -58,19 +58,19 @@ pub(super) struct RunArgs {
         conflicts_with = "command"
     )]
     argv: Vec<OsString>,
-    /// Run this by the shell ($SHELL, else /bin/sh) instead.
+    /// Run this command line with the shell ($SHELL, else /bin/sh) instead.
     #[arg(short, long, value_name = "COMMAND")]
     command: Option<OsString>,
     /// Do not wait for the lock.
     #[arg(short, long, visible_alias = "nb", conflicts_with = "timeout")]
     nonblock: bool,
-    /// Wait for the lock so many seconds at most; fractions are allowed.
+    /// Wait for the lock for at most this number of seconds; fractions are allowed.
     #[arg(short = 'w', long, visible_alias = "wait", value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
     /// Exit code when the lock was not acquired.
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = Exit::NotAcquired.code())]
     conflict_exit_code: u8,
-    /// How long one lease lasts. Default: 15s, or what --stop-grace needs.
+    /// How long one lease lasts. Default: 15s, or the duration that --stop-grace requires.
     #[arg(long, env = "REDLOCK_LEASE_DURATION", value_name = "DURATION", value_parser = session::duration)]
     lease_duration: Option<Duration>,
     /// The signal that stops the command when the lease is lost.
@@ -89,7 +89,7 @@ pub(super) struct RunArgs {
     /// Identity of this candidate; defaults to host name and process id.
     #[arg(long, env = "REDLOCK_IDENTITY", value_name = "NAME")]
     identity: Option<HolderIdentity>,
-    /// Print nothing while it waits.
+    /// Print nothing while waiting.
     #[arg(short, long)]
     quiet: bool,
     /// Events to write to the standard error: error, warn, info, debug or trace, or target=level,…; defaults to none.

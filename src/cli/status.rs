@@ -21,10 +21,11 @@ use crate::{
 ///
 /// With a kubeconfig: the LeaderLocks of a namespace, each as the masters of its RedisQuorum report it. Where these
 /// masters cannot be read from here, it shows the status of the objects, marked as such. Exits with 69 when no majority
-/// of the masters can be read, and 77 when rights, user or password are the reason.
+/// of the masters can be read, and 77 when the user, password or permissions are not accepted.
 ///
-/// With several --context: one table of the LeaderLocks of all these clusters. One that cannot be read is a row that is
-/// unknown, with the reason below the table; the command then exits with 80, or as above if that is so of all of them.
+/// With several --context: one table of the LeaderLocks of all these clusters. A cluster that cannot be read has a row
+/// in state unknown, with the reason below the table; the command then exits with 80, or as above if no cluster can be
+/// read.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   redlock status -n billing                  # the LeaderLocks of a namespace
@@ -33,8 +34,8 @@ use crate::{
   redlock status billing/nightly-report --masters \\
     redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
 pub(super) struct StatusArgs {
-    /// Locks to show, with every master's account; all when none is named. Names of LeaderLocks with a kubeconfig, else
-    /// names on the masters.
+    /// Locks to show, with the state on each master; all locks when none is named. Names of LeaderLocks with a
+    /// kubeconfig, else names on the masters.
     #[arg(value_name = "LOCK", value_parser = session::lock)]
     locks: Vec<LockName>,
     /// The LeaderLocks of all namespaces.

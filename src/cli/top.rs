@@ -38,7 +38,8 @@ use crate::{
   redlock top -A --context eu-1 --context us-1
   redlock top --interval 5s --count 12 -n billing nightly-report > minute.txt")]
 pub(super) struct TopArgs {
-    /// Locks to follow; all when none is named. Names of LeaderLocks with a kubeconfig, else names on the masters.
+    /// Locks to follow; all locks when none is named. Names of LeaderLocks with a kubeconfig, else names on the
+    /// masters.
     #[arg(value_name = "LOCK", value_parser = session::lock)]
     locks: Vec<LockName>,
     /// The LeaderLocks of all namespaces.
@@ -52,7 +53,7 @@ pub(super) struct TopArgs {
     /// Time between two refreshes.
     #[arg(long, value_name = "DURATION", value_parser = session::duration, default_value = "1s")]
     interval: Duration,
-    /// End after so many tables.
+    /// Exit after this number of tables.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     #[command(flatten)]

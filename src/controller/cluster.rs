@@ -33,12 +33,12 @@ pub(super) async fn cluster_id(client: &Client, name: &str) -> Result<ClusterId,
         let reason = match namespaces.get(NAMESPACE).await {
             Ok(namespace) => match namespace.metadata.uid {
                 Some(uid) => return id(&uid),
-                None => "it has no UID".to_owned(),
+                None => "the namespace has no UID".to_owned(),
             },
             Err(kube::Error::Api(status)) => status.message.clone(),
             Err(error) => deepest(&error),
         };
-        tracing::warn!(reason, "namespace {NAMESPACE} cannot be read; tried again");
+        tracing::warn!(reason, "namespace {NAMESPACE} cannot be read; retrying");
         time::sleep(pause).await;
         pause = LONGEST.min(pause * 2);
     }

@@ -276,7 +276,7 @@ impl Executor {
         {
             tracing::warn!(
                 reason = trouble.text,
-                "{what} cannot be followed now; the last known state stays in force"
+                "{what} cannot be watched now; the last known state stays in force"
             );
         }
     }

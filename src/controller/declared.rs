@@ -25,7 +25,7 @@ use crate::{
 
 /// The kubelet updates a mounted ConfigMap within a minute; a read of the file costs nothing in comparison.
 const LOOK: Duration = Duration::from_secs(3);
-/// Reads of the file between two attempts to apply a refused manifest: a person has to change something first.
+/// Reads of the file between two attempts to apply a refused manifest: a person must change something first.
 const AGAIN: u32 = 2;
 /// The field manager of the specs.
 const MANAGER: &str = "redlock-operator-quorums";
@@ -75,7 +75,7 @@ impl Declared {
                 Some(name) = gone.recv() => {
                     if self.put_back(&name) {
                         tracing::warn!(object = %format!("RedisQuorum {name}"), file = %self.file.display(),
-                            "it was deleted, and is declared: applied again");
+                            "the declared RedisQuorum was deleted; applying it again");
                         look = 0;
                     }
                 }
@@ -125,7 +125,8 @@ impl Declared {
             let patch = Patch::Apply(&manifest.object);
             let reason = match quorums.patch(&manifest.name, &parameters, &patch).await {
                 Ok(_) => {
-                    tracing::info!(object = %format!("RedisQuorum {}", manifest.name), "applied as declared");
+                    tracing::info!(object = %format!("RedisQuorum {}", manifest.name),
+                        "RedisQuorum applied as declared");
                     continue;
                 }
                 Err(kube::Error::Api(status)) => status.message.clone(),
@@ -133,7 +134,7 @@ impl Declared {
             };
             if reason != said {
                 tracing::error!(object = %format!("RedisQuorum {}", manifest.name), file = %self.file.display(),
-                    reason, "cannot be applied; tried again");
+                    reason, "RedisQuorum cannot be applied; retrying");
             }
             left.push((manifest, reason));
         }
@@ -151,7 +152,7 @@ fn parse(text: &str) -> (Vec<Manifest>, Vec<String>) {
             Ok(object) => match manifest(object) {
                 Ok(one) if manifests.iter().any(|other| other.name == one.name) => {
                     problems.push(format!(
-                        "document {number}: RedisQuorum {} is declared twice: the first counts",
+                        "document {number}: RedisQuorum {} is declared twice: the first declaration is used",
                         one.name
                     ));
                 }
@@ -179,11 +180,11 @@ fn manifest(mut object: Value) -> Result<Manifest, String> {
     let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
     if version != API_VERSION || kind != "RedisQuorum" {
         return Err(format!(
-            "is a {kind:?} of {version:?}: only RedisQuorums of {API_VERSION} are applied from here"
+            "is a {kind:?} of {version:?}: only RedisQuorums of {API_VERSION} are applied from this file"
         ));
     }
     if name.is_empty() {
-        return Err("metadata.name: is missing or no text: give the RedisQuorum a name".to_owned());
+        return Err("metadata.name: is missing or not a string: give the RedisQuorum a name".to_owned());
     }
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");

@@ -93,7 +93,7 @@ fn resolve(
     unix_now: Duration,
 ) -> Result<ClusterId, String> {
     let Held { token, plan, paused } = held;
-    let request = request.ok_or("the annotation cannot be read: `redlock hand-over` writes it")?;
+    let request = request.ok_or("the annotation cannot be read: write it with `redlock hand-over`")?;
     if request.token != token.0 {
         return Err(format!(
             "the lease with token {} is over; the present one has token {}",
@@ -103,18 +103,19 @@ fn resolve(
     if unix_now.as_secs() > request.not_after {
         let late = unix_now.as_secs() - request.not_after;
         return Err(format!(
-            "the request ran out {late} s ago by the clock of the operator"
+            "the request expired {late} s ago by the clock of the operator"
         ));
     }
     let Some(to) = request.cluster() else {
-        return Err(format!("{:?} is no cluster: it must be NAME/UID", request.to));
+        return Err(format!("{:?} is not a cluster: expected NAME/UID", request.to));
     };
     if to.uid() == own.uid() {
-        return Err(format!("cluster {own} holds the lock already"));
+        return Err(format!("cluster {own} already holds the lock"));
     }
     if let Some(why) = paused.filter(|_| plan.switches()) {
         return Err(format!(
-            "its targets are paused ({why}), and a target that runs must be stopped first: remove the annotation redlock.dev/paused"
+            "the targets are paused ({why}), and running targets must be stopped first: remove the annotation \
+             redlock.dev/paused"
         ));
     }
     Ok(to)
@@ -132,12 +133,14 @@ pub(super) async fn answer(client: Client, key: ObjectKey, text: String, answer:
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             Err(error) => {
                 let reason = deepest(&error);
-                tracing::debug!(object = %format!("LeaderLock {key}"), reason, "hand-over could not be answered yet");
+                tracing::debug!(object = %format!("LeaderLock {key}"), reason,
+                    "the answer to the hand-over request could not be written yet");
                 time::sleep(PAUSE).await;
             }
         }
     }
-    tracing::warn!(object = %format!("LeaderLock {key}"), "hand-over could not be answered; its token is over");
+    tracing::warn!(object = %format!("LeaderLock {key}"),
+        "the answer to the hand-over request could not be written; the lease of the request has ended");
 }
 
 async fn write(
@@ -186,9 +189,9 @@ mod tests {
         for (text, why) in [
             (good.replace(":7", ":6"), "the present one has token 7"),
             (good.replace(":7", ":8"), "token 8 is over"),
-            (good.replace(":100", ":99"), "ran out 1 s ago"),
+            (good.replace(":100", ":99"), "expired 1 s ago"),
             (good.replace("us-1/there", "us-1"), "NAME/UID"),
-            (good.replace("us-1/there", "eu-0/here"), "holds the lock already"),
+            (good.replace("us-1/there", "eu-0/here"), "already holds the lock"),
             ("us-1".to_owned(), "cannot be read"),
         ] {
             let refused = decided(&text, "[]", None);

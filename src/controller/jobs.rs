@@ -36,7 +36,7 @@ impl<T: Send + 'static> Jobs<T> {
                 Some(end)
             }
             Err(error) => {
-                tracing::error!(%error, "a task of the operator broke off");
+                tracing::error!(%error, "a task of the operator ended unexpectedly");
                 self.broken.remove(&error.id())
             }
         }

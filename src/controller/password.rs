@@ -33,7 +33,7 @@ pub(super) async fn make(client: Client, wanted: NewSecret) {
         let reason = match secret(&wanted.name) {
             Ok(secret) => match secrets.create(&PostParams::default(), &secret).await {
                 Ok(_) => {
-                    tracing::info!(object, "made, with a random password");
+                    tracing::info!(object, "Secret created with a random password");
                     break;
                 }
                 Err(kube::Error::Api(status)) if status.is_already_exists() => break,
@@ -42,7 +42,7 @@ pub(super) async fn make(client: Client, wanted: NewSecret) {
             },
             Err(error) => error.to_string(),
         };
-        tracing::warn!(object, reason, "cannot be made; tried again");
+        tracing::warn!(object, reason, "Secret cannot be created; retrying");
         if let Some(pause) = pause.next() {
             time::sleep(pause).await;
         }

@@ -109,7 +109,10 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     let process = &mut operator.process;
     process.spawn("asks the API server whether it answers", contact.map(Ok));
     if let Some(wanted) = options.new_password.clone() {
-        process.spawn("makes a password", password::make(client.clone(), wanted).map(Ok));
+        process.spawn(
+            "creates the Secret with the password",
+            password::make(client.clone(), wanted).map(Ok),
+        );
     }
     if let Some(declared) = declared {
         let (tell, gone) = mpsc::unbounded_channel();
@@ -207,7 +210,7 @@ impl Operator {
         tokio::select! {
             end = self.process.stopped() => {
                 let name = end?;
-                tracing::info!(signal = name, "operator stops: gives every lock back");
+                tracing::info!(signal = name, "the operator stops and releases every lock");
                 Ok(())
             }
             end = self.core.run(&mut self.seen, &mut self.changes) => Err(end.map_or_else(ProcessError::from, |()| {

@@ -121,7 +121,7 @@ impl Secrets {
                     secret = key.1,
                     namespace = key.0,
                     reason = trouble.text,
-                    "secret cannot be followed now"
+                    "Secret cannot be watched now"
                 );
                 return false;
             }
@@ -166,7 +166,7 @@ impl Secrets {
             Some(Content::Absent) => missing(Reason::SecretNotFound, "does not exist".into()),
             Some(Content::Forbidden(why)) => missing(
                 Reason::SecretNotReadable,
-                format!("cannot be read: {why}; the operator needs list and watch for it"),
+                format!("cannot be read: {why}; grant the operator list and watch on it"),
             ),
             Some(Content::Malformed(why)) => {
                 missing(Reason::SecretNotReadable, format!("cannot be read: {why}"))

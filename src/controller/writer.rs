@@ -116,12 +116,12 @@ impl Queue {
             Written::Gone => self.push_later(item, now + AFTER_REFUSAL),
             Written::Conflict => self.push_later(item, now + AFTER_CONFLICT),
             Written::Refused(reason) => {
-                tracing::warn!(?item, reason, "status is refused; tried again");
+                tracing::warn!(?item, reason, "the API server refused the status; retrying");
                 self.push_later(item, now + AFTER_REFUSAL);
             }
             Written::Failed(reason) => {
                 if self.rest_until.is_none_or(|until| until < now) {
-                    tracing::warn!(?item, reason, "status could not be written; tried again");
+                    tracing::warn!(?item, reason, "status could not be written; retrying");
                 }
                 self.rest_until = Some(now + AFTER_FAILURE);
                 self.push_later(item, now + AFTER_FAILURE);
@@ -213,7 +213,7 @@ mod tests {
         let (one, other) = (Item::Quorum("one".into()), Item::Quorum("other".into()));
         let mut queue = Queue::default();
         queue.start(one.clone());
-        // A write that broke off ends the same way.
+        // A write that ended unexpectedly is handled in the same way.
         queue.settle(one.clone(), &Written::Refused("a test".into()), second);
         queue.push(other.clone());
         assert_eq!(queue.next(second), Some(other));

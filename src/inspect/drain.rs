@@ -25,7 +25,8 @@ const ADOPTION: Duration = Duration::from_secs(15);
 pub struct Wish {
     /// Name of the operator's Deployment.
     pub deployment: String,
-    /// It may have been removed before. A misspelt name must not pass for that: finalizers would go while replicas run.
+    /// The Deployment may have been removed before. A misspelt name must not count as removed: finalizers would be
+    /// removed while replicas run.
     pub gone: bool,
     /// Where its LeaderLocks are; everywhere, where none is named.
     pub namespaces: Vec<String>,
@@ -52,7 +53,7 @@ impl Drained {
     #[must_use]
     pub fn text(&self) -> String {
         if self.is_clean() {
-            return "drained: no operator runs, and nothing under its locks\n".to_owned();
+            return "drained: no operator runs, and no workload runs under its locks\n".to_owned();
         }
         let pods = self
             .pods
@@ -60,8 +61,8 @@ impl Drained {
             .map(|pod| format!("pod {pod} of the operator has not ended: check its node\n"));
         let locks = self.unfinished.iter().map(|lock| {
             format!(
-                "LeaderLock {lock}: no replica confirmed that its targets are stopped: check them. Its lease \
-                    expires by itself and its finalizer is removed\n"
+                "LeaderLock {lock}: no replica confirmed that its targets are stopped: check the targets. The lease \
+                 expires by itself and the finalizer is removed\n"
             )
         });
         pods.chain(locks).collect()
@@ -106,7 +107,7 @@ pub async fn drain(cluster: &Cluster, wish: &Wish, say: impl Fn(&str)) -> Result
     Ok(left)
 }
 
-/// Waits until at most so many pods are there; returns those that are.
+/// Waits until at most this number of pods exists; returns the remaining pods.
 async fn gone(
     objects: &Objects,
     selector: &str,

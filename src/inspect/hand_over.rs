@@ -47,7 +47,7 @@ pub enum HandOverError {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     #[error(
-        "--to {to}: no cluster of this name reports on RedisQuorum {quorum}; there are: {known}{way_out}"
+        "--to {to}: no cluster of this name reports on RedisQuorum {quorum}; the clusters are: {known}{way_out}"
     )]
     UnknownCluster {
         to: String,
@@ -55,7 +55,7 @@ pub enum HandOverError {
         known: String,
         way_out: &'static str,
     },
-    #[error("--to {to}: there are several: {known}; give NAME/UID")]
+    #[error("--to {to}: several clusters have this name: {known}; give NAME/UID")]
     SeveralClusters { to: String, known: String },
     #[error("--to {to}: {why}")]
     NoCluster { to: String, why: String },
@@ -71,9 +71,9 @@ pub enum HandOverError {
     Agents(String),
     #[error("LeaderLock {lock} is not held by this cluster: {held}")]
     NotHere { lock: String, held: String },
-    #[error("LeaderLock {lock} is held by cluster {cluster} already")]
+    #[error("LeaderLock {lock} is already held by cluster {cluster}")]
     Already { lock: String, cluster: String },
-    #[error("LeaderLock {lock} is being passed on to {to} already; the result is in the annotation {answer}")]
+    #[error("LeaderLock {lock} is already being passed on to {to}; the result is in the annotation {answer}")]
     UnderWay {
         lock: String,
         to: String,
@@ -119,7 +119,7 @@ pub struct Plan {
     away: Option<String>,
 }
 
-/// What became of it.
+/// The result of a hand-over.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandedOver {
@@ -201,7 +201,9 @@ impl Plan {
         let (Some((identity, from)), Some(token), true) = (holder.clone(), token, here) else {
             let held = match holder {
                 Some((identity, cluster)) => {
-                    format!("{identity} of cluster {cluster} holds it; ask there, with its --context")
+                    format!(
+                        "{identity} of cluster {cluster} holds the lock; run the command there, with its --context"
+                    )
                 }
                 None => "no holder is seen".to_owned(),
             };
@@ -241,11 +243,13 @@ impl Plan {
         })
     }
 
-    /// What it will ask for.
+    /// Returns the text that announces the request.
     #[must_use]
     pub fn text(&self) -> String {
         let away = self.away.as_ref().map_or_else(String::new, |away| {
-            format!("by the object's status, since the masters cannot be read from here: {away}\n")
+            format!(
+                "according to the status of the object, since the masters cannot be read from here: {away}\n"
+            )
         });
         format!(
             "LeaderLock {} (lock {}) is held by {}, token {}\n{away}passing it on to {}\n",

@@ -26,8 +26,8 @@ pub(crate) const ANSWER: Duration = Duration::from_millis(800);
 /// Returns the advice for an address that cannot be bound.
 pub(crate) fn advice(cause: &io::Error) -> &'static str {
     match cause.kind() {
-        io::ErrorKind::AddrInUse => "something else listens there: give another port",
-        io::ErrorKind::PermissionDenied => "not permitted: give a port from 1024 on",
+        io::ErrorKind::AddrInUse => "another process listens there: give another port",
+        io::ErrorKind::PermissionDenied => "not permitted: give a port of 1024 or above",
         io::ErrorKind::AddrNotAvailable => {
             "this machine has no such address: give one of its own, or 0.0.0.0"
         }

@@ -142,7 +142,7 @@ impl RunningQuorum {
         tracing::info!(
             quorum = plan.name,
             command_timeout_ms = command_timeout.as_secs_f64() * 1e3,
-            "command time-out changed"
+            "command timeout changed"
         );
     }
 

@@ -69,7 +69,7 @@ impl Readiness {
         let message = if in_use.stopping {
             "stopping".to_owned()
         } else if !in_use.awaited.is_empty() {
-            format!("waits for the first list of: {}", in_use.awaited.join(", "))
+            format!("waiting for the first list of: {}", in_use.awaited.join(", "))
         } else if !unseen.is_empty() {
             let why = waiting
                 .iter()
@@ -77,7 +77,7 @@ impl Readiness {
                 .cloned()
                 .collect::<Vec<_>>();
             format!(
-                "waits until it has seen a majority of the masters once, of: {} ({})",
+                "waiting until this replica has seen a majority of the masters once, of: {} ({})",
                 unseen.join(", "),
                 why.join("; ")
             )

@@ -24,7 +24,7 @@ use crate::{cgroup::Cgroup, clock, lease::BootInstant};
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 /// Between two attempts to start one: a machine may be short of processes for a moment.
 const PAUSE: Duration = Duration::from_millis(50);
-/// So often in a row a guardian that does not answer is replaced. The command runs on unguarded meanwhile.
+/// Number of consecutive replacements of a guardian that does not answer. The command continues unguarded meanwhile.
 const ATTEMPTS: u32 = 4;
 /// The processes of a killed cgroup end in milliseconds, but for one that waits for a device.
 const EMPTY_WITHIN: Duration = Duration::from_millis(500);
@@ -38,14 +38,15 @@ pub(crate) struct Unguarded(String);
 #[derive(Debug)]
 pub(super) struct Guard {
     record: Record,
-    /// That of a contained command. It is removed here, or by the guardian.
+    /// The cgroup of a contained command. It is removed here, or by the guardian.
     cgroup: Option<Arc<Cgroup>>,
     order: Option<Order>,
     running: Option<Running>,
     /// Attempts since one answered last.
     attempts: u32,
     trouble: String,
-    /// Of the next attempt. A moment: the wait for it is broken off by every signal and renewal, and must not begin anew.
+    /// Time of the next attempt. An instant and not a duration: every signal and renewal interrupts the wait, which
+    /// must not start over.
     again_at: BootInstant,
     /// The record was read since it names the present group.
     armed: bool,
@@ -87,12 +88,12 @@ impl Guard {
         Running::start(&self.record, self.cgroup.as_deref())
     }
 
-    /// That of a contained command.
+    /// Returns the cgroup of a contained command.
     pub(super) fn cgroup(&self) -> Option<Arc<Cgroup>> {
         self.cgroup.clone()
     }
 
-    /// Its process, which is reaped here.
+    /// Returns the process of the guardian, which is reaped here.
     pub(super) fn process(&self) -> Option<Pid> {
         let running = self.running.as_ref()?;
         Some(Pid::from_raw(i32::try_from(running.process.id()).ok()?))
@@ -141,7 +142,7 @@ impl Guard {
     fn set(&mut self, order: Option<Order>) -> Result<(), Unguarded> {
         self.order = order;
         let written = self.record.write(order.filter(|_| !switched_off()));
-        written.map_err(|error| Unguarded(format!("its memory cannot be written: {error}")))
+        written.map_err(|error| Unguarded(format!("the shared memory cannot be written: {error}")))
     }
 
     /// Keeps a guardian running for as long as it is polled. Ends when that is impossible.
@@ -193,11 +194,11 @@ impl Guard {
 }
 
 impl Running {
-    /// With a first question: it answers when it has read the record.
+    /// Starts a guardian with a first question, which it answers when it has read the record.
     fn start(record: &Record, cgroup: Option<&Cgroup>) -> io::Result<Self> {
         let (alive, life) = io::pipe()?;
         let (answers, answer) = io::pipe()?;
-        // Before the guardian is there: the end of one that cannot be heard would be the end of the group.
+        // Before the guardian starts: a failure after its start would end the guardian, and with it the group.
         let answers = pipe::Receiver::from_file(File::from(OwnedFd::from(answers)))?;
         let process = process::own(process::GUARDIAN)
             .args(cgroup.map(Cgroup::path))
@@ -239,9 +240,9 @@ impl Running {
                     }
                     Ok(())
                 }
-                Err(error) => Err(format!("it cannot be heard: {error}")),
+                Err(error) => Err(format!("its answers cannot be read: {error}")),
             },
-            () = late => Err("it does not answer".to_owned()),
+            () = late => Err("no answer in time".to_owned()),
         }
     }
 }
@@ -264,7 +265,10 @@ fn clear(cgroup: &Cgroup) -> io::Result<()> {
         }
     }
     if let Err(error) = cgroup.remove() {
-        let _ = writeln!(io::stderr(), "redlock: the empty cgroup is left: {error}");
+        let _ = writeln!(
+            io::stderr(),
+            "redlock: the empty cgroup cannot be removed: {error}"
+        );
     }
     Ok(())
 }
@@ -277,8 +281,8 @@ impl Drop for Running {
     }
 }
 
-/// Without a guardian the promises of `docs/run.md` are broken, and a test shows that it would notice. No release can do
-/// it.
+/// Without a guardian the guarantees of `docs/run.md` do not hold; a test shows that it detects this. Release builds
+/// ignore the variable.
 fn switched_off() -> bool {
     cfg!(debug_assertions) && std::env::var_os("REDLOCK_TEST_WITHOUT_GUARDIAN").is_some()
 }
@@ -289,7 +293,7 @@ mod tests {
 
     use super::*;
 
-    /// By files in the place of the kernel's: a process that waits for a device cannot be had.
+    /// Uses plain files instead of the kernel's: a process that waits for a device cannot be created in a test.
     #[test]
     fn only_a_cgroup_that_is_known_to_be_empty_is_cleared() {
         for (events, cleared) in [

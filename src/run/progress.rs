@@ -11,9 +11,9 @@ use crate::{
     masters::{MasterStatus, Masters},
 };
 
-/// The same again only so often: a job's log is read later.
+/// Interval at which the same reason is repeated: a job's log is read later.
 const AGAIN: Duration = Duration::from_secs(10);
-/// Something else only so often: a lock that changes hands all the time fills no log.
+/// Shortest interval between different reasons, so that a lock that often changes its holder does not fill the log.
 const AT_MOST: Duration = Duration::from_secs(1);
 /// Masters are connected within milliseconds. The problem of a master is reported once it is not connected after this
 /// time.
@@ -111,7 +111,7 @@ fn reason(now: BootInstant, standing: &LockView, masters: &Masters) -> (WaitReas
         masters.size().majority(),
     );
     if voting >= majority {
-        let text = "it is reserved, or others try at the same time".to_owned();
+        let text = "reserved, or other candidates try at the same time".to_owned();
         return (WaitReason::Contended, text);
     }
     if let Some(left) = sealing_left(&all, majority - voting) {
@@ -122,7 +122,7 @@ fn reason(now: BootInstant, standing: &LockView, masters: &Masters) -> (WaitReas
     (WaitReason::NoQuorum(why.clone()), format!("no quorum: {why}"))
 }
 
-/// When so many more masters vote, as far as that is only a matter of time.
+/// Returns the time until the missing masters vote, if they only wait for their seal.
 fn sealing_left(all: &[MasterStatus], missing: usize) -> Option<Duration> {
     let blocked =
         |one: &&MasterStatus| one.seal_blocked.is_none() && one.not_permitted.is_none() && one.answers();

@@ -26,13 +26,13 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The process that initialises the masters sets names and longest lease.
 const NEVER_SEALED: &str =
-    "no master carries a fingerprint: run `redlock init`, or start an operator on them";
+    "no master carries a fingerprint: run `redlock init`, or start an operator that uses these masters";
 
-/// What waiting comes to.
+/// The result of waiting.
 #[derive(Debug)]
 pub(super) enum Waited<T> {
     For(T),
-    /// Not to be had.
+    /// The wait ended without a result.
     Over(Outcome),
 }
 
@@ -46,14 +46,14 @@ impl Wrapper {
     ) -> Result<Waited<(Masters, Notices, Tasks)>, RunError> {
         let in_time = match self.options.patience {
             Patience::For(_) => self.until(),
-            // As long as it takes to ask them once.
+            // No time limit for one attempt to ask the masters.
             Patience::Forever | Patience::Not => BootInstant::NEVER,
         };
         loop {
             let found = tokio::select! {
                 found = adopt_open(config.clone(), Agreement::Majority) => found,
                 () = clock::sleep_until(in_time) => Err(AdoptError::NoMajority {
-                    found: "none in time".into(),
+                    found: "no answer in time".into(),
                     denied: 0,
                 }),
                 signal = self.ending(launcher) => return Ok(Waited::Over(Outcome::Interrupted(signal))),

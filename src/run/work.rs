@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How it ended. Of its group nothing runs any more.
 #[derive(Debug)]
 pub(super) enum End {
-    /// By itself.
+    /// The command ended by itself.
     Exited(ExitStatus),
     /// The lease was lost, and the command stopped.
     Lost,
@@ -93,7 +93,7 @@ impl Wrapper {
     /// Runs the command to its end, which is before that of the lease.
     ///
     /// # Errors
-    /// What makes a lease or a guardian possible has ended; the command was stopped.
+    /// The elector or the guardian has ended; the command was stopped.
     pub(super) async fn work(
         &mut self,
         election: &mut Election,
@@ -188,7 +188,7 @@ impl Work<'_> {
                 None => self.ends.stop,
             };
             let usable = self.broken.is_none();
-            // It shows a step of the clock also where the guardian is of no use.
+            // The election reports a step of the clock even if the guardian cannot be used.
             let contends = !matches!(self.broken, Some(RunError::Ended(_)));
             tokio::select! {
                 biased;
@@ -213,7 +213,7 @@ impl Work<'_> {
             }
             None => self.lost = true,
         }
-        // Also when nothing was heard of the election.
+        // This also applies when the election reported nothing.
         self.lost |= clock::now() >= self.ends.stop;
     }
 
@@ -233,14 +233,14 @@ impl Work<'_> {
         }
     }
 
-    /// What cannot be killed is waited for: the lock is not released before.
+    /// Waits for processes that cannot be killed: the lock is not released before their end.
     fn kill(&mut self, group: &Group) {
         if let Err(error) = group.kill()
             && self.broken.is_none()
         {
             self.wrapper
                 .progress
-                .say(&format!("{error}; waiting for its end"));
+                .say(&format!("{error}; waiting for the command to end"));
             self.breaks(RunError::Kill(error));
         }
     }

@@ -72,15 +72,15 @@ pub(crate) fn load(folder: &Path) -> Result<Loaded, LoadError> {
 pub(crate) enum QuorumFileError {
     #[error("{} cannot be read", file.display())]
     Unreadable { file: PathBuf, source: io::Error },
-    #[error("{} holds no usable RedisQuorum: {}", file.display(), reasons(problems))]
+    #[error("{} contains no usable RedisQuorum: {}", file.display(), reasons(problems))]
     None { file: PathBuf, problems: Vec<Problem> },
-    #[error("{} holds {count} RedisQuorums: give a file with one", file.display())]
+    #[error("{} contains {count} RedisQuorums: give a file with one", file.display())]
     Several { file: PathBuf, count: usize },
 }
 
 fn reasons(problems: &[Problem]) -> String {
     if problems.is_empty() {
-        return "it declares none".to_owned();
+        return "no RedisQuorum is declared".to_owned();
     }
     let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
     lines.join("; ")
@@ -139,7 +139,7 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
         return Ok(None);
     }
     if !kind.is_file() {
-        return Err(io::Error::other("it is not a plain file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut text = Vec::new();
     fs::File::open(path)?
@@ -147,7 +147,7 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
         .read_to_end(&mut text)?;
     if text.len() as u64 > FILE_LIMIT {
         return Err(io::Error::other(format!(
-            "it is larger than {} MiB",
+            "larger than {} MiB",
             FILE_LIMIT / 1024 / 1024
         )));
     }

@@ -153,7 +153,8 @@ impl Reconciler {
         for object in with_targets.difference(&self.with_targets) {
             tracing::warn!(
                 object,
-                "targets are not enforced with --standalone: the operator holds the lock and leaves the targets alone"
+                "targets are not enforced with --standalone: the operator holds the lock and does not change the \
+                 targets"
             );
         }
         self.with_targets = with_targets;
@@ -174,13 +175,13 @@ impl Reconciler {
 /// Returns why a running quorum has to be closed; `None` if it can continue.
 fn stale(running: &RunningQuorum, wanted: Option<&(QuorumPlan, Locks)>) -> Option<&'static str> {
     let Some((plan, _)) = wanted else {
-        return Some("it is not declared any more");
+        return Some("the RedisQuorum is not declared any more");
     };
     let adjusted = QuorumPlan {
         command_timeout: plan.command_timeout,
         ..running.plan.clone()
     };
-    (*plan != adjusted).then_some("its manifest changed; the operator reconnects")
+    (*plan != adjusted).then_some("the manifest changed; the operator reconnects")
 }
 
 /// Returns the field that depends on flags that are not given, and the reason.

@@ -24,8 +24,8 @@ pub(crate) enum TargetError {
     #[error("apiVersion {api_version:?} of kind {kind} is not valid: write GROUP/VERSION, such as apps/v1")]
     ApiVersion { api_version: String, kind: String },
     #[error(
-        "no version of kind {kind} of {api_version} is served by the API server{}: whether the target runs is unknown; it \
-         is followed once the kind is served", elsewhere(.api_version, .kind)
+        "no version of kind {kind} of {api_version} is served by the API server{}: whether the target runs is \
+         unknown until the kind is served", elsewhere(.api_version, .kind)
     )]
     UnknownKind { api_version: String, kind: String },
     #[error(
@@ -39,8 +39,8 @@ pub(crate) enum TargetError {
         reason: String,
     },
     #[error(
-        "kind {kind} of {api_version} has no scale subresource: action Scale switches nothing without; \
-         CronJobs and Jobs are switched by Suspend"
+        "kind {kind} of {api_version} has no scale subresource, which action Scale requires; use action Suspend for \
+         CronJobs and Jobs"
     )]
     NoScale { api_version: String, kind: String },
 }
@@ -63,7 +63,7 @@ fn elsewhere(api_version: &str, kind: &str) -> String {
     let known = WELL_KNOWN.iter().find(|(known, _)| *known == kind);
     let other = known.filter(|(_, at)| group(at) != group(api_version));
     other.map_or_else(String::new, |(kind, at)| {
-        format!(" ({kind} is in {at}: put that into ref.apiVersion)")
+        format!(" ({kind} is in {at}: set ref.apiVersion to that)")
     })
 }
 

@@ -267,11 +267,11 @@ impl LabelPods {
             let (reason, text) = match (wanted, permit.holder()) {
                 (Wanted::Holder { .. }, Some(holder)) => (
                     ConditionReason::HolderNotSelected,
-                    format!("{holder} holds the lock, and is not a pod of {called}"),
+                    format!("{holder} holds the lock, but is not a pod of {called}"),
                 ),
                 _ => (
                     ConditionReason::NoReadyPod,
-                    format!("no pod of {called} is Ready: the first that is gets the label"),
+                    format!("no pod of {called} is Ready: the first Ready pod gets the label"),
                 ),
             };
             return Step::trouble(TargetState::Changing, reason, text);
@@ -286,8 +286,8 @@ impl LabelPods {
         if let Some(foreign) = &choice.foreign {
             let (pod, by) = (&foreign.name, foreign.by.as_deref().unwrap_or_default());
             let text = format!(
-                "pod {pod} of {called} has label {ROLE} by target {by}: no pod may be selected by two; if that lock \
-                    is gone, remove the label"
+                "pod {pod} of {called} has label {ROLE} by target {by}: two targets cannot select one pod; if that \
+                 lock no longer exists, remove the label"
             );
             return Step::trouble(TargetState::Active, ConditionReason::EnforcementConflict, text);
         }
@@ -362,8 +362,8 @@ fn gives(choice: &Choice, cause: Cause<'_>) -> bool {
 
 fn template(called: &str, manager: &str) -> String {
     format!(
-        "pods of {called} are made with label {ROLE} (by {manager:?}): each is selected until the label is removed; \
-            remove it from their template"
+        "pods of {called} are created with label {ROLE} (by {manager:?}): each pod is selected until the label is \
+         removed; remove the label from the pod template"
     )
 }
 

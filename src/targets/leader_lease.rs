@@ -330,8 +330,8 @@ impl LeaderLease {
         }
         let (target, called) = (&self.context.target, &self.called);
         let text = format!(
-            "target {target}: no admission policy protects {called} while the operator holds it: a candidate that ends may \
-             free it, and a person may delete it. With the chart: admission.leaseFence.enabled: true"
+            "target {target}: no admission policy protects {called} while the operator holds it: a candidate that \
+             ends may release it, and a user may delete it; with the chart, set admission.leaseFence.enabled: true"
         );
         self.context.emit(EventReason::TargetNotSafe, text);
     }

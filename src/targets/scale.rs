@@ -178,7 +178,8 @@ impl Scale {
         // An autoscaler changes the number all the time, which surprises no reader of the events.
         if owner != AUTOSCALER && self.left_to.as_ref() != Some(&owner) {
             let text = format!(
-                "{} has {replicas} replicas by {owner:?}: left as they are; activeReplicas {} is for the next start",
+                "{} has {replicas} replicas, set by {owner:?}: the operator does not change them; activeReplicas {} \
+                 applies to the next start",
                 object.called(),
                 self.active
             );
@@ -196,7 +197,7 @@ const BY_HAND: &str = "a client of the scale subresource, such as kubectl scale"
 
 fn missing(object: &Object) -> Step {
     let text = format!(
-        "{} does not exist; it is started as soon as it does",
+        "{} does not exist; the operator starts it as soon as it does",
         object.called()
     );
     Step::trouble(TargetState::Standby, ConditionReason::TargetNotFound, text)
@@ -206,15 +207,16 @@ fn missing(object: &Object) -> Step {
 fn conflict(object: &Object, wanted: i32, owner: &str, active: i32) -> String {
     let name = owner.to_lowercase();
     let what = if name == "kubectl" {
-        "to keep it off on purpose, annotate the lock with redlock.dev/paused, or set its state: SteppedDown"
+        "to keep the target stopped on purpose, annotate the lock with redlock.dev/paused, or set its state: \
+         SteppedDown"
     } else if name.starts_with("keda") {
-        "KEDA scales from and to zero by itself: take this object out of the targets, or scale it by a \
-         HorizontalPodAutoscaler, which leaves zero alone"
+        "KEDA scales from and to zero by itself: remove this object from the targets, or scale it by a \
+         HorizontalPodAutoscaler, which does not change zero"
     } else if name.contains("argocd") {
-        "list /spec/replicas in the Application's ignoreDifferences with RespectIgnoreDifferences=true, \
-         or take the line `replicas:` out of the manifest"
+        "list /spec/replicas in the Application's ignoreDifferences with RespectIgnoreDifferences=true, or remove \
+         the line `replicas:` from the manifest"
     } else {
-        "take the line `replicas:` out of the manifest that it applies"
+        "remove the line `replicas:` from the manifest that it applies"
     };
     let owner = if owner == BY_HAND {
         owner.to_owned()

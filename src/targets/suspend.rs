@@ -45,7 +45,7 @@ fn conflict(called: &str, owner: &str) -> Step {
     let owner = named(owner);
     let text = format!(
         "{called}: spec.suspend: true belongs to {owner}: set it to false in the same way, or remove suspend from \
-            the applied manifest, so that the lock may set it"
+         the applied manifest, so that the operator can set it"
     );
     Step::trouble(TargetState::Standby, ConditionReason::EnforcementConflict, text)
 }
@@ -53,8 +53,8 @@ fn conflict(called: &str, owner: &str) -> Step {
 /// Another controller resumes and suspends the Job for its own reasons.
 fn contested(called: &str, controller: &str) -> Step {
     let text = format!(
-        "{called}: spec.suspend is decided by {controller}, which the operator does not overwrite: remove this Job from \
-         the targets, and let its pods wait for the lock (redlock run)"
+        "{called}: spec.suspend is decided by {controller}, which the operator does not overwrite: remove this Job \
+         from the targets, and make its pods wait for the lock (redlock run)"
     );
     Step::trouble(TargetState::Standby, ConditionReason::EnforcementConflict, text)
 }

@@ -148,12 +148,12 @@ impl Events {
             )?,
             leases_ended: families.counter(
                 "redlock_leases_ended_total",
-                "Leases of this process that came to their end.",
+                "Leases of this process that ended.",
                 &["reason"],
             )?,
             takeover_duration: families.histogram(
                 "redlock_takeover_duration_seconds",
-                "Time from the end of the lease before to the own lease.",
+                "Time from the end of the previous lease to the lease of this process.",
                 TAKEOVER,
                 &["kind"],
             )?,

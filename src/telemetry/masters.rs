@@ -73,18 +73,18 @@ fn of_each(text: &mut Text, masters: &[Master<'_>]) {
         text.sample(name, &master.labels, u8::from(master.status.votes()));
     }
     let name = "redlock_master_clock_offset_seconds";
-    text.family(name, "gauge", "Clock of the master minus the own clock.");
+    text.family(
+        name,
+        "gauge",
+        "Clock of the master minus the clock of this process.",
+    );
     for master in masters {
         if let Some(offset) = master.status.clock_offset_seconds {
             text.sample(name, &master.labels, offset);
         }
     }
     let name = "redlock_master_info";
-    text.family(
-        name,
-        "gauge",
-        "What the master is and how it is set up; always 1.",
-    );
+    text.family(name, "gauge", "Role and configuration of the master; always 1.");
     for master in masters {
         // The facts of a master that is not connected may be outdated.
         if let Some(facts) = master.status.facts.as_ref().filter(|_| master.status.connected) {

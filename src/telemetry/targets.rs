@@ -29,7 +29,8 @@ impl Targets {
 
     pub(super) fn write(&self, text: &mut Text) {
         let name = "redlock_target_enforced";
-        let help = "Whether the target is in the desired state in this cluster; 0 also while the operator is paused for it.";
+        let help = "Whether the target is in the desired state in this cluster; 0 also while the operator is paused \
+            for the target.";
         text.family(name, "gauge", help);
         self.with(|(_, rows)| {
             for row in rows.values() {

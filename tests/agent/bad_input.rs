@@ -21,7 +21,11 @@ fn unusable_arguments_are_named() {
     for (arguments, code, texts) in [
         (&[][..], 64, &["LOCK"][..]),
         (&["a b"], 64, &["a b", "white space"]),
-        (&["_reporter/x"], 64, &["_reporter/x", "redlock's own locks"]),
+        (
+            &["_reporter/x"],
+            64,
+            &["_reporter/x", "the locks of redlock itself"],
+        ),
         (&["l", "--lease-duration", "15"], 64, &["--lease-duration", "15s"]),
         (&["l", "--stop-grace", "soon"], 64, &["--stop-grace", "soon"]),
         (&["l", "--listen", "4040"], 64, &["--listen", "127.0.0.1:8080"]),
@@ -37,7 +41,7 @@ fn unusable_arguments_are_named() {
     ] {
         agent(&[arguments, &["--masters", ANY]].concat()).expect(code, texts);
     }
-    agent(&["l"]).expect(64, &["which masters?", "REDLOCK_MASTERS"]);
+    agent(&["l"]).expect(64, &["no masters given", "REDLOCK_MASTERS"]);
     agent(&["l", "--masters", "redis://a:1"]).expect(78, &["1 masters given", "3, 5 or 7"]);
     agent(&["l", "--masters", "redis://a:1,redis://u:hunter2@b:1,redis://c:1"])
         .expect(78, &["m1", "redis://…@b:1"])

@@ -37,14 +37,14 @@ fn a_kubeconfig_that_cannot_be_used_is_named() {
         with(&["--kubeconfig", &empty]).expect(78, &["no current context", "--context"]);
         with(&["--kubeconfig", &away, "--context", "there"])
             .expect(78, &["--context \"there\"", "it has: here"]);
-        with(&["--kubeconfig", &away]).expect(78, &["the API server cannot be asked", "onnection refused"]);
+        with(&["--kubeconfig", &away]).expect(78, &["the API server cannot be reached", "onnection refused"]);
         with(&["--kubeconfig", &away, "--masters", "redis://a:1"]).expect(64, &["--masters"]);
         redlock_with(command, &[("KUBECONFIG", "/nonexistent/other")]).expect(78, &["/nonexistent/other"]);
     }
     redlock(&["status", "a/b", "--kubeconfig", &away])
         .expect(64, &["\"a/b\" is not the name of a LeaderLock", "--namespace"]);
     redlock(&["hand-over", "l", "--to", "x", "--masters", "redis://a:1"]).expect(64, &["only the holder"]);
-    redlock(&["hand-over", "l", "--to", "x"]).expect(64, &["which masters?", "--kubeconfig FILE"]);
+    redlock(&["hand-over", "l", "--to", "x"]).expect(64, &["no masters given", "--kubeconfig FILE"]);
 }
 
 #[test]
@@ -145,8 +145,10 @@ fn invalid_locks_and_formats_are_named() {
 #[test]
 fn file_without_a_quorum_is_reported() {
     let locks = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/standalone/locks.yaml");
-    redlock(&["status", "--config", locks])
-        .expect(78, &["locks.yaml holds no usable RedisQuorum: it declares none"]);
+    redlock(&["status", "--config", locks]).expect(
+        78,
+        &["locks.yaml contains no usable RedisQuorum: no RedisQuorum is declared"],
+    );
     redlock(&["status", "--config", locks, "--key-prefix", "x"]).expect(64, &["--key-prefix", "--config"]);
 }
 

@@ -105,7 +105,7 @@ async fn a_replica_an_evicting_master_and_a_server_twice_are_named() {
     let _: String = admin(&servers[1], &["REPLICAOF", "127.0.0.1", &port]).await;
     redlock_testkit::eventually(std::time::Duration::from_secs(20), "a replica", async || {
         let ran = redlock(&["doctor", "--masters", &urls]);
-        if ran.stdout.contains("it is a slave") {
+        if ran.stdout.contains("the server is a slave") {
             Ok(())
         } else {
             Err(ran)
@@ -130,7 +130,7 @@ async fn a_replica_an_evicting_master_and_a_server_twice_are_named() {
             "✗ eviction",
             "allkeys-lru",
             "CONFIG SET",
-            "a replica was attached to it since its seal",
+            "a replica was attached to the server since it was sealed",
         ],
     );
 

@@ -24,7 +24,7 @@ fn new_masters_are_sealed_once() {
             "m2 (redis://127.0.0.1:",
             "): sealed",
             "fencing tokens begin above",
-            "the masters are called m0, m1, m2: a RedisQuorum on them has these names",
+            "the masters have the names m0, m1, m2: a RedisQuorum that uses them needs the same names",
         ],
     );
     redlock(&["status", "--key-prefix", "two", "--masters", &urls])
@@ -40,7 +40,7 @@ fn new_masters_are_sealed_once() {
     ]);
     ran.expect(78, &["--max-lease-duration 1s", "2s"]);
     servers[1].kill();
-    redlock(&["init", "--key-prefix", "four", "--masters", &urls]).expect(69, &["m1 is not reached"]);
+    redlock(&["init", "--key-prefix", "four", "--masters", &urls]).expect(69, &["m1 cannot be reached"]);
 }
 
 #[tokio::test]
@@ -56,7 +56,7 @@ fn reseal_needs_the_accepted_loss_and_refuses_while_a_majority_votes() {
     redlock(&["reseal", "--masters", &urls]).expect(64, &["--accept-loss"]);
     redlock(&["reseal", "--accept-loss", "--masters", &urls]).expect(0, &["nothing to do"]);
     servers[1].restart_empty().unwrap();
-    redlock(&["reseal", "--accept-loss", "--masters", &urls]).expect(1, &["the ordinary way is open", "m1"]);
+    redlock(&["reseal", "--accept-loss", "--masters", &urls]).expect(1, &["resealing is not needed for m1"]);
 }
 
 #[test]

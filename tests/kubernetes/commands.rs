@@ -111,17 +111,17 @@ async fn locks_are_shown_and_broken_by_the_name_of_their_object() {
         (
             &["break", "-n", n, "report", "--quorum", "other"],
             64,
-            "of RedisQuorum default, not of other".to_owned(),
+            "uses RedisQuorum default, not other".to_owned(),
         ),
         (
             &["hand-over", "-n", n, "report", "--to", "us-1"],
             78,
-            "there are: test/".to_owned(),
+            "the clusters are: test/".to_owned(),
         ),
         (
             &["hand-over", "-n", n, "report", "--to", "test"],
             1,
-            "is held by cluster test already".to_owned(),
+            "is already held by cluster test".to_owned(),
         ),
     ] {
         world.redlock(arguments).expect(code, &[&said]);
@@ -148,7 +148,7 @@ async fn locks_are_shown_and_broken_by_the_name_of_their_object() {
     world.apply(&world.quorum("other", "  keyPrefix: other\n"));
     world
         .redlock(&["doctor"])
-        .expect(64, &["which RedisQuorum?", "default, other"]);
+        .expect(64, &["several RedisQuorums", "default, other"]);
 
     for server in &mut world.masters {
         server.kill();
@@ -160,7 +160,7 @@ async fn locks_are_shown_and_broken_by_the_name_of_their_object() {
         &[
             "no majority of the masters",
             "kubectl exec",
-            "by the objects' statuses",
+            "from the statuses of the objects",
             "not asked",
         ],
     );
@@ -239,7 +239,7 @@ async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
     println!("{}", part.stdout);
     let found = rows(
         &part
-            .expect(80, &["gone: ", "the API server cannot be asked"])
+            .expect(80, &["gone: ", "the API server cannot be reached"])
             .stdout,
     );
     assert_eq!(found[1][0], "eu");
@@ -276,7 +276,7 @@ async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
     assert!(code == Some(0) && said.contains("replica-1"), "{said}");
     let (code, said) = kubectl(&["redlock", "status", "--kubeconfig", config, "--context", "gone"]);
     assert!(
-        code == Some(78) && said.contains("cannot be asked"),
+        code == Some(78) && said.contains("cannot be reached"),
         "{code:?} {said}"
     );
     let (code, said) = kubectl(&["redlock", "doctor", "--quiet"]);

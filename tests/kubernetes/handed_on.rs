@@ -205,7 +205,7 @@ async fn workload_is_stopped_before_a_lock_is_handed_over() {
     let held = eu.is("Active").await;
     us_operator.child.kill();
     eu.hand_over("us", &["--wait", "8s"])
-        .expect(1, &["released, but no replica was seen to acquire it"]);
+        .expect(1, &["released, but no replica was seen to acquire the lock"]);
     let (status, _) = timed("runs again where it was", async || {
         let status = serde_json::to_value(eu.world.locks().get("report").await.unwrap().status).unwrap();
         let again = status["role"] == "Active" && status["fencingToken"] != held["fencingToken"];
@@ -241,7 +241,7 @@ async fn it_runs_on_where_it_was(eu: &Cluster, us: &Cluster, recorder: &Recorder
         1,
         &[
             "the holder refused",
-            "could not be stopped, and run again",
+            "could not be stopped, and were started again",
             "forbidden",
         ],
     );

@@ -75,7 +75,7 @@ async fn a_quorum_stays_until_the_last_lock_that_names_it_is_gone() {
     assert_eq!(finalizers(&world), ["redlock.dev/in-use-all"]);
 
     delete(&world);
-    let named = format!("LeaderLocks name it ({namespace}/report)");
+    let named = format!("LeaderLocks use the quorum ({namespace}/report)");
     world
         .quorum_status("default", "names the lock", |status| {
             let conditions = status["conditions"].as_array();
@@ -88,7 +88,10 @@ async fn a_quorum_stays_until_the_last_lock_that_names_it_is_gone() {
         .await;
     // Other masters cannot get its name, and held locks stay held.
     let (applied, said) = world.try_apply(&world.quorum("default", FIRST).replace("name: m0", "name: other"));
-    assert!(!applied && said.contains("cannot get other names"), "{said}");
+    assert!(
+        !applied && said.contains("cannot be renamed, added or removed"),
+        "{said}"
+    );
     let now = world
         .lock_status("report", "is held", |status| status["role"] == "Active")
         .await;

@@ -317,7 +317,7 @@ async fn other_hands(world: &World, web: &Web) {
         .await;
     web.until(&[&next]).await;
     let told = world.told("web", "TargetNotSafe").await;
-    assert!(told.contains("remove it from their template"), "{told}");
+    assert!(told.contains("remove the label from the pod template"), "{told}");
     web.delete("born").await;
     enforced(world, "AsDeclared").await;
     web.make("born", json!({"app": "web", "tier": "b", ROLE: "active"}))

@@ -90,7 +90,7 @@ async fn timings(world: &World, operator: &Operator, token: &Value) {
         "{text}"
     );
     let log = operator.child.stderr();
-    assert!(!log.iter().any(|line| line.contains("command time-out changed")));
+    assert!(!log.iter().any(|line| line.contains("command timeout changed")));
 }
 
 async fn names(world: &World, operator: &Operator) {

@@ -86,7 +86,7 @@ async fn a_command_timeout_changes_without_giving_a_lock_up() {
         ("quorum.yaml", quorum(&masters, ""), "500"),
     ] {
         folder.write(file, &text);
-        let line = "command time-out changed\",\"quorum\":\"default\",\"command_timeout_ms\":";
+        let line = "command timeout changed\",\"quorum\":\"default\",\"command_timeout_ms\":";
         first.child.wait_for_line(BOUND, &format!("{line}{milliseconds}"));
     }
     // A lock that is too impatient for the quorum is refused by name, and changes nothing for the others.
@@ -94,7 +94,7 @@ async fn a_command_timeout_changes_without_giving_a_lock_up() {
     let refused = "three command timeouts of the quorum (commandTimeoutMilliseconds)";
     first.child.wait_for_line(BOUND, refused);
     let changes = first.child.stderr().into_iter();
-    let changes = changes.filter(|line| line.contains("command time-out changed"));
+    let changes = changes.filter(|line| line.contains("command timeout changed"));
     assert_eq!(changes.count(), 2);
     assert_eq!(first.wait_active("a"), token, "held all along");
 }

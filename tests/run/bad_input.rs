@@ -15,7 +15,7 @@ fn a_command_line_that_cannot_be_understood_is_64() {
         (&["run", "a b", "--", "true"], &["a b", "white space"]),
         (
             &["run", "_reporter/x", "--", "true"],
-            &["_reporter/x", "redlock's own"],
+            &["_reporter/x", "redlock itself"],
         ),
         (
             &["run", "l", "-n", "-w", "1", "--", "true"],
@@ -57,7 +57,7 @@ fn a_command_line_that_cannot_be_understood_is_64() {
         )
         .expect(64, texts);
     }
-    redlock(&["run", "l", "--", "true"]).expect(64, &["which masters?"]);
+    redlock(&["run", "l", "--", "true"]).expect(64, &["no masters given"]);
     redlock(&["run", "--help"]).expect(0, &["Examples", "redlock run", "--masters", "79"]);
 }
 
@@ -87,7 +87,7 @@ fn times_that_do_not_fit_name_the_expected_ones() {
         78,
         &[
             "--lease-duration 3 s does not leave 2 s to stop",
-            "a lease of 30 s would do",
+            "a lease of 30 s would be enough",
             "--stop-grace",
         ],
     );

@@ -257,9 +257,9 @@ fn service_uses_its_cgroup_again() {
     let first = wrapper.number("began");
     let cgroup = cgroups::of(wrapper.child.pid(), &own).unwrap();
     quorum.pause();
-    wrapper.child.wait_for_line(BOUND, "begins anew");
+    wrapper.child.wait_for_line(BOUND, "is started again");
     quorum.resume();
-    let second = eventually_blocking(BOUND, "it begins anew", || {
+    let second = eventually_blocking(BOUND, "the command is started again", || {
         let said = wrapper.child.stdout();
         let began: Vec<i64> = said
             .iter()

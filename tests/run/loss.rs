@@ -81,10 +81,10 @@ fn a_service_begins_anew_with_a_greater_token() {
     let mut wrapper = quorum.run("l", &flags, script);
     let (token, first) = (wrapper.number("token"), wrapper.number("pid"));
     quorum.pause();
-    wrapper.child.wait_for_line(BOUND, "begins anew");
+    wrapper.child.wait_for_line(BOUND, "is started again");
     assert!(!runs(first));
     quorum.resume();
-    let again = eventually_blocking(BOUND, "it begins anew", || {
+    let again = eventually_blocking(BOUND, "the command is started again", || {
         let said = wrapper.child.stdout();
         let tokens = said.iter().filter_map(|line| line.strip_prefix("token "));
         let tokens: Vec<i64> = tokens.map(|token| token.parse().unwrap()).collect();

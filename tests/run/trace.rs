@@ -153,7 +153,7 @@ fn replay_repeats_the_decisions_of_real_processes() {
     found.expect(
         1,
         &[
-            "returned something else",
+            "returned another result",
             "recorded:",
             "replayed:",
             ", 1 divergences",
@@ -173,7 +173,7 @@ fn replay_repeats_the_decisions_of_real_processes() {
     );
     assert!(ended.contains(usual), "{}", lines[1]);
     let changed = ended.replace(usual, shorter);
-    replay(&written(folder, &changed)).expect(1, &["returned something else", "Transmit"]);
+    replay(&written(folder, &changed)).expect(1, &["returned another result", "Transmit"]);
 }
 
 #[test]

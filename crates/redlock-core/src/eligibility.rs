@@ -16,34 +16,37 @@ pub enum Ineligible {
     #[error("{0} reports no run_id, so a restart is not detected; use Redis 6.2, Valkey 7.2 or newer")]
     NoRunId(Server),
     #[error(
-        "it is a {0}, not a master; every master must be independent, without replicas that can take over"
+        "the server is a {0}, not a master; every master must be independent, without replicas that can take over"
     )]
     Replica(String),
     #[error("{}", has_replicas(*.0))]
     HasReplicas(u64),
     #[error(
-        "it runs in cluster mode; every master must be an independent server: cluster-enabled no, and of a managed service one without cluster mode"
+        "the server runs in cluster mode; every master must be an independent server: set cluster-enabled no, or use \
+         a managed service without cluster mode"
     )]
     ClusterMode,
     /// The text of the retirement.
-    #[error("it was taken out of the quorum ({0})")]
+    #[error("the server was removed from the quorum ({0})")]
     Retired(String),
-    #[error("it is the same server as another master (equal run_id)")]
+    #[error("another master is the same server (equal run_id)")]
     Duplicate,
     #[error("{}", other_fingerprint(found, own))]
     OtherFingerprint { found: String, own: String },
     /// The same names and times on other servers, such as a staging master in a production list.
     #[error(
-        "it belongs to quorum {found}, not to quorum {own}; give the url of the master of this quorum, or delete <key prefix>:meta on this server, so that it is sealed again"
+        "the server belongs to quorum {found}, not to quorum {own}; give the url of the master of this quorum, or \
+         delete <key prefix>:meta on this server, so that it is sealed again"
     )]
     OtherQuorum { found: String, own: QuorumId },
-    #[error("{}; it must be noeviction, or leases and registers vanish", policy(.0))]
+    #[error("{}; the policy must be noeviction, or leases and registers are lost", policy(.0))]
     EvictionPolicy(String),
     #[error(
-        "{0} keys were evicted since its seal; restart it, so that its memory is restored and sealed again"
+        "the server has evicted {0} keys since it was sealed; restart the server, so that its memory is restored and \
+         sealed again"
     )]
     Evicted(u64),
-    #[error("its clock stepped; it counts as unknown for {0} s more")]
+    #[error("the clock of the server stepped; its votes count as unknown for {0} s more")]
     ClockStep(u64),
 }
 
@@ -53,22 +56,27 @@ pub const RETIRED: &str = "retired:";
 /// Describes the policy; a server that is compatible with Redis may omit it.
 fn policy(found: &str) -> String {
     match found {
-        "" => "it reports no maxmemory-policy".into(),
+        "" => "the server reports no maxmemory-policy".into(),
         found => format!("maxmemory-policy is {found}"),
     }
 }
 
 fn has_replicas(attached: u64) -> String {
     match attached {
-        0 => "a replica was attached to it since its seal, or it was a replica itself, so a copy of it may have been promoted; make sure that no copy runs as a master, then restart this server, so that it is sealed again".into(),
-        1 => "a replica is attached, which may be promoted in its place; detach it (REPLICAOF NO ONE on the replica, or stop it), then restart this server, so that it is sealed again".into(),
-        n => format!("{n} replicas are attached, one of which may be promoted in its place; detach them (REPLICAOF NO ONE on each, or stop them), then restart this server, so that it is sealed again"),
+        0 => "a replica was attached to the server since it was sealed, or the server was a replica itself, so that \
+            a copy may have been promoted; make sure that no copy runs as a master, then restart this server, so \
+            that it is sealed again".into(),
+        1 => "a replica is attached to the server and may be promoted in its place; detach the replica (run \
+            REPLICAOF NO ONE on the replica, or stop it), then restart this server, so that it is sealed again".into(),
+        n => format!("{n} replicas are attached to the server, and one of them may be promoted in its place; detach \
+            the replicas (run REPLICAOF NO ONE on each, or stop them), then restart this server, so that it is \
+            sealed again"),
     }
 }
 
 /// Describes the difference, where both can be read.
 fn other_fingerprint(found: &str, own: &str) -> String {
-    let plain = || format!("it is sealed for another quorum: {found}");
+    let plain = || format!("the server is sealed for another quorum: {found}");
     let (Ok(theirs), Ok(ours)) = (found.parse::<Fingerprint>(), own.parse::<Fingerprint>()) else {
         return plain();
     };
@@ -80,22 +88,22 @@ fn other_fingerprint(found: &str, own: &str) -> String {
             .enumerate()
             .all(|(i, name)| *name == format!("m{i}"))
         {
-            ", as `redlock init --masters URL,…` calls them"
+            ", as `redlock init --masters URL,…` names them"
         } else {
             ""
         };
         return format!(
-            "it was initialised under other names: its masters are {}{by_urls}, those of this quorum {}; give the masters \
-             these names here, or, where no lease was ever taken on them, delete <key prefix>:meta on each and run \
-             `redlock init` with --quorum NAME or --config FILE, which takes the names from there ({found})",
+            "the server was initialised with other master names: {}{by_urls}; this quorum has {}; use the names of \
+             the server here or, if no lease was ever granted, delete <key prefix>:meta on each master and run \
+             `redlock init` with --quorum NAME or --config FILE, which use the names given there ({found})",
             theirs.names().join(", "),
             ours.names().join(", "),
         );
     }
     if theirs.longest_lease() != ours.longest_lease() {
         return format!(
-            "it was initialised for leases of at most {} s, this quorum has maxLeaseDurationSeconds: {}; give that value \
-             here, or use another key prefix ({found})",
+            "the server was initialised with maxLeaseDurationSeconds: {}, and this quorum has {}; use the value of \
+             the server here, or another key prefix ({found})",
             theirs.longest_lease().as_secs_f64(),
             ours.longest_lease().as_secs_f64(),
         );
@@ -191,27 +199,30 @@ mod tests {
         };
         let by_urls = text(fingerprint(["m0", "m1", "m2"], 60));
         for part in [
-            "its masters are m0, m1, m2, as `redlock init --masters URL,…` calls them",
-            "those of this quorum eu-a, eu-b, eu-c",
+            "other master names: m0, m1, m2, as `redlock init --masters URL,…` names them",
+            "this quorum has eu-a, eu-b, eu-c",
             "--quorum NAME",
         ] {
             assert!(by_urls.contains(part), "{by_urls}");
         }
         let named = text(fingerprint(["a", "b", "c"], 60));
         assert!(
-            named.contains("its masters are a, b, c, those of this quorum"),
+            named.contains("other master names: a, b, c; this quorum has"),
             "{named}"
         );
         let shorter = text(fingerprint(["eu-a", "eu-b", "eu-c"], 5));
-        assert!(shorter.contains("at most 5 s"), "{shorter}");
-        assert_eq!(text("g".into()), "it is sealed for another quorum: g");
+        assert!(
+            shorter.contains("maxLeaseDurationSeconds: 5, and this quorum has 60"),
+            "{shorter}"
+        );
+        assert_eq!(text("g".into()), "the server is sealed for another quorum: g");
     }
 
     #[test]
     fn master_with_replicas_is_refused_by_how_many_are_attached() {
         for (attached, part) in [
-            (0, "a replica was attached to it since its seal"),
-            (1, "a replica is attached, which may be promoted"),
+            (0, "a replica was attached to the server since it was sealed"),
+            (1, "a replica is attached to the server and may be promoted"),
             (2, "2 replicas are attached"),
         ] {
             let text = Ineligible::HasReplicas(attached).to_string();

@@ -23,7 +23,7 @@ const INTERNAL_MARK: char = '_';
 pub enum IdentityError {
     #[error("{what} is empty: give at least one character")]
     Empty { what: &'static str },
-    #[error("{what} {value:?} holds {found:?}: use no {refused}, white space or control character")]
+    #[error("{what} {value:?} contains {found:?}: do not use {refused}, white space or control characters")]
     Character {
         what: &'static str,
         value: String,
@@ -37,7 +37,7 @@ pub enum IdentityError {
         length: usize,
         limit: usize,
     },
-    #[error("{what} {value:?} begins with \"_\": such names are kept for redlock's own locks")]
+    #[error("{what} {value:?} begins with \"_\": such names are reserved for the locks of redlock itself")]
     Internal { what: &'static str, value: String },
 }
 
@@ -308,7 +308,7 @@ mod tests {
         let error = HolderIdentity::parse("a|b").unwrap_err().to_string();
         assert_eq!(
             error,
-            "holder identity \"a|b\" holds '|': use no \"|\", white space or control character"
+            "holder identity \"a|b\" contains '|': do not use \"|\", white space or control characters"
         );
     }
 

@@ -1,4 +1,4 @@
-//! Which program answers behind a url, by the fields of its INFO, and which programs cannot be a master.
+//! Identifies the program behind a url by the fields of its INFO, and refuses programs that cannot be a master.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub enum Server {
         version: String,
         active_replica: bool,
     },
-    /// It has a name that is not known here, and is compatible with this version of Redis.
+    /// A program with an unknown name that is compatible with this version of Redis.
     Other {
         name: String,
         compatible: String,
@@ -35,13 +35,13 @@ pub enum Server {
 pub enum Refusal {
     #[error("{0} is too old; Redis 6.2, Valkey 7.2 or newer is needed")]
     TooOld(Server),
-    #[error("it reports no version that can be read ({0:?}); Redis 6.2, Valkey 7.2 or newer is needed")]
+    #[error("the server reports no readable version ({0:?}); Redis 6.2, Valkey 7.2 or newer is needed")]
     NoVersion(String),
     #[error("{0} cannot be a master: {why}; {instead}", why = .1.0, instead = .1.1)]
     Unfit(Server, Fault),
 }
 
-/// What a program lacks, and what to do.
+/// The property that a program lacks, and the remedy.
 pub type Fault = (&'static str, &'static str);
 
 /// The first version of Redis with everything that the scripts use.
@@ -61,16 +61,16 @@ const ACTIVE_REPLICA: Fault = (
     "set active-replica no and run REPLICAOF NO ONE",
 );
 const UPSTASH: Fault = (
-    "a replica that may lack the last leases takes its place under the same url",
+    "after a failover, a replica that may lack the last leases answers at the same url",
     USE_ANOTHER,
 );
 const MEMORYDB: Fault = (
     "the service has cluster mode only, and every master must be an independent server",
-    "use a service without cluster mode, or servers of your own",
+    "use a service without cluster mode, or run the servers yourself",
 );
 const SENTINEL: Fault = (
     "a Sentinel stores no keys",
-    "give the url of a server, and let no Sentinel monitor it",
+    "give the url of a server that no Sentinel monitors",
 );
 
 /// The program, by `INFO server` and the other sections that name it.
@@ -115,7 +115,7 @@ pub fn identify(info: &str) -> Server {
 }
 
 fn other(name: &str, compatible: String) -> Server {
-    // It is written into statuses.
+    // The name is written into statuses, so its length is limited.
     let name = name.chars().take(40).collect();
     Server::Other { name, compatible }
 }
@@ -190,8 +190,8 @@ impl Server {
         }
     }
 
-    /// Its own version; of a program that is not known here, that of Redis with which it is compatible. Empty if it reports
-    /// none.
+    /// Returns the version of the program; of an unknown program, the version of Redis with which it is compatible.
+    /// Empty if none is reported.
     #[must_use]
     pub fn version(&self) -> &str {
         match self {

@@ -68,11 +68,11 @@ pub struct LeaseValue {
 /// A key under `P:lease:` that this version cannot read.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ValueError {
-    #[error("lease value has {0} parts, it must have 6: version|cluster|cluster UID|identity|nonce|grant")]
+    #[error("lease value has {0} parts, expected 6: version|cluster|cluster UID|identity|nonce|grant")]
     Parts(usize),
     #[error("lease value is of protocol version {0}, this program reads version {PROTOCOL_VERSION}")]
     Version(String),
-    #[error("lease value has a bad {part}: {text:?}")]
+    #[error("lease value has an invalid {part}: {text:?}")]
     Part { part: &'static str, text: String },
 }
 

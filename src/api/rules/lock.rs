@@ -13,7 +13,7 @@ pub(in crate::api) fn lock_name_characters() -> Rule {
     rule(
         "lockName",
         format!("!has(self.lockName) || !self.lockName.matches('[|{REFUSED}]')"),
-        "holds a character that is refused: use no \"|\", white space or control character",
+        "contains a character that is not allowed: do not use \"|\", white space or control characters",
     )
 }
 
@@ -21,7 +21,7 @@ pub(in crate::api) fn lock_name_not_internal() -> Rule {
     rule(
         "lockName",
         "!has(self.lockName) || !self.lockName.startsWith('_')",
-        "begins with \"_\": such names are kept for redlock's own locks",
+        "begins with \"_\": such names are reserved for the locks of redlock itself",
     )
 }
 
@@ -52,7 +52,7 @@ pub(in crate::api) fn preferred_once() -> Rule {
 
 pub(in crate::api) fn cluster_names(list: &mut Schema) {
     let rule = Rule::new(format!("!self.matches('[|/{REFUSED}]')"))
-        .message("is not the name of a cluster: use no \"|\", \"/\", white space or control character");
+        .message("is not the name of a cluster: do not use \"|\", \"/\", white space or control characters");
     of_items(list, &rule);
 }
 

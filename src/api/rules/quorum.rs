@@ -21,7 +21,7 @@ pub(in crate::api) fn servers_of_their_own() -> Rule {
     rule(
         "masters",
         "self.masters.all(m, self.masters.exists_one(n, n.url == m.url))",
-        format!("hold one url twice: {}", reasons::SERVER_OF_ITS_OWN).as_str(),
+        format!("contain one url twice: {}", reasons::SERVER_OF_ITS_OWN).as_str(),
     )
 }
 
@@ -52,7 +52,7 @@ pub(in crate::api) fn url_without_credentials() -> Rule {
     rule("url", "!self.url.contains('@')", reasons::CREDENTIALS)
 }
 
-/// What follows the scheme, unless another rule has refused it already.
+/// Checks the part after the scheme, unless another rule refuses the url.
 pub(in crate::api) fn url_shape() -> Rule {
     let host = r"(\\[[0-9A-Fa-f:.]+\\]|[0-9A-Za-z._-]+)";
     rule(
@@ -105,7 +105,7 @@ pub(in crate::api) fn tls_of_use() -> Rule {
     )
 }
 
-/// Of an entry of `sharedLockNames`.
+/// Rule of an entry of `sharedLockNames`.
 pub(in crate::api) fn shared_prefix() -> Rule {
     rule(
         "prefix",

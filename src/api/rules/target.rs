@@ -51,7 +51,7 @@ pub(in crate::api) fn block_of(action: &str, block: &str) -> Rule {
         block,
         format!("self.action == '{action}' || !has(self.{block})"),
         said(format!(
-            "'is read only with action: {action}, and this one is ' + self.action"
+            "'is used only with action: {action}, and the action is ' + self.action"
         )),
     )
 }
@@ -60,7 +60,7 @@ pub(in crate::api) fn stop_of_use() -> Rule {
     rule(
         "stopSeconds",
         "self.action in ['Scale', 'Suspend', 'Lease'] || !has(self.stopSeconds)",
-        said("'is of no use: ' + self.action + ' stops nothing; leave it out'"),
+        said("'has no effect: ' + self.action + ' stops nothing; remove it'"),
     )
 }
 
@@ -82,7 +82,7 @@ pub(in crate::api) fn not_all_pods() -> Rule {
     )
 }
 
-/// Of the settings of Scale.
+/// Rule of the settings of Scale.
 pub(in crate::api) fn fewer_on_standby() -> Rule {
     let active = "(has(self.activeReplicas) ? self.activeReplicas : 1)";
     rule(
@@ -92,7 +92,7 @@ pub(in crate::api) fn fewer_on_standby() -> Rule {
     )
 }
 
-/// Of a reference: group and version by the grammar of Kubernetes, since both become parts of a path.
+/// Rule of a reference: group and version follow the grammar of Kubernetes, because both become parts of a path.
 pub(in crate::api) fn api_version() -> Rule {
     rule(
         "apiVersion",
@@ -104,12 +104,12 @@ pub(in crate::api) fn api_version() -> Rule {
     )
 }
 
-/// Of the settings of LabelPods: `condition` on each expression `e` of the selector.
+/// Rule of the settings of LabelPods: `condition` on each expression `e` of the selector.
 fn each_expression(condition: &str) -> String {
     format!("(!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, {condition}))")
 }
 
-/// Of the settings of LabelPods: `condition` on each label of the selector, by its key `k`.
+/// Rule of the settings of LabelPods: `condition` on each label of the selector, by its key `k`.
 fn each_label(condition: &str) -> String {
     format!("(!has(self.selector.matchLabels) || self.selector.matchLabels.all(k, {condition}))")
 }

@@ -46,8 +46,8 @@ pub(in crate::api) fn stops_in_time() -> Rule {
     rule(
         "leaseDurationSeconds",
         between(&format!("stop == 0 || {FITS}")),
-        "does not leave the stopSeconds of the targets to stop the work before the lease ends: lengthen the lease or leave \
-         it out, shorten the renew deadline, or stop faster",
+        "does not leave the stopSeconds of the targets to stop the work before the lease ends: lengthen the lease or \
+         remove it, shorten the renew deadline, or stop faster",
     )
 }
 

@@ -147,8 +147,8 @@ fn lock_name(
         .any(|shared| begins_with(&shared.prefix) && shared.namespaces.iter().any(|n| n == namespace));
     if lock_names == LockNames::OfTheNamespace && !begins_with(&own) && !shared {
         let reason = format!(
-            "is not for namespace {namespace}: begin it with \"{own}\", or let the sharedLockNames of RedisQuorum {} \
-             allow it",
+            "is not allowed for namespace {namespace}: begin the name with \"{own}\", or allow it in the \
+             sharedLockNames of RedisQuorum {}",
             quorum.name
         );
         problems.add(FieldError::new(field, Quoted(&text), reason));

@@ -29,7 +29,7 @@ pub(super) fn parse(field: &str, text: &str) -> Result<MasterUrl, FieldError> {
         return refuse(format!("is longer than {URL_LIMIT} characters"));
     }
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        return refuse(format!("holds white space or a control character: {SHAPE}"));
+        return refuse(format!("contains white space or a control character: {SHAPE}"));
     }
     let url = match Url::parse(text) {
         Ok(url) => url,
@@ -44,15 +44,15 @@ pub(super) fn parse(field: &str, text: &str) -> Result<MasterUrl, FieldError> {
         return refuse(CREDENTIALS.into());
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return refuse(format!("has something after \"?\" or \"#\": {SHAPE}"));
+        return refuse(format!("has a part after \"?\" or \"#\": {SHAPE}"));
     }
     let Some(host) = url.host_str().filter(|h| !h.is_empty()) else {
         return refuse(format!("names no host: {SHAPE}"));
     };
     if is_mapped(host) {
         return refuse(format!(
-            "is not the url of a master, but holds an IPv4 address in IPv6 clothes, which would hide that two urls are \
-             one server: {SHAPE}"
+            "is not the url of a master: it contains an IPv4-mapped IPv6 address, which would hide that two urls \
+             name one server: {SHAPE}"
         ));
     }
     let port = url.port().unwrap_or(DEFAULT_PORT);
@@ -184,8 +184,8 @@ mod tests {
             ("redis://%68", "not the url of a master"),
             ("redis://[::1]:", "not the url of a master"),
             ("redis://[::g]", "is not a url"),
-            ("redis://[::ffff:10.0.0.1]", "in IPv6 clothes"),
-            ("redis://[::ffff:a00:1]", "in IPv6 clothes"),
+            ("redis://[::ffff:10.0.0.1]", "IPv4-mapped IPv6 address"),
+            ("redis://[::ffff:a00:1]", "IPv4-mapped IPv6 address"),
             ("redis://h?protocol=resp3", "after"),
             ("rediss://h#insecure", "after"),
             ("redis://h\n", "white space"),

@@ -99,7 +99,8 @@ fn masters(problems: &mut Problems, given: &[Master]) -> Vec<(MasterPlan, bool)>
         if let Some(problem) = check_label(&name_field, &master.name) {
             problems.add(problem);
         } else if let Some(first) = names.insert(&master.name, index) {
-            let reason = format!("is the name of spec.masters[{first}] already: give each master its own");
+            let reason =
+                format!("is already the name of spec.masters[{first}]: give each master a unique name");
             problems.add(FieldError::new(name_field, Quoted(&master.name), reason));
         }
         if master
@@ -108,7 +109,7 @@ fn masters(problems: &mut Problems, given: &[Master]) -> Vec<(MasterPlan, bool)>
             .is_some_and(|domain| domain.is_empty() || domain.chars().count() > 63)
         {
             let value = master.failure_domain.as_deref().unwrap_or_default();
-            let reason = "is not a failure domain: use 1 to 63 characters, or leave it out";
+            let reason = "is not a failure domain: use 1 to 63 characters, or remove the field";
             problems.add(FieldError::new(
                 format!("{field}.failureDomain"),
                 Quoted(value),
@@ -180,7 +181,7 @@ fn check_shared(problems: &mut Problems, index: usize, shared: &SharedLockNames)
         ));
     }
     if !(1..=NAMESPACE_LIMIT).contains(&shared.namespaces.len()) {
-        let reason = format!("are not as many namespaces as can be named: name 1 to {NAMESPACE_LIMIT}");
+        let reason = format!("is not a valid number of namespaces: list 1 to {NAMESPACE_LIMIT}");
         problems.add(FieldError::new(
             format!("{field}.namespaces"),
             shared.namespaces.len(),

@@ -17,7 +17,7 @@ pub fn duplicate_lock_names<'a>(locks: impl IntoIterator<Item = &'a LockPlan>) -
 /// The error of a lock whose name on the masters is that of `first`.
 pub(crate) fn lock_name_taken(lock: &LockPlan, first: impl Display) -> FieldError {
     let reason = format!(
-        "is the lock name of LeaderLock {first} in RedisQuorum {} already: two objects cannot share a lock",
+        "is already the lock name of LeaderLock {first} in RedisQuorum {}: two objects cannot share a lock",
         lock.quorum
     );
     FieldError::new("spec.lockName", Quoted(lock.lock_name.as_str()), reason)
@@ -33,7 +33,7 @@ pub fn shared_masters<'a>(quorums: impl IntoIterator<Item = &'a QuorumPlan>) -> 
     };
     refused(quorums, places, |_, first, (prefix, address)| {
         let reason = format!(
-            "is the prefix of RedisQuorum {} on {address} already: give this quorum another prefix or other masters",
+            "is already the prefix of RedisQuorum {} on {address}: give this quorum another prefix or other masters",
             first.name
         );
         FieldError::new("spec.keyPrefix", Quoted(prefix), reason)
@@ -109,7 +109,7 @@ mod tests {
         );
         assert_eq!(
             refused[0].1.to_string(),
-            "spec.lockName: \"x\" is the lock name of LeaderLock ns/a in RedisQuorum p already: two objects cannot \
+            "spec.lockName: \"x\" is already the lock name of LeaderLock ns/a in RedisQuorum p: two objects cannot \
              share a lock"
         );
     }

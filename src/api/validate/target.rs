@@ -44,7 +44,7 @@ pub(super) fn targets(
         if let Some(problem) = check_label(&name_field, &target.name) {
             problems.add(problem);
         } else if !names.insert(&target.name) {
-            let reason = "is the name of another target already: give each its own";
+            let reason = "is already the name of another target: give each target a unique name";
             problems.add(FieldError::new(name_field, Quoted(&target.name), reason));
         }
         if candidates == Candidates::Agents && target.action != Action::LabelPods {
@@ -89,7 +89,7 @@ fn check_blocks(problems: &mut Problems, field: &str, target: &Target) {
     for (block, given, action) in blocks {
         if given && target.action != action {
             let reason = format!(
-                "is read only with action: {action:?}, and this one is {:?}",
+                "is used only with action: {action:?}, and the action is {:?}",
                 target.action
             );
             problems.add(FieldError::missing(format!("{field}.{block}"), reason));
@@ -105,7 +105,7 @@ fn stop(problems: &mut Problems, field: &str, target: &Target) -> Option<Duratio
         Action::Scale | Action::Suspend | Action::Lease => given,
         Action::OncePerSchedule | Action::LabelPods => {
             if let Some(seconds) = target.stop_seconds {
-                let reason = format!("is of no use: {:?} stops nothing; leave it out", target.action);
+                let reason = format!("has no effect: {:?} stops nothing; remove it", target.action);
                 problems.add(FieldError::new(stop_field, seconds, reason));
             }
             Some(Duration::ZERO)
@@ -140,7 +140,7 @@ fn work(problems: &mut Problems, field: &str, target: &Target, stop: Option<Dura
             let active_replicas = settings.active_replicas.unwrap_or(1);
             let standby_replicas = settings.standby_replicas.unwrap_or(0);
             if active_replicas < 1 {
-                let reason = "is too few: where the lock is held at least 1 replica runs";
+                let reason = "is too few: at least 1 replica must run where the lock is held";
                 problems.add(FieldError::new(
                     format!("{field}.scale.activeReplicas"),
                     active_replicas,
@@ -244,7 +244,8 @@ fn object(
         ));
     }
     if object.kind.is_empty() || object.kind.chars().count() > KIND_LIMIT {
-        let reason = format!("is empty or longer than {KIND_LIMIT} characters: use such as Deployment");
+        let reason =
+            format!("is empty or longer than {KIND_LIMIT} characters: give a kind such as Deployment");
         problems.add(FieldError::new(
             format!("{field}.ref.kind"),
             Quoted(&object.kind),

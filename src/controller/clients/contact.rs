@@ -61,7 +61,7 @@ pub(super) async fn keep(probe: Client, renewals: Vec<Renewal>, lost: watch::Sen
                     tracing::warn!("the API server answers again: watches continue over new connections");
                     for renewal in &renewals {
                         if let Err(error) = renewal.renew() {
-                            tracing::error!(reason = deepest(&error), "connections could not be made anew");
+                            tracing::error!(reason = deepest(&error), "connections could not be renewed");
                         }
                     }
                 }
@@ -73,7 +73,7 @@ pub(super) async fn keep(probe: Client, renewals: Vec<Renewal>, lost: watch::Sen
         if changed && now_lost {
             tracing::warn!(
                 seconds = LOST.as_secs(),
-                "the API server does not answer: how objects are is unknown until it does"
+                "the API server does not answer: the state of all objects is unknown until it does"
             );
         }
         time::sleep(if contact.failed { AGAIN } else { EVERY }).await;

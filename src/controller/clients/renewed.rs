@@ -19,7 +19,7 @@ use tower_service::Service;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-const GIVEN_UP: &str = "the connection was given up: the API server had not answered for too long";
+const GIVEN_UP: &str = "the connection was closed: the API server did not answer for too long";
 
 /// The current connections of one client.
 struct Generation {

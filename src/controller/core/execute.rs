@@ -93,7 +93,7 @@ impl Executor {
             Effect::AdjustQuorum { plan, access } => {
                 if let Some(running) = self.quorums.get_mut(&plan.name) {
                     if let Err(error) = running.rekey(access) {
-                        tracing::error!(quorum = plan.name, %error, "credentials were not replaced");
+                        tracing::error!(quorum = plan.name, %error, "credentials could not be replaced");
                     }
                     running.adjust(&plan);
                 }
@@ -102,7 +102,7 @@ impl Executor {
                 let running = self.quorums.get_mut(&retired.quorum)?;
                 let error = running.replace_url(&retired.master, &retired.new).err()?;
                 tracing::error!(quorum = retired.quorum, master = retired.master, %error,
-                    "url of a master could not be replaced; retried");
+                    "url of a master could not be replaced; retrying");
                 return Some(Input::NotReplaced(retired, error.to_string()));
             }
             Effect::RememberToken { quorum, token } => {
@@ -188,7 +188,7 @@ impl Executor {
                 let Some(masters) = self.masters_of(&retired.quorum) else {
                     return;
                 };
-                let reason = "the check of the two servers broke off; retried".to_owned();
+                let reason = "the check of the two servers ended unexpectedly; retrying".to_owned();
                 let broken = Input::Retired(retired.clone(), Err(reason));
                 self.tasks.jobs.start(broken, async move {
                     let urls = (&*retired.old, &*retired.new);

@@ -165,7 +165,7 @@ pub(super) async fn read_deleted(
             }
             Err(error) => {
                 tracing::warn!(object = %format!("LeaderLock {key}"), reason = deepest(&error),
-                    "an object that is being deleted could not be read; tried again");
+                    "an object that is being deleted could not be read; retrying");
             }
         }
         time::sleep(AGAIN).await;

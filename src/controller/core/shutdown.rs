@@ -59,7 +59,7 @@ impl Core {
         self.executor.tasks.targets.clear();
         let giving_up = self.executor.quorums.stop(handed.reserve);
         if time::timeout(ENDING, giving_up).await.is_err() {
-            tracing::warn!("not everything could be given back in time: leases run out by themselves");
+            tracing::warn!("not every lock was released in time: the remaining leases expire by themselves");
         }
         self.write_last(last, !successors.is_silent()).await;
     }
@@ -82,7 +82,7 @@ impl Core {
         }
         tracing::info!(
             locks = stops.len(),
-            "no ready sibling can take the locks over: stops the targets first"
+            "no ready replica can take over the locks: the operator stops the targets first"
         );
         let mut ends = Vec::new();
         for stop in &stops {
@@ -96,7 +96,7 @@ impl Core {
                 stopped.push(key);
             } else {
                 tracing::warn!(object = %format!("LeaderLock {key}"),
-                    "targets were not stopped; its lease is left to this cluster until it runs out");
+                    "targets were not stopped; the lock stays with this cluster until its lease expires");
                 handed.keep(&plan);
                 kept.insert(key);
             }
@@ -146,7 +146,7 @@ impl Core {
             }
         };
         if time::timeout(REPORTED, taking).await.is_err() {
-            tracing::debug!("not every target was reported to be stopped");
+            tracing::debug!("not every target was reported as stopped");
         }
     }
 

@@ -38,7 +38,7 @@ impl Executor {
             _ => return,
         };
         // `Failed` would count as a failure of the server and delay the writes of all other objects.
-        let broken = Written::Refused("the write broke off".into());
+        let broken = Written::Refused("the write ended unexpectedly".into());
         let broken = Input::Written(item.clone(), broken);
         self.tasks.writes.start(broken, async move {
             let end = time::timeout(writer::PATIENCE, write).await;
@@ -57,7 +57,7 @@ impl Executor {
                 let broken = Input::Finalizer {
                     key: key.clone(),
                     uid: uid.clone(),
-                    end: Err("the write broke off".to_owned()),
+                    end: Err("the write ended unexpectedly".to_owned()),
                 };
                 jobs.start(broken, async move {
                     let end =
@@ -70,7 +70,8 @@ impl Executor {
             Effect::EndAbstention { key, object } => jobs.start(Input::Nothing, async move {
                 let write = requests::abstain(urgent, *object, None);
                 if let Ok(Err(reason)) = time::timeout(ABSTAINS, write).await {
-                    tracing::debug!(object = %format!("LeaderLock {key}"), reason, "abstains for nothing");
+                    tracing::debug!(object = %format!("LeaderLock {key}"), reason,
+                        "the abstention could not be ended; this cluster abstains until it expires");
                 }
                 Input::Nothing
             }),
@@ -106,7 +107,7 @@ impl Executor {
         };
         let client = self.kubernetes.clients.urgent.clone();
         let rate_limiter = self.kubernetes.rate_limiter.clone();
-        let broken = Guarded::Failed("the write broke off".to_owned());
+        let broken = Guarded::Failed("the write ended unexpectedly".to_owned());
         let broken = Input::QuorumFinalizers(name.clone(), broken);
         self.tasks.jobs.start(broken, async move {
             if adds {
@@ -130,7 +131,7 @@ impl Executor {
             return;
         };
         let client = self.kubernetes.clients.urgent.clone();
-        let broken = Err("the write broke off".to_owned());
+        let broken = Err("the write ended unexpectedly".to_owned());
         let broken = Input::Abstains(key.clone(), failover.clone(), broken);
         self.tasks.jobs.start(broken, async move {
             let write = requests::abstain(client, *object, Some(&abstention));

@@ -132,7 +132,7 @@ fn push(queue: &mut Queue<Waiting>, record: EventRecord) {
         since: clock::now(),
     };
     if let Some(dropped) = queue.push(namespace.as_deref().unwrap_or(NO_NAMESPACE), waiting) {
-        tracing::debug!(object = ?dropped.record.object.name, "event dropped: too many wait");
+        tracing::debug!(object = ?dropped.record.object.name, "event dropped: too many events wait");
     }
 }
 
@@ -296,7 +296,7 @@ mod tests {
             first,
             suffix(&again("target a: scaled to 1 by kubectl"), at(SHARED, 5))
         );
-        let acquired = || record(EventReason::Acquired, "eu-1/a took the lock");
+        let acquired = || record(EventReason::Acquired, "eu-1/a acquired the lock");
         assert_ne!(suffix(&acquired(), at(1, 5)), suffix(&acquired(), at(1, 6)));
     }
 

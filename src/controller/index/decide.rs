@@ -259,7 +259,7 @@ impl Index {
             .cloned()
             .collect();
         for name in gone {
-            self.close_quorum(&name, "its object was deleted");
+            self.close_quorum(&name, "the RedisQuorum was deleted");
             // The servers of the closed quorum may now belong to another one.
             self.due.quorums.extend(self.quorums.names());
         }

@@ -107,7 +107,8 @@ impl Index {
             }
             Err(_) if self.plants(Planted::DrainsWithoutAbstention) => {}
             Err(reason) => {
-                tracing::debug!(object = %format!("LeaderLock {key}"), reason, "cannot abstain yet");
+                tracing::debug!(object = %format!("LeaderLock {key}"), reason,
+                    "the abstention could not be written yet");
                 return;
             }
         }
@@ -127,7 +128,8 @@ impl Index {
         self.warn(
             key,
             EventReason::Unready,
-            format!("targets have not been ready for {after} s: stops them and passes the lock on to {to}"),
+            format!("targets have not been ready for {after} s: the operator stops them and passes the lock on to \
+                {to}"),
         );
         self.drain(key, token, to, Purpose::Unready, Duration::MAX, at);
     }
@@ -135,7 +137,7 @@ impl Index {
     pub(super) fn on_unready_drained(&mut self, key: &ObjectKey, drained: &Drained) {
         if drained.stopped {
             let text = format!(
-                "passed on to {}, since targets did not get ready here",
+                "the lock was passed on to {}, because targets did not become ready in this cluster",
                 drained.to
             );
             return self.warn(key, EventReason::FailedOver, text);
@@ -147,7 +149,7 @@ impl Index {
             key,
             EventReason::FailoverFailed,
             format!(
-                "targets were not stopped within {} s, and run again{why}",
+                "targets were not stopped within {} s, and were started again{why}",
                 drained.bound.as_secs()
             ),
         );

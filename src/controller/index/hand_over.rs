@@ -44,7 +44,7 @@ impl Index {
         let decision = decide(&text, held, &self.me.cluster, at.unix);
         let (to, reason) = (decision.to, decision.answer.message.clone());
         tracing::info!(object = %format!("LeaderLock {key}"), to = to.as_ref().map(ToString::to_string), reason,
-            "hand-over asked for");
+            "hand-over requested");
         match to {
             Some(to) if plan.switches() => {
                 let purpose = Purpose::Asked(text);
@@ -83,11 +83,11 @@ impl Index {
         let message = match trouble {
             _ if !holds => format!("the lease with token {} ended meanwhile", drained.token.0),
             Some(trouble) => format!(
-                "its targets could not be stopped, and run again: {}",
+                "the targets could not be stopped, and were started again: {}",
                 trouble.message
             ),
             None => format!(
-                "its targets were not stopped within {} s, and run again",
+                "the targets were not stopped within {} s, and were started again",
                 drained.bound.as_secs()
             ),
         };

@@ -91,16 +91,22 @@ fn text(locks: &[String], foreign: &[&str]) -> Option<String> {
         };
         let named = locks.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
         reasons.push(format!(
-            "LeaderLocks name it ({named}{more}): delete them, or let them name another RedisQuorum in spec.quorumRef"
+            "LeaderLocks use the quorum ({named}{more}): delete them, or set their spec.quorumRef to another \
+             RedisQuorum"
         ));
     }
     if !foreign.is_empty() {
         reasons.push(format!(
-            "another release of the operator keeps it by {}",
+            "another release of the operator keeps the object by the finalizer {}",
             foreign.join(", ")
         ));
     }
-    (!reasons.is_empty()).then(|| format!("it is being deleted, and goes later: {}", reasons.join("; ")))
+    (!reasons.is_empty()).then(|| {
+        format!(
+            "the RedisQuorum is being deleted, and is kept for now: {}",
+            reasons.join("; ")
+        )
+    })
 }
 
 impl Index {
@@ -232,7 +238,7 @@ impl Index {
             Guarded::Failed(reason) => {
                 entry.finalizer.fail(backoff::LONGEST, now, self.random.f64());
                 tracing::warn!(object = %format!("RedisQuorum {name}"), reason,
-                    "the finalizer that keeps it while locks name it could not be changed; retried");
+                    "the finalizer that keeps the RedisQuorum while locks use it could not be changed; retrying");
             }
         }
     }
@@ -350,7 +356,9 @@ mod tests {
         assert!(said.contains("(billing/l0): delete them"), "{said}");
         let said = text(&names, &["redlock.dev/in-use-1"]).unwrap();
         assert!(said.contains("billing/l4 and 2 more"), "{said}");
-        assert!(said.contains("another release of the operator keeps it by redlock.dev/in-use-1"));
+        assert!(said.contains(
+            "another release of the operator keeps the object by the finalizer redlock.dev/in-use-1"
+        ));
         assert_eq!(text(&[], &[]), None);
     }
 }

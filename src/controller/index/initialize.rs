@@ -122,14 +122,14 @@ impl Index {
             }
             None => tracing::warn!(
                 quorum,
-                "the first start broke off: masters are sealed after the ordinary wait"
+                "the initialisation ended unexpectedly: the masters are sealed after the full wait"
             ),
             Some(Err(error)) => {
                 let error = error.to_string();
                 tracing::warn!(
                     quorum,
                     error,
-                    "masters are sealed after the ordinary wait instead"
+                    "the masters could not be initialised: they are sealed after the full wait"
                 );
             }
         }

@@ -40,13 +40,14 @@ impl Index {
             self.set_finalizer(key, false, at);
             return;
         }
-        // Nothing has to be stopped first: the lock would be given up at once, and acquired again without end.
+        // No target has to be stopped first: the lock would be released at once, and acquired again endlessly.
         let observed = plan.enforcement == Enforcement::Observe
             && entry.object.metadata.deletion_timestamp.is_none()
             && !self.plants(Planted::StopsObserved);
         let reason = wanted.as_ref().err().map(|problem| problem.reason);
         tracing::warn!(object = %format!("LeaderLock {key}"), reason = reason.map(Reason::name),
-            "it cannot be used, and an operator before may have left its targets running: stops them");
+            "the LeaderLock cannot be used, and an earlier operator may have left its targets running: the operator \
+             stops them");
         // On the masters, the name may belong to another object.
         let taken = reason == Some(Reason::DuplicateLockName);
         if !taken && !observed && self.open.get(&plan.quorum).is_some() {

@@ -167,8 +167,8 @@ impl Index {
             return;
         }
         let note = format!(
-            "status.fencingToken {written} is larger than every counter of the masters ({}): no master gave it; \
-             overwritten",
+            "status.fencingToken {written} is larger than every counter of the masters ({}): no master granted it; \
+             the operator overwrites it",
             largest.0
         );
         tracing::warn!(object = %format!("LeaderLock {key}"), reason = note, "TokenImplausible");

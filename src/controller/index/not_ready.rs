@@ -62,7 +62,7 @@ impl Index {
         let Some(unready) = at.views.unready() else {
             return;
         };
-        tracing::warn!(reason = unready.message, "this replica does not get ready");
+        tracing::warn!(reason = unready.message, "this replica does not become ready");
         for entry in unready.unseen.iter().filter_map(|name| self.quorums.get(name)) {
             let note = format!("replica {} is not ready: {}", self.me.identity, unready.message);
             let object = entry.object.object_ref(&());

@@ -184,7 +184,7 @@ impl Index {
             self.touch_locks_of(name);
         }
         if !self.locks.any_active(name) {
-            self.close_quorum(name, "it was made anew with other masters");
+            self.close_quorum(name, "the RedisQuorum was created again with other masters");
         }
         self.due.later.insert(name.to_owned());
     }
@@ -314,8 +314,8 @@ fn clash(own: &ClusterId, other: &ClusterId) -> Problem {
     Problem::new(
         Reason::ClusterNameNotUnique,
         format!(
-            "another cluster is called {:?} too: its UID is {}, ours is {}; give this cluster another name: the Helm \
-             value clusterName, or --cluster of `redlock operator`",
+            "another cluster also has the name {:?}: its UID is {}, the UID of this cluster is {}; give this cluster \
+             another name by the Helm value clusterName, or --cluster of `redlock operator`",
             own.name(),
             other.uid(),
             own.uid()

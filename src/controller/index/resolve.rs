@@ -63,7 +63,7 @@ pub(in crate::controller) fn plan(
     }
 }
 
-const AWAITED: &str = "how long its pods may take to end is being read";
+const AWAITED: &str = "the termination grace period of its pods is being read";
 
 fn reason(errors: &[FieldError]) -> Reason {
     if errors.iter().all(|error| error.stop_budget) {
@@ -84,8 +84,8 @@ pub(in crate::controller) fn target_taken(what: &TargetKey, other: &ObjectKey) -
     Problem::new(
         Reason::TargetTaken,
         format!(
-            "spec.targets: {what} is a target of LeaderLock {other} already: two locks cannot switch one object; take it \
-             out of one of them"
+            "spec.targets: {what} is already a target of LeaderLock {other}: two locks cannot switch one object; \
+             remove it from one of them"
         ),
     )
 }

@@ -80,7 +80,8 @@ impl Index {
 
     pub(super) fn on_target_task_ended(&mut self, key: ObjectKey) {
         if let Some(task) = self.locks.get_mut(&key).and_then(|entry| entry.phase.task_mut()) {
-            tracing::error!(object = %format!("LeaderLock {key}"), "what switches the targets broke; started anew");
+            tracing::error!(object = %format!("LeaderLock {key}"),
+                "the task that switches the targets ended unexpectedly; it is started again");
             task.broken = true;
             self.due.locks.insert(key);
         }
@@ -104,7 +105,10 @@ impl Index {
         if let Some(trouble) = &report.trouble
             && last.is_none_or(|last| last.trouble != report.trouble)
         {
-            tracing::warn!(object = %format!("LeaderLock {key}"), reason = trouble.reason.name(), text = trouble.message, "targets are not as they should be");
+            tracing::warn!(
+                object = %format!("LeaderLock {key}"), reason = trouble.reason.name(), text = trouble.message,
+                "targets are not in their desired state"
+            );
         }
         let off = off(&entry.object, entry.phase.active_plan().map(AsRef::as_ref));
         let mut happened = happened(last, &report, off);
@@ -214,7 +218,8 @@ impl Index {
             }
             Ok(FinalizerEnd::Unread) => {}
             Err(reason) => {
-                tracing::warn!(object = %format!("LeaderLock {key}"), reason, "finalizer could not be changed; retried");
+                tracing::warn!(object = %format!("LeaderLock {key}"), reason,
+                    "finalizer could not be changed; retrying");
                 self.due.finalizers.insert(key.clone());
             }
         }

@@ -154,7 +154,7 @@ impl Index {
             .iter()
             .any(|m| m.name == master && m.url == url);
         if allowed && wanted {
-            tracing::info!(quorum, master, url, ?outcome, "url of a master changes");
+            tracing::info!(quorum, master, url, ?outcome, "changing the url of a master");
             // Deferred: a refusal of the new URL arrives first, and the status must not show the change before.
             self.due.later.insert(quorum.to_owned());
             let problem = self.replace_url(retired, at);
@@ -228,36 +228,42 @@ fn problem(retired: &RetiredUrl, outcome: Result<RetireOutcome, String>) -> Prob
     } = retired;
     let field = format!("spec.masters: the url of {master} cannot be changed to {url} yet");
     let annotation = format!("{STOPPED}={}", statement(master, old));
-    let stated = format!("or, if that server is stopped for good, annotate {annotation}");
+    let stated = format!("or, if that server is stopped permanently, set the annotation {annotation}");
     let (reason, text) = match outcome {
         Err(error) => (Reason::InvalidSpec, error),
         Ok(RetireOutcome::OldUnreachable { reason }) => (
             Reason::OldMasterStillReachable,
             format!(
-                "the server behind the old url may still vote for others and cannot be asked ({reason}): make it reachable, {stated}"
+                "the server behind the old url may still vote for others and cannot be reached ({reason}): make it \
+                 reachable, {stated}"
             ),
         ),
         Ok(RetireOutcome::OldRefused { reason }) => (
             Reason::OldMasterStillReachable,
-            format!("the server behind the old url keeps its vote ({reason}): let it be written, {stated}"),
+            format!(
+                "the server behind the old url still has its vote ({reason}): make it writable, {stated}"
+            ),
         ),
         Ok(RetireOutcome::RetiredForAnother { said }) => (
             Reason::OldMasterStillReachable,
             format!(
-                "the old server was retired for another one ({said}); if this is the one, annotate {annotation}"
+                "the old server was retired for another server ({said}); if that is the server of the new url, set \
+                 the annotation {annotation}"
             ),
         ),
         Ok(RetireOutcome::OthersMissing { voting, needed }) => (
             Reason::ChangingUrl,
-            format!("without this master {voting} would vote, and {needed} are needed: waits for the others"),
+            format!(
+                "without this master {voting} masters vote, and {needed} are needed: the change waits for the others"
+            ),
         ),
         Ok(RetireOutcome::NewUnreachable { reason }) => (
             Reason::ChangingUrl,
-            format!("the server behind it is not reached ({reason})"),
+            format!("the server behind the new url cannot be reached ({reason})"),
         ),
         Ok(RetireOutcome::NewRefused { reason }) => (
             Reason::ChangingUrl,
-            format!("the server behind it cannot vote: {reason}"),
+            format!("the server behind the new url cannot vote: {reason}"),
         ),
         Ok(
             RetireOutcome::SameServer

@@ -105,7 +105,7 @@ impl Index {
         entry.phase = if deleted { LockPhase::Left } else { LockPhase::Idle };
         if !stopped {
             tracing::warn!(object = %format!("LeaderLock {key}"),
-                "targets were not stopped; the lock goes, its lease runs out");
+                "targets were not stopped; the operator stops contending for the lock, and its lease expires");
         }
         let release_mode = if releases {
             ReleaseMode::Release

@@ -51,7 +51,7 @@ pub(in crate::controller) fn ended_status(facts: &EndedFacts<'_>) -> LeaderLockS
     let held = match facts.held {
         HeldUntilEnd::Released => format!("{replica} released the lock when it stopped"),
         HeldUntilEnd::LeftToRunOut => {
-            format!("{replica} stopped without a release; its lease runs out by itself")
+            format!("{replica} stopped without a release; its lease expires by itself")
         }
         HeldUntilEnd::No => format!("{replica} did not hold the lock when it stopped"),
     };

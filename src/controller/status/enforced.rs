@@ -81,10 +81,10 @@ pub(super) fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, role: Role, condi
         let targets = facts.targets.into_iter().flat_map(|report| &report.targets);
         let would: Vec<String> = targets.filter_map(intention).collect();
         let text = match &would[..] {
-            [] => "nothing would be".to_owned(),
-            would => would.join(", "),
+            [] => "it would switch none".to_owned(),
+            would => format!("it {}", would.join(", ")),
         };
-        let text = format!("enforcement: Observe: nothing is switched; {text}");
+        let text = format!("enforcement: Observe: the operator switches no target; {text}");
         conditions.set(ConditionType::Enforced, false, Reason::Observed, text);
     } else {
         match facts.targets {
@@ -110,14 +110,14 @@ pub(super) fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, role: Role, condi
                     ConditionType::Enforced,
                     true,
                     Reason::AsDeclared,
-                    "the targets are as they should be".into(),
+                    "the targets are in their desired state".into(),
                 );
             }
             Some(_) => conditions.set(
                 ConditionType::Enforced,
                 false,
                 Reason::Switching,
-                "targets are being switched".into(),
+                "the targets are being switched".into(),
             ),
         }
     }

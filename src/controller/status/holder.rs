@@ -91,9 +91,9 @@ pub(in crate::controller) fn taken(holder: &HolderFacts, before: &LeaderLockStat
                 "its lease ended"
             };
             let milliseconds = (gap.as_secs_f64() * 1e4).round() / 10.0;
-            format!("{name} took the lock{from} {milliseconds} ms after {end}{token}")
+            format!("{name} acquired the lock{from} {milliseconds} ms after {end}{token}")
         }
-        None => format!("{name} took the lock{from}{token}"),
+        None => format!("{name} acquired the lock{from}{token}"),
     }
 }
 

@@ -164,7 +164,7 @@ fn progress(facts: &LockFacts<'_>, plan: &LockPlan, here: bool, role: Role) -> P
                 return Progress::in_progress(Reason::Stopping, "the targets are being stopped");
             }
             _ if facts.targets.is_some_and(|report| !as_declared(report, role)) => {
-                return Progress::in_progress(Reason::Switching, "targets are being switched");
+                return Progress::in_progress(Reason::Switching, "the targets are being switched");
             }
             Role::Active | Role::Standby | Role::Unknown => {}
         }
@@ -210,17 +210,20 @@ fn ready(facts: &LockFacts<'_>) -> String {
     match &facts.holder {
         Some(holder) if holder.own_cluster => "this cluster holds the lock".to_owned(),
         Some(holder) => format!(
-            "stands by{}; {} holds the lock",
+            "this cluster stands by{}; {} holds the lock",
             abstains(facts),
             called(&holder.cluster, &holder.identity)
         ),
-        None => format!("stands by{}; no replica holds the lock", abstains(facts)),
+        None => format!(
+            "this cluster stands by{}; no replica holds the lock",
+            abstains(facts)
+        ),
     }
 }
 
 fn abstains(facts: &LockFacts<'_>) -> String {
     facts.abstains.map_or_else(String::new, |until| {
-        format!(" until {until}, since its targets did not get ready")
+        format!(" until {until}, because its targets did not become ready")
     })
 }
 

@@ -149,7 +149,8 @@ fn renewal_cause(refusal: &Unknown) -> Cause {
     Cause {
         reason,
         text: format!(
-            "does not take what the Secret holds now ({refusal}), and continues with its previous content before"
+            "the server does not accept the present content of the Secret ({refusal}); the connection with the \
+             previous content is kept"
         ),
     }
 }
@@ -193,7 +194,9 @@ fn cause(master: &MasterStatus) -> Cause {
             Ineligible::OtherQuorum { .. } => Reason::OtherQuorum,
             Ineligible::EvictionPolicy(_) => Reason::EvictionPolicy,
             Ineligible::Evicted(_) => Reason::Evicted,
-            Ineligible::ClockStep(_) => return cause(Reason::ClockStep, "its clock stepped".into()),
+            Ineligible::ClockStep(_) => {
+                return cause(Reason::ClockStep, "the clock of the server stepped".into());
+            }
         };
         return cause(reason, unfit.to_string());
     }
@@ -292,7 +295,7 @@ fn running(health: &Health, conditions: &mut Conditions<'_>) {
             ConditionType::Safe,
             true,
             Reason::Fit,
-            "no master is set up to lose leases".into(),
+            "no master is configured in a way that can lose leases".into(),
         );
     } else {
         let texts: Vec<String> = health

@@ -54,13 +54,13 @@ impl Conflicts {
         let last = &self.last;
         match lane {
             Lane::Start => format!(
-                "target {name}: {last} again and again while this cluster holds the lock; it is started again, ever \
-                 more slowly, until that ends; to keep it off on purpose, annotate the lock with redlock.dev/paused, or \
-                 set its state: SteppedDown"
+                "target {name}: {last} repeatedly while this cluster holds the lock; the operator starts the target \
+                 again with growing delays; to keep the target stopped on purpose, annotate the lock with \
+                 redlock.dev/paused, or set its state: SteppedDown"
             ),
             Lane::Stop => format!(
-                "target {name}: {last} again and again while this cluster stands by; it is stopped again, ever more \
-                 slowly, until that ends"
+                "target {name}: {last} repeatedly while this cluster stands by; the operator stops the target again \
+                 with growing delays"
             ),
         }
     }
@@ -144,7 +144,7 @@ mod tests {
             "it waits for a second first"
         );
         let text = conflicts.message(Lane::Start, "web");
-        let wanted = "target web: kubectl scaled it to 5 again and again while this cluster holds the lock";
+        let wanted = "target web: kubectl scaled it to 5 repeatedly while this cluster holds the lock";
         assert!(text.starts_with(wanted), "{text}");
     }
 }

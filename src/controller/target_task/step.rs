@@ -180,7 +180,8 @@ impl TargetTask {
     /// Handles a failed mark. Removed targets are stopped nonetheless, since a stop needs no mark.
     async fn not_marked(&mut self, permit: &StartPermit) -> Stepped {
         stop_all(&mut self.removed, Deadline::None, &StopPermit::of(permit)).await;
-        let text = "a majority of the masters did not write down that targets start, or need longer to stop";
+        let text =
+            "a majority of the masters did not record that targets start, or that they need longer to stop";
         let report = self.report(Goal::Run, Outcome::failed(Reason::NotMarked, text));
         (report, Some(clock::now() + RETRY))
     }

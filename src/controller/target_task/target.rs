@@ -288,11 +288,13 @@ impl Target {
         let (reason, text) = match lane {
             Lane::Start => (
                 EventReason::StartedAgain,
-                format!("target {name}: {write} while this cluster holds the lock; started again"),
+                format!(
+                    "target {name}: {write} while this cluster holds the lock; the operator started it again"
+                ),
             ),
             Lane::Stop => (
                 EventReason::StoppedAgain,
-                format!("target {name}: {write} while this cluster stands by; stopped again"),
+                format!("target {name}: {write} while this cluster stands by; the operator stopped it again"),
             ),
         };
         self.context.emit(reason, text);

@@ -33,9 +33,9 @@ pub enum ClusterError {
         /// The way to do without the right, from `; ` on.
         instead: String,
     },
-    #[error("{doing}: the API server does not know who asks: {said}; log in again")]
+    #[error("{doing}: the API server does not accept the credentials: {said}; log in again")]
     Unauthenticated { doing: String, said: String },
-    #[error("{doing}: the API server cannot be asked: {reason}")]
+    #[error("{doing}: the API server cannot be reached: {reason}")]
     Unreachable { doing: String, reason: String },
     #[error("{doing}: the API server refused: {said}")]
     Refused { doing: String, said: String },
@@ -47,9 +47,9 @@ pub enum ClusterError {
     NoNamespace(String),
     #[error("there is no RedisQuorum in this cluster")]
     NoQuorum,
-    #[error("which RedisQuorum? give --quorum NAME; there are: {0}")]
+    #[error("the cluster has several RedisQuorums: {0}; give --quorum NAME")]
     WhichQuorum(String),
-    #[error("LeaderLock {lock} is of RedisQuorum {actual}, not of {asked}: leave --quorum out")]
+    #[error("LeaderLock {lock} uses RedisQuorum {actual}, not {asked}: omit --quorum")]
     OtherQuorum {
         lock: String,
         actual: String,
@@ -90,7 +90,7 @@ impl ClusterError {
                 format!("{} cannot be read: {cause}", path.display())
             }
             KubeconfigError::CurrentContextNotSet => {
-                "it has no current context: give --context NAME".to_owned()
+                "no current context is set: give --context NAME".to_owned()
             }
             other => chain(&other),
         })

@@ -65,7 +65,7 @@ impl Cluster {
         let own = &given.credentials;
         let credentials = match &plan.auth_secret {
             Some(secret) if own.username.is_none() && own.password.is_none() => {
-                let instead = "--username and --password-file (or REDLOCK_PASSWORD) do without it";
+                let instead = "--username and --password-file (or REDLOCK_PASSWORD) replace the Secret";
                 let data = self.secret(plan, secret, instead).await?;
                 credentials(plan, Some(&data)).map_err(wrong)?
             }
@@ -73,7 +73,7 @@ impl Cluster {
         };
         let tls = match &plan.tls_secret {
             Some(secret) if given.tls.ca.is_none() && given.tls.client.is_none() => {
-                let instead = "--tls-ca, --tls-cert and --tls-key do without it";
+                let instead = "--tls-ca, --tls-cert and --tls-key replace the Secret";
                 let data = self.secret(plan, secret, instead).await?;
                 certificates(plan, Some(&data)).map_err(wrong)?
             }

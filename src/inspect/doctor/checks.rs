@@ -28,7 +28,7 @@ pub struct Check {
     pub name: &'static str,
     pub level: Level,
     pub found: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: Option<String>,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn of(seen: &MasterEvidence<'_>) -> Vec<Check> {
     };
     let version = version(facts);
     if version.is_bad() {
-        // Its other answers may be left out, or mean something else.
+        // The other answers of such a server may be missing, or have another meaning.
         checks.push(version);
         return checks;
     }
@@ -150,10 +150,12 @@ fn reached(seen: &MasterEvidence<'_>) -> Vec<Check> {
     }
 }
 
-const NOT_UNDERSTOOD: &str = "is it a Redis server? If another program wrote to <key prefix>:meta (redlock:meta) \
-    there, delete that key, of this one master alone: it is sealed again after its wait";
+const NOT_UNDERSTOOD: &str = "check that the url is that of a Redis server. If another program wrote to <key \
+    prefix>:meta (redlock:meta) there, delete that key on this master alone: the master is sealed again after its \
+    wait";
 const OTHER_SERVERS: &str = "docs/servers.md lists the servers and services that can be masters";
-const UNREACHABLE: &str = "is the server running, the url right, the port open; does it want TLS (rediss://, --tls-ca, --tls-cert)?";
+const UNREACHABLE: &str = "check that the server runs, the url is right and the port is open, and whether the server \
+    requires TLS (rediss://, --tls-ca, --tls-cert)";
 
 fn version(facts: &MasterFacts) -> Check {
     let (unfit, hint) = match server::refusal(&facts.server) {
@@ -170,17 +172,19 @@ fn version(facts: &MasterFacts) -> Check {
 
 fn role(facts: &MasterFacts) -> Check {
     if facts.role != "master" {
-        let found = format!("it is a {}", facts.role);
-        let hint = "each master must be independent: REPLICAOF NO ONE here, and no failover in front of it";
+        let found = format!("the server is a {}", facts.role);
+        let hint = "each master must be independent: run REPLICAOF NO ONE on this server, and put no failover in \
+            front of it";
         return Check::but("role", Level::Bad, found, hint);
     }
     if facts.cluster_mode {
-        let hint = "each master must be a server of its own: cluster-enabled no";
-        return Check::but("role", Level::Bad, "it runs in cluster mode", hint);
+        let hint = "each master must be a server of its own: set cluster-enabled no";
+        return Check::but("role", Level::Bad, "the server runs in cluster mode", hint);
     }
     if facts.replicas > 0 || facts.was_replicated() {
         let unfit = Ineligible::HasReplicas(facts.replicas);
-        let hint = "a promoted replica would be a second server under one name: REPLICAOF NO ONE on each replica, then restart this server";
+        let hint = "a promoted replica would be a second server under one name: run REPLICAOF NO ONE on each \
+            replica, then restart this server";
         return Check::but("role", Level::Bad, unfit.to_string(), hint);
     }
     Check::good("role", "master")
@@ -196,7 +200,7 @@ fn single(status: &MasterStatus) -> Check {
             "own server",
             Level::Bad,
             unfit.to_string(),
-            "two urls lead to one server, which would have two votes: give each master's own url",
+            "two urls reach one server, which would have two votes: give each master a server of its own",
         ),
         _ => Check::good("own server", format!("run_id {shown}…")),
     }
@@ -212,13 +216,13 @@ fn preflight(facts: &MasterFacts, preflight: Result<&(), &PreflightError>) -> Ch
             "scripts",
             Level::Bad,
             error.to_string(),
-            "a replica takes no writes: see the role",
+            "a replica accepts no writes: see the check of the role",
         ),
         Err(error) => {
             let hint = if error.reason.is_auth() {
                 "the user lacks a permission: give it the line of docs/redis-acl.md"
             } else {
-                "see the server's log; with MISCONF or OOM its disk or memory is full"
+                "see the log of the server; after MISCONF or OOM its disk or memory is full"
             };
             Check::but("scripts", Level::Bad, error.to_string(), hint)
         }
@@ -232,7 +236,7 @@ fn eviction(facts: &MasterFacts) -> Check {
             "eviction",
             Level::Bad,
             unfit.to_string(),
-            "CONFIG SET maxmemory-policy noeviction, and in its configuration file",
+            "run CONFIG SET maxmemory-policy noeviction, and set the same in the configuration file of the server",
         );
     }
     if facts.sealed() && facts.evicted > facts.evicted_at_seal {
@@ -241,7 +245,7 @@ fn eviction(facts: &MasterFacts) -> Check {
             "eviction",
             Level::Bad,
             unfit.to_string(),
-            "restart it; give it more memory",
+            "restart the server, and give it more memory",
         );
     }
     Check::good("eviction", "noeviction")
@@ -254,7 +258,8 @@ fn sealed(facts: &MasterFacts, seen: &MasterEvidence<'_>) -> Check {
             return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
         }
         Some(unfit @ Ineligible::OtherQuorum { .. }) => {
-            let hint = "check the url; to use this server as a master of this quorum, delete <key prefix>:meta on it: it is sealed again after its wait";
+            let hint = "check the url; to use this server as a master of this quorum, delete <key prefix>:meta on \
+                it: the server is sealed again after its wait";
             return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
         }
         Some(unfit @ Ineligible::Retired(_)) => {
@@ -263,7 +268,7 @@ fn sealed(facts: &MasterFacts, seen: &MasterEvidence<'_>) -> Check {
             return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
         }
         Some(unfit @ Ineligible::ClockStep(_)) => {
-            let hint = "let its clock be slewed (chrony, ntpd -x), not stepped";
+            let hint = "slew the clock of the server (chrony, ntpd -x) instead of stepping it";
             return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
         }
         // Why it has no vote all the same is another line.
@@ -278,22 +283,23 @@ fn sealed(facts: &MasterFacts, seen: &MasterEvidence<'_>) -> Check {
                     format!("sealed in quorum {id}; {why}"),
                     "wait until a majority is sealed; if the ids of the masters differ, delete <key prefix>:meta on each master that has the wrong id",
                 ),
-                _ => Check::good("sealed", format!("it may vote, in quorum {id}")),
+                _ => Check::good("sealed", format!("has a vote in quorum {id}")),
             };
         }
         _ => {}
     }
     let Some(since) = facts.probed_for(seen.unix_now) else {
-        let found = "not sealed, and no candidate is about to seal it: it has no vote";
-        let hint = "an operator seals it by itself after a wait; on new masters `redlock init` seals at once";
+        let found = "not sealed, and no candidate is about to seal the master: it has no vote";
+        let hint = "an operator seals the master after a wait; `redlock init` seals new masters at once";
         return Check::but("sealed", Level::Bad, found, hint);
     };
     let left = seen.seal_wait.saturating_sub(since).as_secs_f64().ceil();
     if left > 0.0 {
         return Check::but("sealed", Level::Bad, format!("sealing, {left} s left"), "wait");
     }
-    let found = "not sealed, though its wait is over: it has no vote";
-    let hint = "is an operator running, and can a majority of sealed masters be read? If one is gone for good: `redlock reseal --accept-loss`";
+    let found = "not sealed, although the wait is over: the master has no vote";
+    let hint = "check that an operator runs and a majority of the sealed masters can be read; if sealed masters are \
+        lost permanently: `redlock reseal --accept-loss`";
     Check::but("sealed", Level::Bad, found, hint)
 }
 
@@ -305,7 +311,7 @@ fn persistence(facts: &MasterFacts) -> Check {
         "persistence",
         Level::Warning,
         "no append-only file: a restart forgets the registers of this master",
-        "appendonly yes, so that a restart of all masters at once loses no token and no slot",
+        "set appendonly yes, so that a restart of all masters at once loses no token and no slot",
     )
 }
 
@@ -316,7 +322,7 @@ fn clock(status: &MasterStatus) -> Check {
             "clock",
             Level::Warning,
             format!("{offset:+.3} s from the clock here"),
-            "run chrony or ntpd at both; leases do not depend on it, the slots of CronJobs do",
+            "run chrony or ntpd on both machines; the slots of CronJobs depend on the clocks, leases do not",
         ),
         Some(offset) => Check::good("clock", format!("{offset:+.3} s from the clock here")),
     }
@@ -329,10 +335,15 @@ fn latency(round_trips: &[Option<Duration>], command_timeout: Duration, lease: D
     let samples = round_trips.len();
     let mut took: Vec<Duration> = round_trips.iter().flatten().copied().collect();
     took.sort_unstable();
-    let answered = format!("it answered {} of {samples} times", took.len());
+    let answered = format!("the server answered {} of {samples} requests", took.len());
     // Requests without an answer count as the slowest: the median of all samples must exist.
     let (Some(median), Some(most)) = (took.get(samples / 2), took.last()) else {
-        return Check::but("latency", Level::Bad, answered, "see its log and the network");
+        return Check::but(
+            "latency",
+            Level::Bad,
+            answered,
+            "check the log of the server and the network",
+        );
     };
     let mut found = format!(
         "median {}, most {}; a command may take {} with leases of {} s",
@@ -345,7 +356,7 @@ fn latency(round_trips: &[Option<Duration>], command_timeout: Duration, lease: D
     if lost {
         found = format!("{answered}; {found}");
     }
-    let hint = "a nearer master, or a longer lease";
+    let hint = "use a nearer master, or a longer lease";
     if *median >= command_timeout {
         Check::but("latency", Level::Bad, found, hint)
     } else if lost || *most * 4 >= command_timeout {

@@ -36,12 +36,12 @@ pub async fn examine_objects(cluster: &Cluster, quorum: &RedisQuorum) -> Vec<Obj
             checks.push(if unwell == 0 {
                 Check::good("locks", count)
             } else {
-                Check::but("locks", Level::Bad, count, "see each below")
+                Check::but("locks", Level::Bad, count, "see the lines of the locks below")
             });
             noted
         }
         Err(error) => {
-            let hint = "the locks were not judged";
+            let hint = "the locks were not checked";
             checks.push(Check::but("locks", Level::Warning, error.to_string(), hint));
             Vec::new()
         }
@@ -71,7 +71,10 @@ async fn locks(cluster: &Cluster, quorum: &str) -> Result<Found, ClusterError> {
     match cluster.locks(true, Some(quorum)).await {
         Err(ClusterError::Forbidden { .. }) => {
             let (found, unread) = cluster.locks(false, Some(quorum)).await?;
-            let scope = format!(", in namespace {}: others may not be read", cluster.namespace());
+            let scope = format!(
+                ", in namespace {}: other namespaces may not be read",
+                cluster.namespace()
+            );
             Ok((found, unread, scope))
         }
         listed => listed.map(|(found, unread)| (found, unread, String::new())),
@@ -93,8 +96,8 @@ fn of_quorum(quorum: &RedisQuorum) -> Vec<Check> {
         names.join(", ")
     };
     checks.push(if seen.is_empty() {
-        let hint = "an operator that can read a majority of the masters writes it within 30 s";
-        Check::but("clusters", Level::Warning, "none has reported", hint)
+        let hint = "an operator that can read a majority of the masters reports within 30 s";
+        Check::but("clusters", Level::Warning, "no cluster has reported", hint)
     } else if silent.is_empty() {
         Check::good("clusters", names(&alive))
     } else {
@@ -121,7 +124,7 @@ fn of_lock(lock: &LeaderLock) -> Option<ObjectReport> {
 }
 
 fn of_unread(unread: &Unread) -> ObjectReport {
-    let hint = "a field has a value that no version up to this one knows: kubectl edit it";
+    let hint = "a field has a value that this version does not know: correct it with kubectl edit";
     ObjectReport {
         kind: "LeaderLock",
         name: format!("{}/{}", unread.namespace, unread.name),
@@ -131,14 +134,14 @@ fn of_unread(unread: &Unread) -> ObjectReport {
 
 fn followed(metadata: &ObjectMeta, observed: Option<i64>) -> Check {
     let name = "followed";
-    let hint = "does an operator run in this cluster, and may it read the object? see its log";
+    let hint = "check that an operator runs in this cluster and may read the object; see its log";
     match (observed.filter(|observed| *observed >= 0), metadata.generation) {
-        (None, _) => Check::but(name, Level::Bad, "no operator has visited it", hint),
+        (None, _) => Check::but(name, Level::Bad, "no operator has reconciled the object", hint),
         (Some(observed), Some(now)) if observed < now => {
-            let found = format!("generation {now} is not visited; the status is of {observed}");
+            let found = format!("generation {now} is not reconciled; the status is of generation {observed}");
             Check::but(name, Level::Bad, found, hint)
         }
-        (Some(_), _) => Check::good(name, "an operator has visited it as it is"),
+        (Some(_), _) => Check::good(name, "an operator has reconciled the present generation"),
     }
 }
 
@@ -153,7 +156,7 @@ fn condition(conditions: &[Condition], kind: &'static str, wanted: &str, level: 
             kind,
             level,
             format!("{}: {}: {}", found.status, found.reason, found.message),
-            "as an operator of this cluster sees it",
+            "reported by an operator of this cluster",
         ),
     })
 }

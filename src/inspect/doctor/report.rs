@@ -176,7 +176,7 @@ mod tests {
     }
 
     fn diagnosis() -> Diagnosis {
-        let sealed = || Check::good("sealed", "it may vote");
+        let sealed = || Check::good("sealed", "has a vote");
         let warning = Check::but(
             "persistence",
             Level::Warning,
@@ -231,7 +231,7 @@ not healthy: 2 of 3 masters vote, 2 are needed
     fn every_check_is_written_on_demand() {
         let text = diagnosis().text(Detail::Checks);
         assert!(
-            text.contains("m0 redis://m0:6379\n  ✓ sealed           it may vote\n"),
+            text.contains("m0 redis://m0:6379\n  ✓ sealed           has a vote\n"),
             "{text}"
         );
         assert!(text.contains("RedisQuorum default\n  ✓ locks "), "{text}");

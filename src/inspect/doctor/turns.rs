@@ -90,16 +90,16 @@ async fn turn(
         .await
         .map_err(|e| e.to_string())?
     {
-        return Err(format!("{other} got it while {holder} held it"));
+        return Err(format!("{other} acquired the lock while {holder} held it"));
     }
     match lease.renew().await.map_err(|e| e.to_string())? {
         Renewal::Renewed => {}
-        other => return Err(format!("{holder} could not renew it: {other:?}")),
+        other => return Err(format!("{holder} could not renew the lease: {other:?}")),
     }
     let authority = lease.authority_at(clock::now());
-    let authority = authority.ok_or_else(|| format!("{holder} has lost it at once"))?;
+    let authority = authority.ok_or_else(|| format!("{holder} lost the lease at once"))?;
     if !lease.release().await.map_err(|e| e.to_string())? {
-        return Err(format!("{holder} could not give it back to a majority"));
+        return Err(format!("{holder} could not release the lease on a majority"));
     }
     Ok(authority.token)
 }
@@ -121,7 +121,10 @@ async fn acquire(
             Acquired::Won(lease) => return Ok(lease),
             Acquired::Lost(Loss::NoQuorum(_)) => return Err(format!("too few masters answered {holder}")),
             Acquired::Lost(Loss::Refused(_) | Loss::TooLate) if clock::now() >= until => {
-                return Err(format!("{holder} did not get it within {} s", PATIENCE.as_secs()));
+                return Err(format!(
+                    "{holder} did not acquire the lock within {} s",
+                    PATIENCE.as_secs()
+                ));
             }
             Acquired::Lost(Loss::Refused(_) | Loss::TooLate) => time::sleep(AGAIN).await,
         }

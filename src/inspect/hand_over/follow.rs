@@ -1,4 +1,5 @@
-//! What becomes of a request: by the masters where they can be read from here, else by the object's status.
+//! Follows a request to its result: on the masters if they can be read from here, otherwise in the status of the
+//! object.
 
 use std::{
     pin::{Pin, pin},
@@ -60,7 +61,7 @@ pub(super) async fn follow(
     };
     let end = tokio::select! {
         end = time::timeout(plan.wait, seen.watch(locks, name, plan, &id, masters)) => end.ok(),
-        // Without signals it is waited for to the end.
+        // If signals cannot be received, the wait lasts to its end.
         Ok(()) = signal::ctrl_c() => Some(Ending::Interrupted),
     };
     let ending = match end {
@@ -254,7 +255,7 @@ fn told(plan: &Plan, ending: Ending, seen: HandOverProgress) -> HandedOver {
     let next = seen.next;
     let holder = next.as_ref().map_or_else(String::new, |next| {
         format!(
-            "{} of cluster {} holds it, token {}",
+            "{} of cluster {} holds the lock, token {}",
             next.identity, next.cluster, next.token
         )
     });
@@ -262,7 +263,7 @@ fn told(plan: &Plan, ending: Ending, seen: HandOverProgress) -> HandedOver {
     let request = if seen.withdrawn {
         "the request was withdrawn"
     } else {
-        "the request could not be withdrawn, and runs out by itself a minute later"
+        "the request could not be withdrawn, and expires a minute later"
     };
     let answer = seen.answer.map_or_else(String::new, |answer| answer.message);
     let message = match ending {
@@ -270,23 +271,29 @@ fn told(plan: &Plan, ending: Ending, seen: HandOverProgress) -> HandedOver {
             let gap = next.as_ref().and_then(|next| next.gap);
             let gap = gap.map_or_else(
                 || "the time without a holder is not known".to_owned(),
-                |gap| format!("no cluster held it for at most {:.1} ms", gap.as_secs_f64() * 1e3),
+                |gap| {
+                    format!(
+                        "no cluster held the lock for at most {:.1} ms",
+                        gap.as_secs_f64() * 1e3
+                    )
+                },
             );
             format!("handed over: {holder}; {gap}")
         }
         Ending::Refused => format!("not handed over: the holder refused: {answer}"),
         Ending::TakenByAnother => format!("not handed over to {}: {holder}", plan.to),
         Ending::NotTaken => format!(
-            "released, but no replica was seen to acquire it within {wait} s: it stays reserved for {} until the \
-                old lease would have ended, and then every cluster may acquire it",
+            "released, but no replica was seen to acquire the lock within {wait} s: the lock stays reserved for {} \
+             until the old lease would have ended, and then every cluster may acquire it",
             plan.to
         ),
         Ending::NotAnswered if seen.stopping => format!(
-            "not handed over: its targets were not stopped within {wait} s; {request}, and they run again where it was"
+            "not handed over: the targets were not stopped within {wait} s; {request}, and the holder starts the \
+             targets again"
         ),
         Ending::NotAnswered => format!(
-            "not handed over: no operator that holds it answered within {wait} s; {request}; does the operator run, \
-             and reach the API server?"
+            "not handed over: no operator that holds the lock answered within {wait} s; {request}; check that the \
+             operator runs and reaches the API server"
         ),
         Ending::Interrupted => format!("interrupted: {request}"),
     };

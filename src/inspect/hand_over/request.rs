@@ -61,7 +61,7 @@ pub(super) async fn write(locks: &Api<LeaderLock>, name: &str, plan: &Plan) -> R
     Err(HandOverError::Busy(plan.called.clone()))
 }
 
-/// Takes it back. False if it was answered, or is not there, or the API server cannot be asked: then it acts no more
+/// Takes it back. False if it was answered, or is not there, or the API server cannot be reached: then it acts no more
 /// than once, and not after its time.
 pub(super) async fn withdraw(locks: &Api<LeaderLock>, name: &str, id: &str) -> bool {
     for _ in 0..TRIES {

@@ -50,9 +50,9 @@ pub(super) fn find(
             quorum: quorum.name_any(),
             known: names(&seen.iter().collect::<Vec<_>>()),
             way_out: if whole {
-                "; --force reserves it anyway"
+                "; --force reserves the lock anyway"
             } else {
-                "; --to NAME/UID with --force reserves it anyway"
+                "; --to NAME/UID with --force reserves the lock anyway"
             },
         }),
         _ => Err(HandOverError::SeveralClusters {
@@ -106,7 +106,7 @@ mod tests {
             ("us-1/old", "--force"),
             (
                 "us-2",
-                "there are: eu-1/a, us-1/b, us-1/old, ap-1/c; --to NAME/UID with --force",
+                "the clusters are: eu-1/a, us-1/b, us-1/old, ap-1/c; --to NAME/UID with --force",
             ),
             ("us-2/x", "; --force reserves"),
             ("a|b", "\"a|b\""),
@@ -119,7 +119,10 @@ mod tests {
         assert_eq!(find("us-2/x", true).unwrap(), "us-2/x");
         assert!(find("us-2", true).is_err(), "a name without a UID is no cluster");
         let nowhere = super::find(&quorum(&[]), &none, "us-1", false).unwrap_err();
-        assert!(nowhere.to_string().contains("there are: none"), "{nowhere}");
+        assert!(
+            nowhere.to_string().contains("the clusters are: none"),
+            "{nowhere}"
+        );
         // The masters know of those that came since the last heartbeat, or are back.
         let reporting = ["ap-1/c", "us-2/new"].map(|cluster| cluster.parse().unwrap());
         for (to, found) in [("us-2", "us-2/new"), ("ap-1", "ap-1/c"), ("eu-1", "eu-1/a")] {

@@ -39,7 +39,7 @@ pub enum Extent {
     All,
     /// Something of some clusters is unknown; at least one is shown as its masters see it.
     Part,
-    /// Only the objects of each cluster are known; the worst reason.
+    /// Only the objects of each cluster are known; contains the worst reason.
     Nothing(Failed),
 }
 
@@ -57,7 +57,7 @@ impl ClusterShown {
             Err(error) => Self {
                 context,
                 failed: Some(cluster_failed(&error)),
-                // That something is not there is known.
+                // The absence of an object is a known state.
                 state: match error {
                     ClusterError::NotFound(_) | ClusterError::NoNamespace(_) => "absent",
                     _ => "unknown",
@@ -100,7 +100,7 @@ impl ClusterShown {
             let _ = match (&quorum.trouble, quorum.voting, quorum.majority) {
                 (Some(trouble), _, _) => writeln!(
                     text,
-                    "{context}: RedisQuorum {}: {trouble}; the rows are by the objects' statuses",
+                    "{context}: RedisQuorum {}: {trouble}; the rows are from the statuses of the objects",
                     quorum.name
                 ),
                 (None, Some(voting), Some(majority)) => writeln!(
@@ -228,8 +228,7 @@ mod tests {
         assert_eq!(lines[1][STATE..STATE + 3], ["held", "eu-a", "eu-1"]);
         assert_eq!(lines[2][0], "us-1");
         assert_eq!(lines[2][STATE], "unknown", "{text}");
-        let why =
-            "us-1: reading LeaderLocks of all namespaces: the API server cannot be asked: connection refused";
+        let why = "us-1: reading LeaderLocks of all namespaces: the API server cannot be reached: connection refused";
         assert!(text.contains(why), "{text}");
         let json = serde_json::to_value(&both).unwrap();
         assert_eq!(json["clusters"][0]["status"]["locks"][0]["name"], "report");

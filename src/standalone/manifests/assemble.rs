@@ -63,7 +63,7 @@ fn once_each(documents: Vec<Document>) -> (Vec<Document>, Vec<Problem>) {
         match name.as_ref().and_then(|name| seen.get(name)) {
             Some(first) => {
                 let reason = format!(
-                    "is declared in {}, document {} already: remove one",
+                    "is already declared in {}, document {}: remove one",
                     first.file, first.document
                 );
                 problems.push(document.place.problem_at("metadata.name", reason));
@@ -82,8 +82,8 @@ fn quorums(objects: Vec<(Place, Box<RedisQuorum>)>, problems: &mut Vec<Problem>)
     for (place, object) in objects {
         match validate_quorum(&object) {
             Ok(plan) if plan.first_start == FirstStart::Immediate => {
-                let reason = "Immediate is not possible with --standalone, where nothing remembers that it was done: \
-                              leave it out and run \"redlock init\" once";
+                let reason = "Immediate is not possible with --standalone, where no status records the \
+                    initialisation: remove it and run \"redlock init\" once";
                 problems.push(place.problem_at("spec.firstStart", reason));
             }
             Ok(plan) => valid.push((place, plan)),
@@ -107,7 +107,7 @@ fn locks(
         let wanted = &object.spec.quorum_ref.name;
         let Some(quorum) = by_name.get(wanted.as_str()) else {
             let reason = if declared.contains(wanted) {
-                format!("RedisQuorum {wanted:?} is not usable: see its own problems")
+                format!("RedisQuorum {wanted:?} cannot be used: see its own problems")
             } else {
                 format!("RedisQuorum {wanted:?} is not declared in this folder: declare it or name another")
             };

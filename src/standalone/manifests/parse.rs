@@ -98,16 +98,14 @@ fn object(place: &Place, head: &Value, body: &Chunk<'_>) -> Result<Object, Vec<P
     match (text("apiVersion"), text("kind")) {
         (API_VERSION, "RedisQuorum") => fields(place, body).map(|object| Object::Quorum(Box::new(object))),
         (API_VERSION, "LeaderLock") => fields(place, body).map(|object| Object::Lock(Box::new(object))),
-        ("", _) => {
-            Err(vec![place.problem_at(
-                "apiVersion",
-                format!("is missing or no text: {READ_HERE}"),
-            )])
-        }
+        ("", _) => Err(vec![place.problem_at(
+            "apiVersion",
+            format!("is missing or not a string: {READ_HERE}"),
+        )]),
         (_, "") => {
             Err(vec![place.problem_at(
                 "kind",
-                format!("is missing or no text: {READ_HERE}"),
+                format!("is missing or not a string: {READ_HERE}"),
             )])
         }
         (version, kind) => Err(vec![

@@ -127,7 +127,7 @@ fn an_unreadable_object_is_named_and_the_others_continue() {
         "{problems:?}"
     );
     assert!(
-        problems[1].starts_with("plug.yaml: cannot be read: it is not a plain file"),
+        problems[1].starts_with("plug.yaml: cannot be read: not a regular file"),
         "{problems:?}"
     );
     assert!(
@@ -172,7 +172,7 @@ fn a_lock_needs_its_quorum() {
     let problems = shown(&loaded);
     assert_eq!(problems.len(), 3, "{problems:?}");
     assert!(
-        problems[0].contains("spec.quorumRef.name: RedisQuorum \"default\" is not usable"),
+        problems[0].contains("spec.quorumRef.name: RedisQuorum \"default\" cannot be used"),
         "{problems:?}"
     );
     assert!(
@@ -219,7 +219,7 @@ fn a_target_declared_twice_stays_with_the_first() {
     );
     assert!(
         problems[1].contains("d.yaml")
-            && problems[1].contains("spec.lockName: \"ns/a\" is the lock name of LeaderLock ns/a")
+            && problems[1].contains("spec.lockName: \"ns/a\" is already the lock name of LeaderLock ns/a")
     );
     assert!(
         problems[2].contains("e.yaml") && problems[2].contains("declared in a.yaml"),

@@ -41,7 +41,7 @@ impl OncePerSchedule {
             );
             self.context.emit(EventReason::SlotUnreadable, text);
         } else {
-            let text = format!("{what} was made by hand and starts when this cluster holds the lock");
+            let text = format!("{what} was created by hand and starts when this cluster holds the lock");
             self.context.emit(EventReason::ManualJobWaits, text);
         }
     }
@@ -51,14 +51,15 @@ impl OncePerSchedule {
         let what = format!("target {}: {}", self.context.target, self.called());
         if !cron.zoned && cron.unsafe_because.is_none() && self.emitted.no_zone.as_ref() != Some(&cron.uid) {
             let text = format!(
-                "{what} takes the time zone of each cluster's controller-manager: where these differ, so do the \
-                    slots, and a run happens once in each zone; set it in every cluster:\nspec:\n  timeZone: Etc/UTC"
+                "{what} has no timeZone and uses that of each cluster's controller-manager: if these differ, the \
+                 slots differ, too, and a run happens once in each zone; set the time zone in every \
+                 cluster:\nspec:\n  timeZone: Etc/UTC"
             );
             self.context.emit(EventReason::TimeZoneMissing, text);
             self.emitted.no_zone = Some(cron.uid.clone());
         }
         if cron.suspended && held && !self.emitted.suspended {
-            let text = format!("{what} is suspended itself: nothing is scheduled");
+            let text = format!("{what} is itself suspended: no Job is scheduled");
             self.context.emit(EventReason::TargetSuspended, text);
         }
         self.emitted.suspended = cron.suspended && (held || self.emitted.suspended);
@@ -66,7 +67,7 @@ impl OncePerSchedule {
 
     pub(super) fn emit_started_by_hand(&self, job: &Job, manager: &str) {
         let text = format!(
-            "target {}: {} was resumed by {manager:?}, and its slot is not this Job's: suspended again",
+            "target {}: {} was resumed by {manager:?}, but does not own its slot: the operator suspended it again",
             self.context.target,
             self.desk.called(job)
         );
@@ -94,7 +95,7 @@ impl Dropped {
                 SlotResult::Passed,
                 EventReason::SlotPassed,
                 format!(
-                    "{what} was not claimed here before cluster {} claimed {}; {here}",
+                    "{what} was not claimed in this cluster before cluster {} claimed {}; {here}",
                     cluster(by),
                     at(*slot)
                 ),
@@ -103,9 +104,9 @@ impl Dropped {
                 SlotResult::Lost,
                 EventReason::SlotNotRecorded,
                 format!(
-                    "{what} can be claimed by no Job: the masters record claims of slots after {} only, since they were \
-                     new when they were sealed a minute before that, or all of them had lost their memory; no cluster is \
-                     known to run it; {here}",
+                    "{what} cannot be claimed by any Job: the masters record claims of slots after {} only, since \
+                     they were new when they were sealed a minute before that, or all of them had lost their memory; \
+                     no cluster is known to run it; {here}",
                     at(*floor)
                 ),
             ),
@@ -113,8 +114,8 @@ impl Dropped {
                 SlotResult::Lost,
                 EventReason::SlotLost,
                 format!(
-                    "{what} can be claimed by no Job any more: the claims of several Jobs split, or a master that had one \
-                     lost its memory; no cluster is known to run it; {here}"
+                    "{what} can no longer be claimed by any Job: the claims of several Jobs split, or a master that \
+                     had one lost its memory; no cluster is known to run it; {here}"
                 ),
             ),
             Never::TooOld => (

@@ -173,13 +173,13 @@ pub(super) fn cron(cron: CronJob) -> Option<Cron> {
     let starts = spec.job_template.spec.and_then(|spec| spec.suspend) != Some(true);
     let unsafe_because = if spec.schedule.trim_start().starts_with("@every") {
         Some(format!(
-            "its schedule is {:?}: such slots depend on when the CronJob was made in each cluster; use a cron expression \
-             such as \"*/5 * * * *\"",
+            "its schedule is {:?}: such slots depend on the time at which the CronJob was created in each cluster; \
+             use a cron expression such as \"*/5 * * * *\"",
             spec.schedule
         ))
     } else if starts {
         Some(
-            "its Jobs start at once in every cluster; put suspend: true into the spec of its jobTemplate:\n\
+            "its Jobs start at once in every cluster; set suspend: true in the spec of its jobTemplate:\n\
              spec:\n  jobTemplate:\n    spec:\n      suspend: true"
                 .to_owned(),
         )

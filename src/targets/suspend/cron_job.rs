@@ -306,8 +306,8 @@ impl Schedule {
         }
         self.warned = Some(token);
         let text = format!(
-            "{} has no startingDeadlineSeconds: when another client than the lock resumes it, a run that it missed \
-                starts at once, regardless of its age. Add to its spec: startingDeadlineSeconds: 60",
+            "{} has no startingDeadlineSeconds: when a client other than the operator resumes it, a run that it \
+             missed starts at once, regardless of its age. Add to its spec: startingDeadlineSeconds: 60",
             self.called
         );
         self.context.emit(EventReason::NoStartingDeadline, text);

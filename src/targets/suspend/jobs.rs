@@ -109,8 +109,8 @@ impl Jobs {
             .await?;
         if matches!(written, Write::Done(_)) && !is_abandoned(job) {
             let text = format!(
-                "Job {name} of {} had not ended when this cluster had to stop it: it is suspended for good, and deleted \
-                 when this cluster is active again",
+                "Job {name} of {} had not ended when this cluster had to stop it: the Job stays suspended, and is \
+                 deleted when this cluster is active again",
                 self.called
             );
             self.context.emit(EventReason::JobAbandoned, text);

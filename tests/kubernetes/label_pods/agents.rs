@@ -43,7 +43,7 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     status_of("is active", "Active", &identity(0)).await;
     let told = world.told("web", "Acquired").await;
     assert!(
-        told.contains(&identity(0)) && told.contains("took the lock"),
+        told.contains(&identity(0)) && told.contains("acquired the lock"),
         "{told}"
     );
 

@@ -81,7 +81,9 @@ impl Tls {
                 count += 1;
             }
             match count {
-                0 => Err(ConfigError::Tls(format!("{what}: no certificate in it"))),
+                0 => Err(ConfigError::Tls(format!(
+                    "{what}: the PEM text contains no certificate"
+                ))),
                 _ => Ok(()),
             }
         };

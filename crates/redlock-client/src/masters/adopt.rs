@@ -45,11 +45,12 @@ pub enum AdoptError {
     Disagree { found: String },
     /// A majority lost its memory at once, or the masters that have a fingerprint do not answer.
     #[error(
-        "fewer than a majority of the masters carry a fingerprint: {found}; the others lost their memory and must be sealed again, or are not of this quorum"
+        "fewer than a majority of the masters carry a fingerprint: {found}; the others lost their memory and must be \
+         sealed again, or do not belong to this quorum"
     )]
     Forgotten { found: String },
     #[error(
-        "{urls} urls given, but the quorum that is stored there has {stored} masters ({names}): give the urls of all of them"
+        "{urls} urls given, but the stored quorum has {stored} masters ({names}): give the urls of all of them"
     )]
     Count {
         urls: usize,

@@ -92,11 +92,11 @@ pub enum ConfigError {
         second: String,
         url: String,
     },
-    #[error("two masters are called {0:?}; names must be unique")]
+    #[error("two masters have the name {0:?}; names must be unique")]
     SameName(String),
-    #[error("no master is called {name:?}; there are {names}")]
+    #[error("no master has the name {name:?}; the masters are {names}")]
     NoSuchMaster { name: String, names: String },
-    #[error("TLS material cannot be used: {0}; it must be PEM")]
+    #[error("TLS certificates cannot be used: {0}; certificates and keys must be in PEM format")]
     Tls(String),
 }
 

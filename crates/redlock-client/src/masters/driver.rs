@@ -274,7 +274,7 @@ impl Running {
             } => self.master_changed(master, &standing, refused),
             Output::MasterStepped { master } => tracing::warn!(
                 master = self.driver.links[master].name,
-                "clock of the master stepped, it does not count for now"
+                "clock of the master stepped; its votes count as unknown for now"
             ),
             Output::LocalClockStepped => tracing::warn!(
                 "the clock of this machine stepped or stood still: all leases end and are acquired again"

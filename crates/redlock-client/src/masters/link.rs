@@ -41,7 +41,7 @@ use crate::clock;
 /// Requests that the client library queues on one connection.
 const PIPELINE: usize = 256;
 
-const URL_CHANGED: &str = "its url changed";
+const URL_CHANGED: &str = "the url of the master changed";
 
 /// The pushes of a server, except releases.
 type Pushes = mpsc::UnboundedReceiver<PushInfo>;

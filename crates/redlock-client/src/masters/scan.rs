@@ -81,7 +81,7 @@ pub(super) async fn lock_names(link: &Link, pattern: &str, until: BootInstant) -
         let exchange = link.call(&SCAN, Admission::Connected, link.command_timeout(), fill);
         let reply = exchange.await.reply?;
         let [next, keys @ ..] = &reply.items[..] else {
-            return Err(Unknown::Reply("scan without cursor".into()));
+            return Err(Unknown::Reply("the scan returned no cursor".into()));
         };
         // A key that is not text, or not a name, is no lock of ours.
         let names = keys
@@ -113,7 +113,7 @@ pub(super) async fn accounts(
         let Reply { items, .. } = exchange.await.reply?;
         if items.len() != chunk.len() {
             return Err(Unknown::Reply(format!(
-                "{} locks asked for, {} answered",
+                "{} locks requested, {} returned",
                 chunk.len(),
                 items.len()
             )));

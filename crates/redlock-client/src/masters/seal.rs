@@ -148,8 +148,8 @@ impl Sealer {
                     tracing::warn!(master, "master lost its memory or is new: sealing, {left} s left");
                 }
                 (Said::Blocked(why), _) => tracing::warn!(master, "master cannot be sealed: {why}"),
-                (Said::Failed(why), _) => tracing::info!(master, "master not sealed this time: {why}"),
-                _ => tracing::info!(master, way = ?step, "master sealed: it votes again"),
+                (Said::Failed(why), _) => tracing::info!(master, "master not sealed, retrying: {why}"),
+                _ => tracing::info!(master, way = ?step, "master sealed: its votes count again"),
             }
             self.said.insert(*index, said);
         }

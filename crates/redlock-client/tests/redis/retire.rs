@@ -158,7 +158,7 @@ async fn the_same_server_by_another_name_is_only_connected_anew() {
     let unknown = masters.replace_url("m7", &by_name).unwrap_err();
     assert_eq!(
         unknown.to_string(),
-        "no master is called \"m7\"; there are m0, m1, m2"
+        "no master has the name \"m7\"; the masters are m0, m1, m2"
     );
 }
 

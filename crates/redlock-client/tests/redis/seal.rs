@@ -200,7 +200,7 @@ async fn unreachable_is_not_unsealed() {
     servers[0].restart_empty().unwrap();
     let why = blocked(&masters, 0).await;
     assert!(
-        why.starts_with("waiting for 2 sealed masters that cannot be read"),
+        why.starts_with("waiting until 2 more sealed masters can be read"),
         "{why}"
     );
     assert_eq!(register(&servers[0], "seal").await, None);

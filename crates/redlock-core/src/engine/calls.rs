@@ -126,7 +126,7 @@ impl Engine {
         let of = &mut self.masters[master];
         if call.server != of.server {
             // The vote belongs to the former server, not to the one that replaced it.
-            let changed = Unknown::NotConnected("its url changed".into());
+            let changed = Unknown::NotConnected("the url of the master changed".into());
             return (result.and(Err(changed)), None);
         }
         if result.as_ref().map_or_else(Unknown::is_of_server, |_| true) {

@@ -99,7 +99,7 @@ impl Master {
             return Err(Unknown::Ineligible(reason.to_string()));
         }
         let Some(facts) = &self.facts else {
-            // Only a poll shows that it is not sealed.
+            // Only a poll shows that the server is not sealed.
             let connecting = || Unknown::NotConnected("connecting".into());
             return Err(self.trouble.clone().unwrap_or_else(connecting));
         };
@@ -122,8 +122,8 @@ impl Master {
             _ if self.silent => "does not answer".into(),
             _ if self.facts.is_some() && self.is_stale(now) => "not polled".into(),
             (_, None) => "unknown".into(),
-            // Without the remaining seconds, which differ at each poll.
-            (Some(Ineligible::ClockStep(_)), _) => "refused: its clock stepped".into(),
+            // The remaining seconds are omitted, because they differ at each poll.
+            (Some(Ineligible::ClockStep(_)), _) => "refused: the clock of the server stepped".into(),
             (Some(reason), _) => format!("refused: {reason}"),
             (None, Some(facts)) if facts.sealed() => "sealed".into(),
             _ => "not sealed".into(),
@@ -236,7 +236,7 @@ impl Engine {
     fn enter(&mut self, master: usize, facts: MasterFacts, now: BootInstant) {
         let of = &mut self.masters[master];
         if of.facts.is_some() && of.is_stale(now) {
-            // It has a vote again, which must be reported.
+            // The master has a vote again, which must be reported.
             of.reported.clear();
         }
         of.facts = Some(facts);

@@ -36,7 +36,7 @@ struct Seen {
 /// The next step for one master that answers and is not sealed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It carries no probe of its present run: write one.
+    /// The master carries no probe of its present run: write one.
     Probe,
     Wait {
         until: BootInstant,
@@ -45,7 +45,7 @@ pub enum Step {
     Seal,
     /// Seal it with all known registers and the fallback's floor.
     Fallback,
-    /// It cannot be sealed before more sealed masters can be read, however long the wait.
+    /// The master cannot be sealed before more sealed masters can be read, regardless of the wait.
     Blocked {
         until: BootInstant,
     },
@@ -90,7 +90,8 @@ impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "waiting for {} sealed masters that cannot be read ({} of {} needed can; {} masters do not answer or are refused)",
+            "waiting until {} more sealed masters can be read ({} of {} needed can be read; {} masters do not answer \
+             or are refused)",
             self.needed.saturating_sub(self.readable),
             self.readable,
             self.needed,

@@ -100,7 +100,7 @@ fn unsupported_programs_are_refused_by_name_with_reason_and_remedy() {
         ),
         (
             "upstash_version:1.10.5",
-            ["Upstash 1.10.5 cannot", "takes its place", "use Redis"],
+            ["Upstash 1.10.5 cannot", "the same url", "use Redis"],
         ),
         (
             "os:Amazon MemoryDB\r\nredis_version:7.1.0",

@@ -118,8 +118,8 @@ impl TimingError {
                     "stop faster, or use a quorum that allows it"
                 };
                 format!(
-                    "does not leave {} to stop the work before the lease ends: a lease of {} would do, and the \
-                     quorum's longest is {}: {way_out}",
+                    "does not leave {} to stop the work before the lease ends: a lease of {} would be enough, and \
+                     the quorum's longest is {}: {way_out}",
                     Seconds(stop),
                     Seconds(needed),
                     Seconds(longest)

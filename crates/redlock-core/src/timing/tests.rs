@@ -185,7 +185,7 @@ fn a_stop_that_does_not_fit_names_the_lease_that_would_do_and_the_longest() {
     for part in [
         "lease duration 65 s",
         "36 s",
-        "a lease of 65 s would do",
+        "a lease of 65 s would be enough",
         "quorum's longest is 60 s",
     ] {
         assert!(e.to_string().contains(part), "{e}: {part}");

@@ -32,7 +32,7 @@ impl std::ops::AddAssign for Summary {
 
 /// The result of a call differs from the recorded one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("line {line}: {subject} returned something else\n  recorded: {recorded}\n  replayed: {replayed}")]
+#[error("line {line}: {subject} returned another result\n  recorded: {recorded}\n  replayed: {replayed}")]
 pub struct Divergence {
     pub line: u64,
     /// The engine or the machine.
@@ -157,7 +157,7 @@ fn check(header: Header) -> Result<(), ReplayError> {
 
 fn enter<T>(all: &mut BTreeMap<u64, T>, of: u64, new: T) -> Result<(), String> {
     match all.entry(of) {
-        Entry::Occupied(_) => Err(format!("{of} exists already")),
+        Entry::Occupied(_) => Err(format!("{of} already exists")),
         Entry::Vacant(place) => {
             place.insert(new);
             Ok(())

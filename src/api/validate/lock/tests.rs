@@ -175,7 +175,7 @@ fn a_timing_problem_reads_as_a_sentence() {
         "spec.leaseDurationSeconds: 1 is out of bounds: use 2 to 86400 seconds"
     );
     let found = problems(&format!(", targets: [{SCALE}, stopSeconds: 36}}]"));
-    for part in ["a lease of 65 s would do", "the quorum's longest is 60 s"] {
+    for part in ["a lease of 65 s would be enough", "the quorum's longest is 60 s"] {
         assert!(found[0].reason.contains(part), "{}", found[0]);
     }
 }

@@ -45,7 +45,7 @@ fn write_quorum(text: &mut String, quorum: &QuorumShown) {
     if let Some(trouble) = &quorum.trouble {
         let _ = writeln!(
             text,
-            "{trouble}\n\nby the objects' statuses, as operators last wrote them, and not by the masters:\n"
+            "{trouble}\n\nfrom the statuses of the objects, as operators last wrote them, and not from the masters:\n"
         );
     }
 }
@@ -122,7 +122,7 @@ fn status_row(lock: &DeclaredStatus) -> Vec<String> {
         "free"
     };
     let mut row = vec![
-        "  by its status".to_owned(),
+        "  from its status".to_owned(),
         String::new(),
         String::new(),
         state.to_owned(),

@@ -103,7 +103,7 @@ fn foreign_objects_are_named() {
         ),
         (
             "apiVersion: 1\nkind: LeaderLock\n",
-            "apiVersion: is missing or no text",
+            "apiVersion: is missing or not a string",
         ),
         ("[1, 2]\n", "document 1: is not an object"),
         ("just text\n", "document 1: is not an object"),

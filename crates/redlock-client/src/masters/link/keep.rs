@@ -70,7 +70,7 @@ pub(crate) async fn keep(link: Arc<Link>, peers: Peers) {
             Err(reason) => {
                 if trouble.as_ref() != Some(&reason) {
                     let url = link.url();
-                    tracing::warn!(master = link.name, url, error = %reason, "master not reached");
+                    tracing::warn!(master = link.name, url, error = %reason, "master cannot be reached");
                     trouble = Some(reason.clone());
                 }
                 let master = link.index;

@@ -190,7 +190,7 @@ impl Link {
             tracing::warn!(
                 master = self.name,
                 error = %unknown,
-                "the new credentials or certificates are not accepted; the connection stays as it was"
+                "the new credentials or certificates are not accepted; the connection with the previous ones is kept"
             );
         }
         state.not_renewed = Some(unknown);

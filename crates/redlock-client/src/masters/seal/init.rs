@@ -38,26 +38,30 @@ pub struct InitReport {
 /// The reason why masters were not initialised.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum InitError {
-    #[error("initialising the masters: master {master} is not reached ({reason}); all of them must be there")]
+    #[error(
+        "initialising the masters: master {master} cannot be reached ({reason}); every master must be reachable"
+    )]
     Unreachable { master: String, reason: Unknown },
     #[error("initialising the masters: master {master} is refused: {reason}")]
     Ineligible { master: String, reason: Ineligible },
     #[error(
-        "initialising the masters: master {master} is in use: key {key:?} exists; on a new master nothing is under the prefix"
+        "initialising the masters: master {master} is in use: key {key:?} exists; a new master has no keys under the \
+         prefix"
     )]
     InUse { master: String, key: String },
     #[error(
-        "initialising the masters: master {master}: {reason}; nothing was sealed, and the ordinary seal continues \
-            from here after its full wait"
+        "initialising the masters: master {master}: {reason}; no master was sealed, and an operator seals the \
+         masters after the full wait"
     )]
     NotProbed { master: String, reason: NotDone },
     #[error(
-        "initialising the masters: writing the probes took longer than {} ms; nothing was sealed, try again", limit.as_millis()
+        "initialising the masters: writing the probes took longer than {} ms; no master was sealed; retry",
+        limit.as_millis()
     )]
     TooSlow { limit: Duration },
     #[error(
-        "initialising the masters: sealed {sealed:?}, but master {master}: {reason}; the ordinary seal continues \
-            from here after its full wait"
+        "initialising the masters: sealed {sealed:?}, but not master {master}: {reason}; an operator seals the \
+         others after the full wait"
     )]
     NotAllSealed {
         sealed: Vec<String>,

@@ -41,8 +41,8 @@ pub struct ResealReport {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ResealError {
     #[error(
-        "resealing gives up what only the lost masters know (the last tokens and claimed slots); confirm this with \
-            --accept-loss"
+        "resealing discards the data that only the lost masters have (the last tokens and claimed slots); confirm \
+         the loss with --accept-loss"
     )]
     LossNotAccepted,
     #[error(
@@ -51,11 +51,12 @@ pub enum ResealError {
     )]
     NothingUnsealed { missing: Vec<String> },
     #[error(
-        "resealing: the ordinary way is open for {} ({readable} sealed masters can be read); any candidate seals them after the wait, and nothing is lost", masters.join(", ")
+        "resealing is not needed for {}: {readable} sealed masters can be read, so any candidate seals the others \
+         after the wait, and no data is lost", masters.join(", ")
     )]
     OrdinaryWayOpen { masters: Vec<String>, readable: usize },
     #[error(
-        "resealing: after {} s the masters still had not carried one probe for the whole wait; are they restarting?", waited.as_secs()
+        "resealing: after {} s the masters had not kept one probe for the whole wait; check whether they restart", waited.as_secs()
     )]
     Unsettled { waited: Duration },
 }

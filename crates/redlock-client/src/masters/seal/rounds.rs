@@ -25,24 +25,24 @@ const SCAN_COUNT: u32 = 1_000;
 /// The reason why a master without a seal did not carry out a step.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NotDone {
-    #[error("it restarted meanwhile")]
+    #[error("the server restarted meanwhile")]
     Restarted,
-    #[error("it is sealed already")]
+    #[error("the server is already sealed")]
     Sealed,
-    #[error("its probe was overwritten: another process seals or initialises it")]
+    #[error("the probe was overwritten: another process seals or initialises the server")]
     ProbeChanged,
-    #[error("it was retired: another server is this master now")]
+    #[error("the server was retired: another server is this master now")]
     Retired,
-    #[error("a replica is attached to it, which may be promoted in its place; detach the replica")]
+    #[error("a replica is attached to the server and may be promoted in its place; detach the replica")]
     HasReplicas,
     /// The masters of a quorum that has no id yet are sealed in turn.
     #[error(
         "the masters are sealed one after the other, and the seal of an earlier one failed; sealing is retried"
     )]
     OutOfTurn,
-    #[error("it is in use: its registers exist")]
+    #[error("the server is in use: its registers exist")]
     Used,
-    #[error("it did not do it: {0}")]
+    #[error("the server did not confirm the step: {0}")]
     Unknown(#[from] Unknown),
 }
 
@@ -91,7 +91,7 @@ pub(super) async fn write_probe(
         .await;
     let reply = done(exchange.reply)?;
     let [standing] = &reply.items[..] else {
-        return Err(Unknown::Reply(format!("probe gave {} fields", reply.items.len())).into());
+        return Err(Unknown::Reply(format!("the probe returned {} fields", reply.items.len())).into());
     };
     Ok((reply::text(standing)?.to_owned(), exchange.received))
 }
@@ -167,7 +167,7 @@ pub(super) async fn foreign_key(link: &Link, until: BootInstant) -> Result<Optio
         };
         let reply = read(link, &SCAN, link.command_timeout(), fill).await?;
         let [next, keys @ ..] = &reply.items[..] else {
-            return Err(Unknown::Reply("scan without cursor".into()));
+            return Err(Unknown::Reply("the scan returned no cursor".into()));
         };
         for key in keys {
             // A key that is not text is not ours, but is still under the prefix.
@@ -196,6 +196,6 @@ async fn read(
         .reply?;
     match reply.code {
         Code::Ok => Ok(reply),
-        code => Err(Unknown::Reply(format!("{} gave {code:?}", script.name))),
+        code => Err(Unknown::Reply(format!("{} returned {code:?}", script.name))),
     }
 }

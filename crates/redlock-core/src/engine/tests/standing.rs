@@ -99,7 +99,7 @@ fn clock_step_is_reported_once_and_names_the_seconds_that_are_left_where_it_is_r
     let mut engine = engine_at(0);
     let _ = call(&mut engine, POLL, 1_000_000, 0);
     let _ = call(&mut engine, POLL, 4_600_500, 500);
-    let stepped = change("refused: its clock stepped", true);
+    let stepped = change("refused: the clock of the server stepped", true);
     assert_eq!(shows(&mut engine, facts(0), 501), stepped);
     // 1.02 × 60 s from the reply on.
     let ineligible = |engine: &Engine, ms| engine.master(0, at(ms)).ineligible;

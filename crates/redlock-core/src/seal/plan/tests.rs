@@ -166,7 +166,8 @@ fn unreachable_is_not_unsealed() {
     assert_eq!(one_sealed.steps, [(0, Step::Blocked { until: at(2_441) })]);
     assert_eq!(
         one_sealed.blocked.unwrap().to_string(),
-        "waiting for 1 sealed masters that cannot be read (1 of 2 needed can; 1 masters do not answer or are refused)"
+        "waiting until 1 more sealed masters can be read (1 of 2 needed can be read; 1 masters do not answer or are \
+         refused)"
     );
 }
 
