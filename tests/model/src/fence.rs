@@ -26,11 +26,12 @@ mod symmetry;
 use stateright::{Model, Property};
 
 use self::{
-    actions::{Action, World},
-    state::{Cluster, LEASES, Phase, PodState, State},
+    actions::{Action, Goal, World},
+    state::{Cluster, Lease, PodState, State},
 };
 
 const PROMISE: &str = "no pod of A runs beside B";
+const GOAL: &str = "what must be possible is reached";
 
 impl Model for World {
     type State = State;
@@ -51,8 +52,49 @@ impl Model for World {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![Property::always(PROMISE, |_, state: &State| {
-            state.broken.is_none()
-        })]
+        vec![match self.goal {
+            None => Property::always(PROMISE, |_, state: &State| state.broken.is_none()),
+            Some(Goal::Adoption) => Property::sometimes(GOAL, |_, state: &State| state.is_adopted()),
+            Some(Goal::TakeOver) => Property::sometimes(GOAL, |_, state: &State| state.is_taken_over()),
+            Some(Goal::Return) => Property::sometimes(GOAL, |_, state: &State| state.is_back()),
+        }]
+    }
+}
+
+impl State {
+    fn is_adopted(&self) -> bool {
+        let died = self
+            .leases
+            .iter()
+            .any(|lease| lease.cluster() == Cluster::A && lease.crashed);
+        matches!(self.pod.state, PodState::Running { first, token, .. } if token > first) && died
+    }
+
+    fn is_taken_over(&self) -> bool {
+        let died = |candidate| {
+            let of = |lease: &&Lease| lease.candidate == candidate && lease.crashed;
+            self.leases.iter().any(|lease| of(&lease))
+        };
+        died(0) && died(1) && self.starter()
+    }
+
+    fn is_back(&self) -> bool {
+        let PodState::Running { first, .. } = self.pod.state else {
+            return false;
+        };
+        let clean = |token: u8| self.masters.iter().any(|master| master.registers.clean == token);
+        let of_b = |lease: &&Lease| lease.cluster() == Cluster::B && lease.token > 0;
+        let ended = self
+            .leases
+            .iter()
+            .filter(of_b)
+            .any(|lease| lease.token < first && clean(lease.token));
+        ended
+            && self
+                .leases
+                .iter()
+                .filter(|lease| lease.cluster() == Cluster::A && lease.token > 0)
+                .count()
+                > 1
     }
 }

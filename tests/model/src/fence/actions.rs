@@ -76,6 +76,19 @@ const SOME: [u8; 4] = [0b011, 0b101, 0b110, 0b111];
 pub(super) struct World {
     pub(super) bounds: Bounds,
     pub(super) bug: Bug,
+    /// A state that must be reached, instead of the one that must not.
+    pub(super) goal: Option<Goal>,
+}
+
+/// What must be possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Goal {
+    /// A pod continues under the lease of a sibling, after its holder has died.
+    Adoption,
+    /// B starts after all candidates of A have died.
+    TakeOver,
+    /// A runs again after B has stopped cleanly.
+    Return,
 }
 
 impl World {
@@ -212,6 +225,9 @@ impl World {
                 out.push(Action::Release(id, way));
             }
             for cluster in [Cluster::A, Cluster::B] {
+                if !self.bounds.reserves {
+                    continue;
+                }
                 if removal != Removal::Nothing || cluster == lease.cluster() {
                     out.push(Action::Reserve(id, cluster, way));
                 }
@@ -223,7 +239,9 @@ impl World {
     fn ways(&self, state: &State, useful: u8) -> Vec<Way> {
         let mut out = Vec::new();
         for at_once in state.sets(useful) {
-            if self.bounds.benign && at_once != useful {
+            if (self.bounds.benign && at_once != useful)
+                || (self.bounds.whole && at_once != useful && at_once != 0)
+            {
                 continue;
             }
             for (late, replies) in [(false, true), (true, true), (false, false), (true, false)] {
@@ -341,6 +359,13 @@ impl World {
             let kept = state.masters.iter().filter(kept).count() >= 2;
             let holders = (0..LEASES).filter(|id| kept && state.leases[*id].may_start());
             out.extend(holders.map(Action::Crash));
+        }
+        if self.bounds.ends {
+            let holders = (0..LEASES).filter(|id| state.leases[*id].may_start());
+            holders.for_each(|id| self.of_end(state, id, out));
+            if state.runs() {
+                out.push(Action::Delete);
+            }
         }
     }
 }

@@ -59,8 +59,12 @@ pub(super) struct Bounds {
     pub(super) pods: u8,
     pub(super) restarts: u8,
     pub(super) breaks: u8,
-    /// Holders release, and pass the lock on.
+    /// Holders stop and release.
     pub(super) ends: bool,
+    /// Holders pass the lock on.
+    pub(super) reserves: bool,
+    /// A command reaches all masters that execute it, or none.
+    pub(super) whole: bool,
     /// The holder of A also runs a pod without the volume, and raises its delay before.
     pub(super) unfenced: bool,
     /// B does not fence.
@@ -93,6 +97,8 @@ impl Bounds {
         restarts: 0,
         breaks: 0,
         ends: false,
+        reserves: false,
+        whole: false,
         unfenced: false,
         plain: false,
         benign: false,
@@ -107,7 +113,7 @@ const ONE_EACH: Bounds = Bounds {
     ..Bounds::NONE
 };
 
-/// Holders release, stop cleanly and pass the lock on.
+/// Holders release, and stop cleanly.
 pub(super) const ENDS: Bounds = Bounds {
     ends: true,
     ..ONE_EACH
@@ -119,6 +125,7 @@ pub(super) const FORCED: Bounds = Bounds {
     acquires: [2, 0, 1],
     forced: 1,
     crashes: 1,
+    whole: true,
     ..ENDS
 };
 /// The lock goes to B and comes back.
@@ -127,7 +134,11 @@ pub(super) const RETURN: Bounds = Bounds {
     ..Bounds::NONE
 };
 /// B does not fence, and passes the lock back.
-pub(super) const PLAIN: Bounds = Bounds { plain: true, ..ENDS };
+pub(super) const PLAIN: Bounds = Bounds {
+    plain: true,
+    reserves: true,
+    ..ENDS
+};
 /// A pod without the volume: delays that are raised, and arrive late.
 pub(super) const UNFENCED: Bounds = Bounds {
     unfenced: true,
@@ -148,11 +159,21 @@ pub(super) const RENEWALS: Bounds = Bounds {
     ..ONE_EACH
 };
 /// Renewals and reserves.
-pub(super) const RESERVES: Bounds = Bounds { renewals: 1, ..ENDS };
+pub(super) const RESERVES: Bounds = Bounds {
+    renewals: 1,
+    reserves: true,
+    whole: true,
+    ..ENDS
+};
+pub(super) const RESERVES_IN_PARTS: Bounds = Bounds {
+    whole: false,
+    ..RESERVES
+};
 /// A sibling wins by the reservation of the cluster, and leaves.
 pub(super) const SIBLING: Bounds = Bounds {
     acquires: [1, 1, 1],
     renewals: 1,
+    whole: true,
     ..ENDS
 };
 /// A master is emptied while a reservation stands.
@@ -182,3 +203,67 @@ pub(super) const BENIGN: Bounds = Bounds {
     benign: true,
     ..Bounds::NONE
 };
+/// All of A dies.
+pub(super) const DEATH: Bounds = Bounds {
+    acquires: [1, 1, 1],
+    crashes: 2,
+    ..Bounds::NONE
+};
+/// The lock is broken, and the agent starts anew.
+pub(super) const BREAK: Bounds = Bounds {
+    renewals: 1,
+    breaks: 1,
+    restarts: 1,
+    ..ONE_EACH
+};
+/// The lock goes to B and comes back by clean ends.
+pub(super) const BACK: Bounds = Bounds {
+    acquires: [2, 0, 1],
+    pods: 2,
+    benign: true,
+    ..ENDS
+};
+
+/// Wider: minutes each. `make model`.
+pub(super) const DEEP: [(&str, Bounds); 5] = [
+    (
+        "two wipes",
+        Bounds {
+            acquires: [1, 1, 1],
+            renewals: 2,
+            wipes: 2,
+            ..Bounds::NONE
+        },
+    ),
+    (
+        "forced, in parts",
+        Bounds {
+            whole: false,
+            ..FORCED
+        },
+    ),
+    (
+        "sibling, in parts",
+        Bounds {
+            whole: false,
+            ..SIBLING
+        },
+    ),
+    (
+        "repeats",
+        Bounds {
+            renewals: 2,
+            late: 1,
+            ..SIBLING
+        },
+    ),
+    (
+        "renewals and a return",
+        Bounds {
+            acquires: [2, 0, 1],
+            renewals: 2,
+            late: 1,
+            ..Bounds::NONE
+        },
+    ),
+];

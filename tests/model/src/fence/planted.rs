@@ -13,7 +13,15 @@ use super::{
 
 fn is_found(bug: Bug, bounds: Bounds, by: &[Broken]) {
     let began = Instant::now();
-    let checker = World { bounds, bug }.checker().threads(1).spawn_bfs().join();
+    let checker = World {
+        bounds,
+        bug,
+        goal: None,
+    }
+    .checker()
+    .threads(1)
+    .spawn_bfs()
+    .join();
     let states = checker.unique_state_count();
     let path = checker
         .discovery(PROMISE)

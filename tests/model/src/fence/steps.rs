@@ -73,7 +73,7 @@ impl World {
             | Action::Round(_)
             | Action::Restart => self.node(&mut state, action),
         }
-        if self.bounds.benign {
+        if self.bounds.benign && !self.bounds.ends {
             self.judge_benign(last, &mut state);
         }
         state.judge();
@@ -185,7 +185,7 @@ impl World {
             Action::Crash(id) => {
                 state.used.crashes += 1;
                 let lease = &mut state.leases[id];
-                (lease.phase, lease.crashed) = (Phase::Over, true);
+                (lease.phase, lease.crashed) = (Phase::Over, lease.may_start);
                 if let Some(began) = state.began.get_mut(usize::from(lease.candidate)) {
                     *began = state.ever;
                     state.saw_forced[usize::from(lease.candidate)] = false;
