@@ -31,7 +31,7 @@ use self::{
 };
 
 const PROMISE: &str = "no pod of A runs beside B";
-const GOAL: &str = "what must be possible is reached";
+const GOAL: &str = "the goal is reached";
 
 impl Model for World {
     type State = State;

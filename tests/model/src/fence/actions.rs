@@ -80,7 +80,7 @@ pub(super) struct World {
     pub(super) goal: Option<Goal>,
 }
 
-/// What must be possible.
+/// A state that the rules must allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goal {
     /// A pod continues under the lease of a sibling, after its holder has died.

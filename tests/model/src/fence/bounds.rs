@@ -1,4 +1,4 @@
-//! What is explored, and the faults that are planted.
+//! The bounds of the exploration, and the faults that are planted.
 
 /// A fault of the protocol, to prove that the check sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) enum Bug {
     RepeatReleases,
 }
 
-/// What may happen, and how often.
+/// The possible events, and how often they happen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// Attempts of the two candidates of A, and of that of B.

@@ -34,7 +34,7 @@ pub(super) enum Reserved {
     Nobody,
 }
 
-/// The mark of one token; token 0 is none.
+/// The mark of one token; token 0 stands for no mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Mark {
     pub(super) token: u8,
@@ -333,7 +333,7 @@ impl State {
         marks().any(|one| one.token > 0 && marks().any(|other| differs(one, other)))
     }
 
-    /// Forgets what has no influence any more, so that states that behave alike are one.
+    /// Resets fields without influence, so that states that behave alike are one.
     pub(super) fn tidy(&mut self) {
         let referenced = |masters: &[Master; MASTERS], id: u8| masters.iter().any(|m| m.lease == id);
         for id in 0..LEASES {
