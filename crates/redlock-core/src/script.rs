@@ -230,8 +230,9 @@ fn write_item(to: &mut impl Arguments, lock: &LockKeys, item: &Item, master: usi
         }
         Item::ReserveAgain { attempt, cluster, .. } => {
             write_reserve(to, attempt, name, cluster);
+            // Pods of a sibling may run by the own reservation, and it keeps the lock from other clusters for longer.
             if attempt.fence().is_some() {
-                to.text("again");
+                to.text("keep");
             }
         }
         Item::Command(command) => write_command(to, name, command),

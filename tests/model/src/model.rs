@@ -25,6 +25,7 @@
 
 mod attempt;
 mod exhaust;
+mod fence;
 mod master;
 mod names;
 mod planted;

@@ -75,7 +75,7 @@ impl FencedLease {
 
     /// The lease was won with `token`; its grants show this greatest mark, and `held` as the greater one of `held` and
     /// `heldFloor`.
-    pub(crate) fn win(&self, register: &MarkRegister, held: u64, token: FencingToken) -> Succession {
+    pub fn win(&self, register: &MarkRegister, held: u64, token: FencingToken) -> Succession {
         let first = *self
             .first
             .get_or_init(|| register.first(&self.cluster, held, token));
@@ -88,7 +88,7 @@ impl FencedLease {
 
     /// The mark is about to be sent: from now on the lease counts as marked. False if it cannot be marked: it was not won,
     /// it has another token, or the UID of the cluster makes no mark.
-    pub(crate) fn send(&self, token: FencingToken, nonce: Nonce, delay: Duration) -> bool {
+    pub fn send(&self, token: FencingToken, nonce: Nonce, delay: Duration) -> bool {
         let Some(first) = self.first.get() else {
             return false;
         };
@@ -126,18 +126,18 @@ impl FencedLease {
     }
 
     /// A majority forbids starts.
-    pub(crate) fn closed(&self) {
+    pub fn closed(&self) {
         self.step(stop::RUNS, stop::CLOSED);
     }
 
     /// Call this before the holder writes `clean`. A stop that was judged before starts were forbidden is not
     /// confirmed.
-    pub(crate) fn gone(&self) {
+    pub fn gone(&self) {
         self.step(stop::CLOSED, stop::GONE);
     }
 
     /// A majority has `clean`.
-    pub(crate) fn confirmed(&self) {
+    pub fn confirmed(&self) {
         self.step(stop::GONE, stop::CONFIRMED);
     }
 

@@ -140,6 +140,14 @@ impl Record {
         }
     }
 
+    /// A record in this state: the model of the tests enters every one that it can reach.
+    #[cfg(feature = "planted")]
+    #[must_use]
+    pub const fn in_state(state: State) -> Self {
+        let plant = Plant::Nothing;
+        Self { state, plant }
+    }
+
     #[cfg(feature = "planted")]
     pub fn plant(&mut self, plant: Plant) {
         self.plant = plant;

@@ -52,6 +52,16 @@ impl Watch {
         }
     }
 
+    /// A watch that has seen a permit under this token, and no contrary evidence since: see `Record::in_state`.
+    #[cfg(feature = "planted")]
+    #[must_use]
+    pub fn permitted(cluster: ClusterId, permitted: FencingToken) -> Self {
+        Self {
+            permitted,
+            ..Self::new(cluster)
+        }
+    }
+
     /// Takes one round. `clock_stood_still`: what the [`super::ClockWatch`] of its quorum found in it.
     pub fn on_round(
         &mut self,

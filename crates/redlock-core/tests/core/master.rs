@@ -292,9 +292,7 @@ impl Master {
         let kept = own.is_some() && self.plant != Plant::ReserveShortens && self.reservation(at).is_some();
         let before = self.reserved.as_ref().filter(|_| kept);
         let last = before.map_or(last, |(_, before)| last.max(*before));
-        if !(of_other && own == Some(Own::Stays)) {
-            self.reserved = Some((cluster.to_owned(), last));
-        }
+        self.reserved = Some((cluster.to_owned(), last));
         *published = true;
         Answer::Done
     }

@@ -31,4 +31,10 @@ pub(crate) enum Plant {
     KeptBeyondLongest,
     /// The holder takes a pod object that is gone for a pod that stopped.
     ForceDeletedGone,
+    /// A holder confirms a stop although it did not watch the pods since their lineage began.
+    AdopterReleases,
+    /// A lease of the own cluster gives permits before its holder has marked it.
+    PermitBeforeMark,
+    /// Each master computes the first lease of the lineage by its own mark.
+    FirstByEachMaster,
 }

@@ -52,7 +52,7 @@ pub(crate) fn op(
         Item::ReserveAgain { attempt, cluster, .. } => Op::Reserve {
             stem: value(attempt),
             cluster: cluster.to_string(),
-            own: attempt.fence().map(|_| Own::Stays),
+            own: attempt.fence().map(|_| Own::Refuses),
         },
         Item::Command(command) => of_command(command, &payload.cluster, value, floor),
     }

@@ -12,6 +12,7 @@ use std::{
 
 use crate::{
     checks::Broken,
+    fenced,
     planted::Planted,
     simulation::{Happened, number, run},
 };
@@ -60,6 +61,25 @@ const FAULTS: [&str; 34] = [
 #[test]
 #[ignore = "as long as it is told: make simulate"]
 fn simulate() {
+    let all = soak(run);
+    all.is_prompt();
+    let missing: Vec<_> = FAULTS
+        .into_iter()
+        .filter(|fault| all.faults.get(fault).is_none_or(|count| *count == 0))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "never happened: {missing:?}; more SEEDS are needed"
+    );
+}
+
+#[test]
+#[ignore = "as long as it is told: make simulate FENCED=1"]
+fn simulate_fenced() {
+    soak(fenced::run);
+}
+
+fn soak(run: fn(u64, Planted, bool) -> Result<Happened, Broken>) -> Happened {
     let first = number("FIRST_SEED").unwrap_or(0);
     let seeds = number("SEEDS").unwrap_or(100_000);
     let began = Instant::now();
@@ -113,13 +133,5 @@ fn simulate() {
         faults.join(", ")
     );
     assert!(violations.is_empty(), "{violations:?}");
-    all.is_prompt();
-    let missing: Vec<_> = FAULTS
-        .into_iter()
-        .filter(|fault| all.faults.get(fault).is_none_or(|count| *count == 0))
-        .collect();
-    assert!(
-        missing.is_empty(),
-        "never happened: {missing:?}; more SEEDS are needed"
-    );
+    all
 }

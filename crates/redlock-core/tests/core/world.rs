@@ -10,6 +10,8 @@ mod clock;
 mod event;
 #[path = "world/holder.rs"]
 mod holder;
+#[path = "world/lineage.rs"]
+mod lineage;
 #[path = "world/network.rs"]
 mod network;
 #[path = "world/pod.rs"]
@@ -30,6 +32,7 @@ use self::{
     agent::Agent,
     clock::Stopped,
     event::{Answer, Answered, Call, Request},
+    lineage::Lineages,
     seal::Sealer,
 };
 use crate::{
@@ -140,6 +143,7 @@ pub(crate) struct World {
     pub(crate) agents: Vec<Agent>,
     /// The token under which each candidate may start targets of a fenced lock.
     pub(crate) may_start: Vec<Option<u64>>,
+    lineages: Lineages,
 }
 
 /// Which seeds are about hand-overs alone.
@@ -211,6 +215,7 @@ impl World {
             trace: false,
             agents: Vec::new(),
             may_start: vec![None; count],
+            lineages: Lineages::new(count),
             rng,
             delays: fastrand::Rng::with_seed(seed),
         }
@@ -259,6 +264,7 @@ impl World {
 
     pub(crate) fn start(&mut self, candidate: usize) {
         self.stopped[candidate] = None;
+        self.lineages.watches(candidate, self.now);
         let terms = self.terms(candidate, SHORT);
         let out = self.candidates[candidate].start(terms, self.now, &mut self.rng);
         self.carry(candidate, out);

@@ -187,7 +187,6 @@ impl Real {
                     call.arg(match kept {
                         Own::Replaced => "",
                         Own::Refuses => "keep",
-                        Own::Stays => "again",
                     });
                 }
             }

@@ -186,7 +186,7 @@ impl<'a> Sequence<'a> {
                 Op::Reserve {
                     stem,
                     cluster: ClusterId::new(cluster, cluster).unwrap().to_string(),
-                    own: fenced.then(|| [Own::Replaced, Own::Refuses, Own::Stays][self.rng.usize(..3)]),
+                    own: fenced.then(|| [Own::Replaced, Own::Refuses][self.rng.usize(..2)]),
                 }
             }
             8 => Op::Observe {

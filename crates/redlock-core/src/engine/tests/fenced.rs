@@ -222,6 +222,35 @@ fn a_lease_that_is_passed_on_keeps_the_own_reservation_unless_the_stop_is_confir
     assert_eq!(ask(&mut engine, reserve(&attempt, "b"), 20, &DONE).0.len(), 3);
 }
 
+/// Deleting the lease alone would admit the own cluster to a lock that is kept for another one.
+#[test]
+fn a_repeat_of_a_reserve_leaves_lease_and_own_reservation() {
+    let (mut engine, attempt, _) = holder();
+    ask(&mut engine, held(&attempt), 10, &DONE);
+    ask(&mut engine, marks(&attempt, Mark::Closed), 20, &DONE);
+    ask(&mut engine, marks(&attempt, Mark::Clean), 30, &DONE);
+    request(&mut engine, reserve(&attempt, "other"), at(40));
+    let sent = transmits(&mut engine, at(40));
+    assert_eq!(arguments(&sent[0])[3], "");
+    // The last master does not answer.
+    for transmit in &sent[..2] {
+        let input = Input::Reply {
+            transmit: transmit.id,
+            result: Ok(reply(1_000_041, vec![DONE])),
+        };
+        engine.handle(input, at(41));
+    }
+    engine.handle(Input::Timeout, at(140));
+    drain(&mut engine, at(140));
+    let _ = call(&mut engine, (2, Admission::Connected), 1_000_150, 150);
+    let due = engine.next_timeout().unwrap();
+    engine.handle(Input::Timeout, due);
+    let sent = transmits(&mut engine, due);
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0].payload.operation, Operation::Reserve);
+    assert_eq!(arguments(&sent[0])[3], "keep");
+}
+
 #[test]
 fn a_lock_without_fencing_forbids_no_starts() {
     let mut engine = engine_at(0);

@@ -19,8 +19,6 @@ pub(crate) enum Own {
     Replaced,
     /// The reserve is refused.
     Refuses,
-    /// The lease alone is deleted.
-    Stays,
 }
 
 /// One script call.

@@ -85,10 +85,27 @@ impl Registers {
     /// Raises what a marked lease has beside it.
     pub(super) fn raise(&mut self, token: u64, fence: &str, delay: u64, plant: Plant) {
         let delay = std::time::Duration::from_millis(delay);
+        let fence = match plant {
+            Plant::FirstByEachMaster => self.own_first(token, fence),
+            _ => fence.to_owned(),
+        };
         self.mark(token, Mark::Held { delay }, plant);
         if self.mark.0 < token {
-            self.mark = (token, fence.to_owned());
+            self.mark = (token, fence);
         }
+    }
+
+    /// The planted fault: the mark with the first lease that this master would continue.
+    fn own_first(&self, token: u64, fence: &str) -> String {
+        let parts = |mark: &str| mark.split(',').map(str::to_owned).collect::<Vec<_>>();
+        let (own, new) = (parts(&self.mark.1), parts(fence));
+        let continues = own.len() == 3 && own[1] == new[1] && self.mark.0 >= self.held.max(self.held_floor);
+        let first = if continues {
+            own[0].clone()
+        } else {
+            token.to_string()
+        };
+        format!("{first},{},{}", new[1], new[2])
     }
 
     pub(super) fn claim(&mut self, slot: u64, job: Job) -> bool {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redlock_core::{
-    BootInstant, ClusterId, Obstacle, QuorumSize, Sample,
-    fence::{ClockWatch, Input, Left, MarkRegister, Observation, Pace, Reading, Watch},
+    BootInstant, ClusterId, FencingToken, Obstacle, QuorumSize, Sample,
+    fence::{ClockWatch, FenceMark, Input, Left, MarkRegister, Observation, Pace, Reading, Watch},
 };
 
 use super::{COMMAND_TIMEOUT, SHORT, What, World, nanos, pod::Pod};
@@ -28,6 +28,8 @@ pub(crate) struct Agent {
     /// Masters that it does not reach.
     pub(crate) cut: Vec<bool>,
     pub(super) pods: Vec<Pod>,
+    /// When the objects of pods were deleted by force.
+    pub(super) forced: Vec<Instant>,
     pub(super) next: u64,
 }
 
@@ -59,6 +61,10 @@ pub(crate) enum Step {
     Empty {
         pod: u64,
     },
+    /// The kubelet calls again.
+    Call {
+        pod: u64,
+    },
     /// The kubelet publishes a pod, or one is deleted by a user.
     Publish,
     /// Nothing of the cluster reaches a master any more.
@@ -79,6 +85,7 @@ impl Agent {
             observation: None,
             cut: vec![false; size.masters()],
             pods: Vec::new(),
+            forced: Vec::new(),
             next: 0,
         }
     }
@@ -87,9 +94,9 @@ impl Agent {
         self.pods.iter().any(|pod| pod.runs)
     }
 
-    /// Every container of every pod is reported as terminated.
+    /// Every container of every pod that has an object is reported as terminated.
     pub(crate) fn delete_all(&mut self) {
-        self.pods.clear();
+        self.pods.retain(|pod| pod.forced);
     }
 
     pub(super) fn pod(&mut self, number: u64) -> Option<&mut Pod> {
@@ -104,6 +111,14 @@ impl Agent {
                 if lease.cluster.uid() == self.cluster.uid() =>
             {
                 reading.reservation = Some((self.cluster.to_string(), *left));
+            }
+            // It gives a permit, too, before the holder marks it.
+            (Some((Obstacle::Lease(lease), _)), Plant::PermitBeforeMark)
+                if lease.cluster.uid() == self.cluster.uid() =>
+            {
+                let token = FencingToken(lease.grant);
+                let mark = FenceMark::new(token, token, &self.cluster, lease.nonce);
+                reading.mark = MarkRegister::Marked(mark.unwrap()).merged(reading.mark);
             }
             _ => {}
         }
@@ -140,6 +155,7 @@ impl World {
                 let (populated, frozen) = (false, true);
                 self.input(agent, pod, Input::Cgroup { populated, frozen });
             }
+            Step::Call { pod } => self.input(agent, pod, Input::Published),
             Step::Publish => self.publish_pod(agent),
             Step::CutOff => self.cut_off(agent, true),
         }

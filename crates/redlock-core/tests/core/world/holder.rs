@@ -7,7 +7,7 @@ use super::{
     What, World,
     agent::{DELAY, longer},
 };
-use crate::{plant::Plant, rate::MS};
+use crate::rate::MS;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
@@ -28,6 +28,8 @@ impl World {
         (marks, succession): (Marks, Succession),
     ) {
         self.may_start[candidate] = None;
+        self.lineages
+            .won(candidate, (token, succession.first.0), self.now);
         let at = if succession.sibling {
             self.count("adoption");
             self.now
@@ -69,6 +71,9 @@ impl World {
             Step::Close => Mark::Closed,
             Step::Gone => {
                 self.stop_pods(candidate);
+                if !self.may_confirm(candidate) {
+                    return self.count("stop that could not be confirmed");
+                }
                 Mark::Clean
             }
         };
@@ -81,9 +86,6 @@ impl World {
     }
 
     fn stop_pods(&mut self, candidate: usize) {
-        if self.planted.model == Plant::ForceDeletedGone {
-            return;
-        }
         let uid = self.candidates[candidate].cluster.uid().to_owned();
         for agent in 0..self.agents.len() {
             if self.agents[agent].cluster.uid() == uid {

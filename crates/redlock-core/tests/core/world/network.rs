@@ -162,7 +162,9 @@ impl World {
                 Answer::Poll(*number, Box::new(polled))
             }
             Call::Script { transmit, deadline } => {
-                Answer::Script(transmit.id, self.run_script(candidate, transmit, *deadline))
+                let reply = self.run_script(candidate, transmit, *deadline);
+                self.check_mark(master);
+                Answer::Script(transmit.id, reply)
             }
         };
         if self.cut[candidate][master] || self.deaf[candidate][master] || self.rng.f64() < self.weather.loss {

@@ -19,12 +19,23 @@ pub(crate) struct Pod {
     pub(super) record: Record,
     /// What the table holds.
     pub(super) stored: Option<Run>,
+    /// The kubelet has started its containers, in a frozen cgroup or not.
+    started: bool,
     /// Its containers execute.
     pub(super) runs: bool,
     /// A holder of another cluster may have started targets since its containers started.
     pub(super) outdated: bool,
     /// Its containers are dead: the next ones start afresh.
     pub(super) killed: bool,
+    /// Its object was deleted by force.
+    pub(super) forced: bool,
+}
+
+impl Pod {
+    /// A pod that has started containers, and has an object.
+    fn may_be_forced(&self) -> bool {
+        self.started && !self.killed && !self.forced
+    }
 }
 
 impl World {
@@ -57,8 +68,10 @@ impl World {
             Effect::Freeze => pod.runs = false,
             Effect::Thaw => {
                 pod.outdated &= !std::mem::take(&mut pod.killed);
-                pod.runs = true;
+                pod.runs = pod.started;
             }
+            // Without an object, the kubelet starts no container again.
+            Effect::Kill if pod.forced => self.agents[agent].pods.retain(|pod| pod.number != number),
             Effect::Kill => {
                 (pod.runs, pod.killed) = (false, true);
                 self.on_node(soon, agent, Step::Empty { pod: number });
@@ -71,7 +84,8 @@ impl World {
                 }
             }
             Effect::AnswerPublish(Ok(())) => {
-                (pod.runs, pod.outdated) = (true, false);
+                pod.outdated &= pod.started;
+                (pod.started, pod.runs) = (true, matches!(pod.record.state(), State::Running(_)));
                 self.count("pod started");
             }
             Effect::AnswerPublish(Err(_)) => self.agents[agent].pods.retain(|pod| pod.number != number),
@@ -85,10 +99,12 @@ impl World {
     pub(super) fn publish_pod(&mut self, agent: usize) {
         let pick = self.rng.usize(..40);
         let pods = &mut self.agents[agent].pods;
-        if pods.len() < PODS {
+        if pods.iter().filter(|pod| !pod.forced).count() < PODS {
             self.add_pod(agent);
-        } else if pick < pods.len() {
+        } else if pick < PODS && !pods[pick].forced {
             pods.remove(pick);
+        } else if (PODS..2 * PODS).contains(&pick) && pods[pick - PODS].may_be_forced() {
+            self.delete_by_force(agent, pick - PODS);
         }
         let at = self.now + self.rng.u64(50..400) * MS;
         self.on_node(at, agent, Step::Publish);
@@ -103,9 +119,11 @@ impl World {
             number: of.next,
             record,
             stored: None,
+            started: false,
             runs: false,
             outdated: false,
             killed: false,
+            forced: false,
         });
     }
 
@@ -127,6 +145,22 @@ impl World {
         for (pod, at) in woken {
             let at = at.max(self.now) + self.rng.u64(..LATEST);
             self.on_node(at, agent, Step::Wake { pod });
+        }
+        self.call_again(agent);
+    }
+
+    /// The kubelet got no answer from the former agent: it publishes the volume of a known pod again.
+    fn call_again(&mut self, agent: usize) {
+        let waits = |pod: &&Pod| !pod.started;
+        let numbers: Vec<u64> = self.agents[agent]
+            .pods
+            .iter()
+            .filter(waits)
+            .map(|pod| pod.number)
+            .collect();
+        for pod in numbers {
+            let at = self.now + self.rng.u64(..1_000) * MS;
+            self.on_node(at, agent, Step::Call { pod });
         }
     }
 }

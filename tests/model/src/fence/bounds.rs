@@ -1,0 +1,269 @@
+//! The bounds of the exploration, and the faults that are planted.
+
+/// A fault of the protocol, to prove that the check sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bug {
+    Nothing,
+    /// A lease of the own cluster that is not that of the mark counts.
+    UnmarkedCounted,
+    /// A lease gives a permit before its holder has marked it.
+    PermitBeforeMark,
+    /// A pod whose object is gone counts as one that stopped.
+    ForceDeletedGone,
+    /// Contrary evidence does not end a permit.
+    ContraryIgnored,
+    /// Where no delay is known, one tick is waited.
+    MissingDelay,
+    ThawOnOtherFirst,
+    /// A mark that is older than the greatest `held` gives a permit.
+    NewerHeldIgnored,
+    /// Each master computes the first lease of the lineage by its own mark.
+    FirstByEachMaster,
+    /// A marked lease is released before its stop is confirmed, and the own reservation with it.
+    ReleasedEarly,
+    MarkBeforeDelay,
+    /// A renewal keeps the lock for its cluster also where it was refused.
+    KeptWhereRefused,
+    ClosedIgnored,
+    /// A holder confirms a stop although its watch does not reach back to the first lease of the lineage.
+    AdopterReleases,
+    UnmarkedReleased,
+    MarkForgotten,
+    /// A reserve of the own cluster shortens the reservation.
+    ReserveShortens,
+    /// The wait of a seal covers leases, and no reservation that is longer.
+    SealWaitShort,
+    /// Under one token, the delay that arrives last counts.
+    DelayLowered,
+    /// A repeat of a release deletes the own reservation, too.
+    RepeatReleases,
+}
+
+/// The possible events, and how often they happen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Attempts of the two candidates of A, and of that of B.
+    pub(super) acquires: [u8; 3],
+    pub(super) renewals: u8,
+    /// Commands of which a part is executed up to a tick after it was sent.
+    pub(super) late: u8,
+    /// Rounds of which all replies are lost.
+    pub(super) losses: u8,
+    /// Masters lose their memory.
+    pub(super) wipes: u8,
+    /// A master forgets lease and reservation, and keeps its seal: it misbehaves.
+    pub(super) forgets: u8,
+    pub(super) forced: u8,
+    pub(super) crashes: u8,
+    /// Calls of the kubelet for a new pod.
+    pub(super) pods: u8,
+    pub(super) restarts: u8,
+    pub(super) breaks: u8,
+    /// Holders stop and release.
+    pub(super) ends: bool,
+    /// Holders pass the lock on.
+    pub(super) reserves: bool,
+    /// A command reaches all masters that execute it, or none.
+    pub(super) whole: bool,
+    /// The holder of A also runs a pod without the volume, and raises its delay before.
+    pub(super) unfenced: bool,
+    /// B does not fence.
+    pub(super) plain: bool,
+    /// Time passes only after all that can be done was done.
+    pub(super) benign: bool,
+    /// The agent reads all masters at least once a tick.
+    pub(super) polls: bool,
+    pub(super) lease: u8,
+    /// What a holder declares whose pods are all fenced.
+    pub(super) delay: u8,
+}
+
+/// The longest lease of the quorum, which the wait of a seal covers: the lease and the 5 s of the own reservation.
+pub(super) const LONGEST: u8 = 3;
+/// What a holder declares that runs a pod without the volume: as long as that pod may take to stop.
+pub(super) const LONG: u8 = 3;
+
+impl Bounds {
+    pub(super) const NONE: Self = Self {
+        acquires: [0; 3],
+        renewals: 0,
+        late: 0,
+        losses: 0,
+        wipes: 0,
+        forgets: 0,
+        forced: 0,
+        crashes: 0,
+        pods: 1,
+        restarts: 0,
+        breaks: 0,
+        ends: false,
+        reserves: false,
+        whole: false,
+        unfenced: false,
+        plain: false,
+        benign: false,
+        polls: false,
+        lease: 2,
+        delay: 0,
+    };
+}
+
+const ONE_EACH: Bounds = Bounds {
+    acquires: [1, 0, 1],
+    ..Bounds::NONE
+};
+
+/// Holders release, and stop cleanly.
+pub(super) const ENDS: Bounds = Bounds {
+    ends: true,
+    ..ONE_EACH
+};
+/// The same with a mark or a renewal of which no reply arrives.
+pub(super) const LOST_REPLIES: Bounds = Bounds { losses: 1, ..ENDS };
+/// A restarted holder adopts a pod whose object was deleted by force.
+pub(super) const FORCED: Bounds = Bounds {
+    acquires: [2, 0, 1],
+    forced: 1,
+    crashes: 1,
+    whole: true,
+    ..ENDS
+};
+/// The lock goes to B and comes back.
+pub(super) const RETURN: Bounds = Bounds {
+    acquires: [2, 0, 1],
+    ..Bounds::NONE
+};
+/// B does not fence, and passes the lock back.
+pub(super) const PLAIN: Bounds = Bounds {
+    plain: true,
+    reserves: true,
+    ..ENDS
+};
+/// A pod without the volume: delays that are raised, and arrive late.
+pub(super) const UNFENCED: Bounds = Bounds {
+    unfenced: true,
+    late: 1,
+    pods: 0,
+    ..ONE_EACH
+};
+/// All masters lose their memory.
+pub(super) const TOTAL_LOSS: Bounds = Bounds {
+    late: 0,
+    wipes: 3,
+    ..UNFENCED
+};
+/// Renewals that are late or reach a part of the masters.
+pub(super) const RENEWALS: Bounds = Bounds {
+    renewals: 1,
+    late: 1,
+    ..ONE_EACH
+};
+/// Renewals and reserves.
+pub(super) const RESERVES: Bounds = Bounds {
+    renewals: 1,
+    reserves: true,
+    whole: true,
+    ..ENDS
+};
+pub(super) const RESERVES_IN_PARTS: Bounds = Bounds {
+    whole: false,
+    ..RESERVES
+};
+/// A sibling wins by the reservation of the cluster, and leaves.
+pub(super) const SIBLING: Bounds = Bounds {
+    acquires: [1, 1, 1],
+    renewals: 1,
+    whole: true,
+    ..ENDS
+};
+/// A master is emptied while a reservation stands.
+pub(super) const WIPE: Bounds = Bounds {
+    renewals: 1,
+    wipes: 1,
+    ..ONE_EACH
+};
+/// One master misbehaves beside one that the last round did not reach. Then evidence alone protects: the agent polls, and B
+/// waits one tick.
+pub(super) const MISBEHAVES: Bounds = Bounds {
+    forgets: 1,
+    polls: true,
+    delay: 1,
+    ..ONE_EACH
+};
+/// Two attempts of A, on one master each.
+pub(super) const TWO_ATTEMPTS: Bounds = Bounds {
+    acquires: [2, 1, 1],
+    ..Bounds::NONE
+};
+/// The holder of A dies, its sibling adopts.
+pub(super) const BENIGN: Bounds = Bounds {
+    acquires: [1, 1, 1],
+    renewals: 6,
+    crashes: 1,
+    benign: true,
+    ..Bounds::NONE
+};
+/// All of A dies.
+pub(super) const DEATH: Bounds = Bounds {
+    acquires: [1, 1, 1],
+    crashes: 2,
+    ..Bounds::NONE
+};
+/// The lock is broken, and the agent starts anew.
+pub(super) const BREAK: Bounds = Bounds {
+    renewals: 1,
+    breaks: 1,
+    restarts: 1,
+    ..ONE_EACH
+};
+/// The lock goes to B and comes back by clean ends.
+pub(super) const BACK: Bounds = Bounds {
+    acquires: [2, 0, 1],
+    pods: 2,
+    benign: true,
+    ..ENDS
+};
+
+/// Wider: minutes each. `make model`.
+pub(super) const DEEP: [(&str, Bounds); 5] = [
+    (
+        "two wipes",
+        Bounds {
+            acquires: [1, 1, 1],
+            renewals: 2,
+            wipes: 2,
+            ..Bounds::NONE
+        },
+    ),
+    (
+        "forced, in parts",
+        Bounds {
+            whole: false,
+            ..FORCED
+        },
+    ),
+    (
+        "sibling, in parts",
+        Bounds {
+            whole: false,
+            ..SIBLING
+        },
+    ),
+    (
+        "repeats",
+        Bounds {
+            renewals: 2,
+            late: 1,
+            ..SIBLING
+        },
+    ),
+    (
+        "renewals and a return",
+        Bounds {
+            acquires: [2, 0, 1],
+            renewals: 2,
+            late: 1,
+            ..Bounds::NONE
+        },
+    ),
+];
