@@ -5,6 +5,8 @@
 mod cluster_name;
 #[path = "chart/drain.rs"]
 mod drain;
+#[path = "chart/fencing.rs"]
+mod fencing;
 #[path = "chart/left_quorum.rs"]
 mod left_quorum;
 #[path = "chart/lifecycle.rs"]
