@@ -120,7 +120,7 @@ replace them. An upgrade is not refused: there the operator changes urls one by 
 {{- if lookup "apps/v1" "DaemonSet" .Release.Namespace (include "redlock-operator.nodeAgent" .) -}}
 {{- $names := list -}}
 {{- range (lookup "v1" "Pod" "" "").items -}}
-{{- $ended := has (dig "status" "phase" "" .) (list "Succeeded" "Failed") -}}
+{{- $ended := and (has (dig "status" "phase" "" .) (list "Succeeded" "Failed")) (not .metadata.deletionTimestamp) -}}
 {{- $name := printf "%s/%s" .metadata.namespace .metadata.name -}}
 {{- range .spec.volumes -}}
 {{- if and (not $ended) .csi -}}

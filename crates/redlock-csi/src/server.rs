@@ -39,9 +39,11 @@ impl Options {
         Self {
             node_name: node_name.into(),
             csi_socket: kubelet_dir.join("plugins").join(name).join("csi.sock"),
+            // The kubelet sends the percent-encoded path of this socket as the HTTP/2 authority, and the server accepts percent signs
+            // before an `@` only.
             registration_socket: kubelet_dir
                 .join("plugins_registry")
-                .join(format!("{name}-reg.sock")),
+                .join(format!("csi@{name}-reg.sock")),
             kubelet_dir,
         }
     }

@@ -130,11 +130,12 @@ impl Objects {
     }
 
     /// Pods of all namespaces, as namespace/name, that mount a volume of node fencing. The kubelet unmounts the volumes of a pod that has
-    /// ended.
+    /// ended; one that is deleted stays until they are unmounted.
     pub(super) async fn fenced_pods(&self) -> Result<Vec<String>, ClusterError> {
         let fenced = |pod: Pod| {
             let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
-            (is_fenced(&pod) && !has_ended(&pod)).then_some(name)
+            let mounts = !has_ended(&pod) || pod.metadata.deletion_timestamp.is_some();
+            (is_fenced(&pod) && mounts).then_some(name)
         };
         let found = list_all(&self.all_pods, ListParams::default(), fenced).await;
         found.map_err(|error| ClusterError::asked("listing the pods of all namespaces", None, &error))

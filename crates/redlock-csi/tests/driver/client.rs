@@ -154,7 +154,8 @@ impl Kubelet {
     {
         let options = Options::new("node-1", self.directory());
         let path = format!("/pluginregistration.Registration/{method}");
-        call(&options.registration_socket, &path, request).await
+        let authority = authority(&options.registration_socket);
+        call_as(&options.registration_socket, &authority, &path, request).await
     }
 }
 
@@ -173,13 +174,36 @@ async fn publish(directory: Arc<TempDir>, volume: Volume) -> Result<Empty, Statu
     call(&options.csi_socket, "/csi.v1.Node/NodePublishVolume", request).await
 }
 
-/// One connection for each call, as the kubelet does.
+/// The authority that the plugin manager of the kubelet sends: grpc-go encodes the path of the socket.
+fn authority(socket: &Path) -> String {
+    let kept = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]@".contains(&byte);
+    let encoded = socket.to_str().unwrap().bytes().map(|byte| match byte {
+        byte if kept(byte) => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    });
+    encoded.collect()
+}
+
+/// As the CSI client of the kubelet.
 async fn call<Q, A>(socket: &Path, path: &str, request: Q) -> Result<A, Status>
 where
     Q: prost::Message + 'static,
     A: prost::Message + Default + 'static,
 {
-    let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap();
+    call_as(socket, "localhost", path, request).await
+}
+
+/// One connection for each call, as the kubelet does.
+async fn call_as<Q, A>(socket: &Path, authority: &str, path: &str, request: Q) -> Result<A, Status>
+where
+    Q: prost::Message + 'static,
+    A: prost::Message + Default + 'static,
+{
+    let origin = format!("http://{authority}").parse();
+    let origin = origin.map_err(|error| Status::internal(format!("the authority {authority}: {error}")))?;
+    let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()))
+        .unwrap()
+        .origin(origin);
     let unavailable = |error: tonic::transport::Error| Status::unavailable(error.to_string());
     let channel = endpoint.connect().await.map_err(unavailable)?;
     let mut client = Grpc::new(channel);
