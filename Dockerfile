@@ -35,6 +35,7 @@ COPY tests/model/Cargo.toml tests/model/
 COPY crates/redlock-core/Cargo.toml crates/redlock-core/
 COPY crates/redlock-bench/Cargo.toml crates/redlock-bench/
 COPY crates/redlock-client/Cargo.toml crates/redlock-client/
+COPY crates/redlock-csi/Cargo.toml crates/redlock-csi/
 COPY crates/redlock-demo/Cargo.toml crates/redlock-demo/
 COPY crates/redlock-testkit/Cargo.toml crates/redlock-testkit/
 RUN mkdir -p benches crates/redlock-bench/benches && touch src/lib.rs; \

@@ -16,7 +16,7 @@ TAG ?=
 OPTIMISED = --config 'profile.test.package.redlock-operator.opt-level = 1'
 
 .DEFAULT_GOAL := help
-.PHONY: demo test test-servers test-valkey test-kubernetes test-others test-sequences test-doc check simulate model lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-slots prove-run chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
+.PHONY: demo test test-servers test-valkey test-kubernetes test-others test-sequences test-doc check simulate model lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-slots prove-run csi-sanity chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
 
 # The debug build: the demo measures only waiting times, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
@@ -104,6 +104,9 @@ soak-slots: ## 500 slots in two clusters under faults, and 5 real minutes; ARGS=
 
 prove-run: tools ## What `redlock run` promises, 20 trials of each failure, 12 minutes; ARGS='REDLOCK_TRIALS=3 REDLOCK_ROWS=network-cut'
 	$(ARGS) $(CARGO) test --test prove -- --ignored --nocapture --exact every_row
+
+csi-sanity: ## csi-sanity of kubernetes-csi on the CSI driver of node fencing
+	@CARGO='$(CARGO)' scripts/csi-sanity
 
 planted: tools ## Faults of the protocol, planted one by one: which layer of the tests finds each, and how soon
 	@CARGO='$(CARGO)' scripts/planted

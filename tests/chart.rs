@@ -7,6 +7,8 @@
 #[path = "chart/bad_input.rs"]
 mod bad_input;
 mod common;
+#[path = "chart/fencing.rs"]
+mod fencing;
 #[path = "chart/matrix.rs"]
 mod matrix;
 #[path = "chart/notes.rs"]

@@ -35,6 +35,9 @@ pub(super) struct DrainArgs {
         value_delimiter = ','
     )]
     watch_namespaces: Vec<String>,
+    /// Node fencing is installed: fail while pods of any namespace mount its volume.
+    #[arg(long)]
+    fencing: bool,
     /// How long the operator may take to end: the grace period of its pods, and some seconds for each replica.
     #[arg(long, value_name = "DURATION", value_parser = session::duration, default_value = "2m")]
     timeout: Duration,
@@ -58,6 +61,7 @@ pub(super) async fn run(args: DrainArgs) -> Result<Exit, Failure> {
         deployment: args.deployment,
         gone: args.gone,
         namespaces: namespaces.collect(),
+        fencing: args.fencing,
         timeout: args.timeout,
     };
     let end = drain::drain(&cluster, &wish, session::say).await?;

@@ -9,6 +9,7 @@ mod objects;
 
 use std::{collections::BTreeSet, time::Duration};
 
+use redlock_csi::DRIVER_NAME;
 use tokio::time;
 
 use self::objects::{Objects, Unfinished};
@@ -30,6 +31,8 @@ pub struct Wish {
     pub gone: bool,
     /// Where its LeaderLocks are; everywhere, where none is named.
     pub namespaces: Vec<String>,
+    /// Node fencing is installed: no pod may be left that mounts its volume.
+    pub fencing: bool,
     /// For the whole of it.
     pub timeout: Duration,
 }
@@ -41,12 +44,14 @@ pub struct Drained {
     pub pods: Vec<String>,
     /// LeaderLocks, as namespace/name, whose targets are not confirmed to have stopped.
     pub unfinished: Vec<String>,
+    /// Pods, as namespace/name, that mount a volume of node fencing.
+    pub fenced: Vec<String>,
 }
 
 impl Drained {
     #[must_use]
     pub const fn is_clean(&self) -> bool {
-        self.pods.is_empty() && self.unfinished.is_empty()
+        self.pods.is_empty() && self.unfinished.is_empty() && self.fenced.is_empty()
     }
 
     /// For people, a line each.
@@ -65,7 +70,13 @@ impl Drained {
                  expires by itself and the finalizer is removed\n"
             )
         });
-        pods.chain(locks).collect()
+        let fenced = self.fenced.iter().map(|pod| {
+            format!(
+                "pod {pod} mounts a volume of {DRIVER_NAME}: without the node agent it would stay Terminating. Scale its workload to 0, \
+                    and try again when the pod is gone\n"
+            )
+        });
+        pods.chain(locks).chain(fenced).collect()
     }
 }
 
@@ -104,6 +115,9 @@ pub async fn drain(cluster: &Cluster, wish: &Wish, say: impl Fn(&str)) -> Result
     if left.pods.is_empty() {
         objects.leave_quorums().await?;
     }
+    if wish.fencing {
+        left.fenced = unfenced(&objects, until).await?;
+    }
     Ok(left)
 }
 
@@ -117,6 +131,17 @@ async fn gone(
     loop {
         let pods = objects.pods(selector).await?;
         if pods.len() <= most || clock::now() >= until {
+            return Ok(pods);
+        }
+        time::sleep(POLL).await;
+    }
+}
+
+/// Waits until no pod mounts a volume of node fencing; returns those that do.
+async fn unfenced(objects: &Objects, until: BootInstant) -> Result<Vec<String>, ClusterError> {
+    loop {
+        let pods = objects.fenced_pods().await?;
+        if pods.is_empty() || clock::now() >= until {
             return Ok(pods);
         }
         time::sleep(POLL).await;
@@ -146,12 +171,15 @@ mod tests {
         let left = Drained {
             pods: vec!["redlock-operator-1".to_owned()],
             unfinished: vec!["billing/report".to_owned()],
+            fenced: vec!["billing/report-0".to_owned()],
         };
         assert!(!left.is_clean());
         let text = left.text();
-        assert_eq!(text.lines().count(), 2);
+        assert_eq!(text.lines().count(), 3);
         assert!(
-            text.contains("pod redlock-operator-1") && text.contains("LeaderLock billing/report"),
+            text.contains("pod redlock-operator-1")
+                && text.contains("LeaderLock billing/report")
+                && text.contains("pod billing/report-0 mounts"),
             "{text}"
         );
         assert!(Drained::default().is_clean());

@@ -13,6 +13,15 @@ use redlock_testkit::{Persistence, RedisServer, ServerOptions, eventually_blocki
 /// The labels that Prometheus and its discovery add.
 const OF_PROMETHEUS: [&str; 5] = ["job", "instance", "namespace", "cluster", "le"];
 
+/// The metrics of the node agents, which the operator does not serve, and their labels.
+const OF_NODES: [&str; 4] = [
+    "redlock_fence_permit_seconds",
+    "redlock_fence_state",
+    "redlock_fence_guarded",
+    "redlock_fence_latency_seconds",
+];
+const LABELS_OF_NODES: [&str; 4] = ["pod_namespace", "pod", "lock", "state"];
+
 struct Stage {
     masters: Vec<RedisServer>,
     replica: Replica,
@@ -73,6 +82,11 @@ async fn every_metric_and_label_that_is_used_is_one_that_the_binary_gives() {
     );
     // Labels of families without a sample so far, by the source that names them.
     told.extend(["kind", "target", "action"].map(str::to_owned));
+    told.extend(LABELS_OF_NODES.map(str::to_owned));
+    let page = read("docs/fencing.md");
+    for name in OF_NODES {
+        assert!(page.contains(&format!("| `{name}` |")), "docs/fencing.md: {name}");
+    }
     told.extend(scrape.lines().flat_map(names::labels));
     for (owner, expression) in expressions() {
         let metrics = names::metrics(&expression);
@@ -82,7 +96,10 @@ async fn every_metric_and_label_that_is_used_is_one_that_the_binary_gives() {
                 let family = metric.strip_suffix(end).unwrap_or_default();
                 families.get(family) == Some(&"histogram")
             });
-            let known = metric == "up" || recorded.contains(&metric) || families.contains_key(&*metric);
+            let known = metric == "up"
+                || recorded.contains(&metric)
+                || families.contains_key(&*metric)
+                || OF_NODES.contains(&&*metric);
             assert!(known || of_histogram, "{owner}: {metric} is in no scrape");
         }
         for label in names::labels(&expression) {

@@ -28,6 +28,13 @@ fn invalid_values_are_refused_by_name() {
         ("quickstart.masters=4", "/quickstart/masters"),
         ("quorums.Default.masters[0].name=m0", "Default"),
         ("agents.namespaces={shop}", "agents.clusterUID"),
+        ("fencing.kubeletDir=var/lib/kubelet", "/fencing/kubeletDir"),
+        ("fencing.kubeletDir=/var/lib/kubelet/", "/fencing/kubeletDir"),
+        ("fencing.kubeletDir=/var/../etc", "/fencing/kubeletDir"),
+        (
+            "fencing.enabled=true,fencing.redis.ca=true",
+            "fencing.redis.secretName",
+        ),
     ] {
         let said = try_render(&[&format!("--set={value}")])
             .map(|_| ())

@@ -32,7 +32,8 @@ fn every_object_is_complete_and_there_once() {
             // `kubectl apply` and GitOps must not depend on a current namespace.
             let namespaced = !matches!(
                 &*name[0],
-                "ClusterRole"
+                "CSIDriver"
+                    | "ClusterRole"
                     | "ClusterRoleBinding"
                     | "CustomResourceDefinition"
                     | "ValidatingAdmissionPolicy"

@@ -2,7 +2,7 @@
 
 use crate::render::{NAMESPACE, chart, helm};
 
-fn notes(values: &[&str]) -> String {
+pub fn notes(values: &[&str]) -> String {
     let chart = chart();
     let fixed = [
         "install",
@@ -19,7 +19,7 @@ fn notes(values: &[&str]) -> String {
 }
 
 /// Reports whether the notes have this warning, with these values.
-fn warns(of: &str, values: &[&str]) -> bool {
+pub fn warns(of: &str, values: &[&str]) -> bool {
     let notes = notes(values);
     notes
         .split_once("\nWarnings:\n")

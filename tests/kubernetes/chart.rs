@@ -5,6 +5,8 @@
 mod cluster_name;
 #[path = "chart/drain.rs"]
 mod drain;
+#[path = "chart/fencing.rs"]
+mod fencing;
 #[path = "chart/left_quorum.rs"]
 mod left_quorum;
 #[path = "chart/lifecycle.rs"]
@@ -74,7 +76,11 @@ async fn a_restricted_namespace_takes_every_object_without_a_warning() {
     assert!(files.len() >= 3, "{files:?}");
     let version = plane.admin().apiserver_version().await.unwrap().git_version;
     let version = format!("--kube-version={version}");
+    // The node agent has hostPath volumes.
+    let privileged = plane.namespace("nodes").await;
     for file in files {
+        let fences = fs::read_to_string(&file).unwrap().contains("fencing:");
+        let namespace = if fences { &privileged } else { &namespace };
         let chart = chart();
         let rendered = run_helm(
             plane,

@@ -14,8 +14,9 @@ use crate::world::{World, condition};
 use redlock_testkit::eventually;
 
 /// Two are for the README; tests of their own run the others.
-const NOT_RECIPES: [&str; 5] = [
+const NOT_RECIPES: [&str; 6] = [
     "agent",
+    "fenced-deployment",
     "fenced-resource",
     "kubernetes",
     "quickstart",

@@ -37,6 +37,11 @@ pub const LAYERS: &[Layer] = &[
         "a cgroup that is killed as a whole and known to be empty",
     ),
     layer(
+        "redlock-csi",
+        &[],
+        "the CSI driver of node fencing, as the kubelet calls it",
+    ),
+    layer(
         "redlock-demo",
         &[],
         "`redlock demo`: replicas and masters under real failures, and an observer",

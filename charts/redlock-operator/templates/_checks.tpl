@@ -87,3 +87,49 @@ replace them. An upgrade is not refused: there the operator changes urls one by 
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{/* A DaemonSet with hostPath volumes whose pods the namespace refuses would only show it in its events. */}}
+{{- define "redlock-operator.checkFencing" -}}
+{{- if .Values.fencing.enabled -}}
+{{- $redis := .Values.fencing.redis -}}
+{{- if not (include "redlock-operator.fencingSecret" .) -}}
+{{- if or $redis.ca $redis.clientCertificate -}}
+{{- fail "fencing.redis.secretName is empty: name the Secret with the certificates of fencing.redis.ca and fencing.redis.clientCertificate" -}}
+{{- end -}}
+{{- range $name, $spec := include "redlock-operator.quorums" . | fromYaml -}}
+{{- if $spec.auth -}}
+{{- fail (printf "fencing.redis.secretName is empty, and quorums.%s has auth: name a Secret of namespace %s with a Redis user that only reads (docs/redis-acl.md)" $name $.Release.Namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $namespace := lookup "v1" "Namespace" "" .Release.Namespace | default dict -}}
+{{- $level := dig "metadata" "labels" "pod-security.kubernetes.io/enforce" "privileged" $namespace -}}
+{{- if ne $level "privileged" -}}
+{{- fail (printf "fencing.enabled: namespace %s enforces the Pod Security Standard %q, and the node agent has hostPath volumes. To allow it: kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=privileged" .Release.Namespace $level .Release.Namespace) -}}
+{{- end -}}
+{{- else if .Release.IsUpgrade -}}
+{{- $pods := include "redlock-operator.fencedPods" . -}}
+{{- if $pods -}}
+{{- fail (printf "fencing.enabled: this upgrade would remove the node agent while pods mount the volume fencing.redlock.dev, and they would stay Terminating: %s. Remove the volume from their templates, and upgrade when these pods are gone" $pods) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Pods that mount the volume, for people, where this release has a node agent. */}}
+{{- define "redlock-operator.fencedPods" -}}
+{{- if lookup "apps/v1" "DaemonSet" .Release.Namespace (include "redlock-operator.nodeAgent" .) -}}
+{{- $names := list -}}
+{{- range (lookup "v1" "Pod" "" "").items -}}
+{{- $ended := and (has (dig "status" "phase" "" .) (list "Succeeded" "Failed")) (not .metadata.deletionTimestamp) -}}
+{{- $name := printf "%s/%s" .metadata.namespace .metadata.name -}}
+{{- range .spec.volumes -}}
+{{- if and (not $ended) .csi -}}
+{{- if eq .csi.driver "fencing.redlock.dev" -}}
+{{- $names = append $names $name -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $names | sortAlpha | join ", " -}}
+{{- end -}}
+{{- end -}}

@@ -7,6 +7,7 @@ use kube::{
     Api, ResourceExt,
     api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams},
 };
+use redlock_csi::DRIVER_NAME;
 use serde_json::json;
 
 use super::Wish;
@@ -24,6 +25,7 @@ pub(super) struct Objects {
     name: String,
     deployments: Api<Deployment>,
     pods: Api<Pod>,
+    all_pods: Api<Pod>,
     /// As they are stored: one that this version cannot read has a finalizer, too.
     locks: Vec<Api<DynamicObject>>,
     quorums: Api<DynamicObject>,
@@ -70,6 +72,7 @@ impl Objects {
             deployments: Api::namespaced(client.clone(), namespace),
             quorums: Api::all_with(client.clone(), &ApiResource::erase::<RedisQuorum>(&())),
             namespaces: wish.namespaces.clone(),
+            all_pods: Api::all(client.clone()),
             pods: Api::namespaced(client, namespace),
             locks,
         }
@@ -122,12 +125,20 @@ impl Objects {
         let pods = self.pods.list(&ListParams::default().labels(selector)).await;
         let pods =
             pods.map_err(|error| ClusterError::asked("listing the pods of the operator", None, &error))?;
-        let ended = |pod: &Pod| {
-            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-            matches!(phase, Some("Succeeded" | "Failed"))
-        };
-        let running = pods.items.iter().filter(|pod| !ended(pod));
+        let running = pods.items.iter().filter(|pod| !has_ended(pod));
         Ok(running.map(ResourceExt::name_any).collect())
+    }
+
+    /// Pods of all namespaces, as namespace/name, that mount a volume of node fencing. The kubelet unmounts the volumes of a pod that has
+    /// ended; one that is deleted stays until they are unmounted.
+    pub(super) async fn fenced_pods(&self) -> Result<Vec<String>, ClusterError> {
+        let fenced = |pod: Pod| {
+            let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
+            let mounts = !has_ended(&pod) || pod.metadata.deletion_timestamp.is_some();
+            (is_fenced(&pod) && mounts).then_some(name)
+        };
+        let found = list_all(&self.all_pods, ListParams::default(), fenced).await;
+        found.map_err(|error| ClusterError::asked("listing the pods of all namespaces", None, &error))
     }
 
     /// All locks with the finalizer.
@@ -170,6 +181,17 @@ impl Objects {
     pub(super) fn called(&self) -> String {
         format!("Deployment {}", self.name)
     }
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+fn is_fenced(pod: &Pod) -> bool {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let mut drivers = volumes.filter_map(|volume| Some(&volume.csi.as_ref()?.driver));
+    drivers.any(|driver| driver == DRIVER_NAME)
 }
 
 fn unfinished_of(lock: &DynamicObject, api: &Api<DynamicObject>) -> Unfinished {

@@ -6,9 +6,12 @@ use std::time::Duration;
 use redlock_client::lease::Mark;
 use redlock_client::masters::{self, Command, Completion, LeaseAttempt, MastersConfig, Notice, Renewal};
 
-use redlock_testkit::acl::{as_user, line, servers};
+use redlock_testkit::acl::{PASSWORD, as_user, line, line_of, servers};
 use redlock_testkit::masters::{LONGEST_LEASE, identity, lock_name, open};
-use redlock_testkit::{admin, eventually};
+use redlock_testkit::{RedisServer, admin, eventually};
+
+use crate::fence;
+use crate::seal::raw;
 
 const BOUND: Duration = Duration::from_secs(30);
 
@@ -167,5 +170,88 @@ async fn other_keys_and_channels_are_refused() {
             assert_eq!(error.script, script, "{user} {prefix}: {error}");
             assert!(error.reason.is_auth(), "{user} {prefix}: {error}");
         }
+    }
+}
+
+/// A connection of this user.
+async fn connection(server: &RedisServer, user: &str) -> redis::aio::MultiplexedConnection {
+    let mut connection = raw(server).await;
+    let authenticated = redis::cmd("AUTH")
+        .arg(user)
+        .arg(PASSWORD)
+        .query_async(&mut connection)
+        .await;
+    let () = authenticated.unwrap();
+    connection
+}
+
+#[tokio::test]
+async fn the_user_of_a_node_reads_every_lock_and_writes_none() {
+    let node = line_of("redlock-node");
+    let servers = servers(vec![line(), node.clone()]);
+    let opened = open(&as_user(&servers, "redlock"));
+    masters::init(&opened.masters).await.unwrap();
+    opened.voters(3).await;
+    let lease = opened.acquire_soon("a/b", "me").await;
+
+    let reading = open(&as_user(&servers, "redlock-node"));
+    reading.voters(3).await;
+    let mut connection = connection(&servers[0], "redlock-node").await;
+    let readings = fence::read_by(&mut connection, &servers[0], &["a/b"])
+        .await
+        .unwrap();
+    assert!(readings[0].lease.is_some(), "{readings:?}");
+
+    assert!(reading.try_acquire("c/d", "me").await.is_none());
+    for trial in reading.try_scripts().await {
+        assert!(trial.unwrap_err().reason.is_auth());
+    }
+    let writing = [
+        "set", "del", "pexpire", "hset", "publish", "flushall", "acl", "config",
+    ];
+    for word in node.split(' ').filter_map(|word| word.strip_prefix('+')) {
+        assert!(!writing.contains(&word), "{word}");
+    }
+    for command in [
+        &["SET", "redlock:lease:c/d", "x"][..],
+        &["DEL", "redlock:lease:a/b"],
+    ] {
+        let mut call = redis::cmd(command[0]);
+        let done: redis::RedisResult<redis::Value> =
+            call.arg(&command[1..]).query_async(&mut connection).await;
+        assert_eq!(done.unwrap_err().code(), Some("NOPERM"), "{command:?}");
+    }
+    assert!(lease.release().await.unwrap());
+}
+
+#[tokio::test]
+async fn each_command_of_the_user_of_a_node_is_needed() {
+    let node = line_of("redlock-node");
+    // The connections need the others: a script by its hash, the probe of the gate, the channel.
+    let by_the_script = ["eval", "info", "time", "hmget", "mget", "pttl"];
+    let without = |word: &str| {
+        let words: Vec<&str> = node
+            .split(' ')
+            .filter(|other| *other != format!("+{word}"))
+            .collect();
+        words
+            .join(" ")
+            .replacen("redlock-node", &format!("without-{word}"), 1)
+    };
+    let users = [line()].into_iter().chain(by_the_script.map(without));
+    let servers = servers(users.collect());
+    let opened = open(&as_user(&servers, "redlock"));
+    masters::init(&opened.masters).await.unwrap();
+    opened.voters(3).await;
+    for word in by_the_script {
+        let mut connection = connection(&servers[0], &format!("without-{word}")).await;
+        let refused = fence::read_by(&mut connection, &servers[0], &["a/b"])
+            .await
+            .unwrap_err()
+            .to_lowercase();
+        assert!(
+            refused.contains("noperm") || refused.contains("can't run this command"),
+            "{word}: {refused}"
+        );
     }
 }

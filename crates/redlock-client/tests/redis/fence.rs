@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redis::AsyncCommands;
+use redis::{AsyncCommands, aio::MultiplexedConnection};
 use redlock_client::clock;
 use redlock_client::lease::{
     BootInstant, ClusterId, FencingToken, Keyspace, Mark, QuorumSize, Won,
@@ -329,6 +329,24 @@ fn convert(value: redis::Value) -> Value {
 
 /// What the agent reads of these locks at one master.
 async fn read(server: &RedisServer, locks: &[&str], not_after: u64) -> Result<Vec<Reading>, String> {
+    read_on(&mut raw(server).await, server, locks, not_after).await
+}
+
+/// The same on a connection of another user.
+pub(crate) async fn read_by(
+    connection: &mut MultiplexedConnection,
+    server: &RedisServer,
+    locks: &[&str],
+) -> Result<Vec<Reading>, String> {
+    read_on(connection, server, locks, NEVER_LATE).await
+}
+
+async fn read_on(
+    connection: &mut MultiplexedConnection,
+    server: &RedisServer,
+    locks: &[&str],
+    not_after: u64,
+) -> Result<Vec<Reading>, String> {
     let stamp = register(server, "fingerprint").await.unwrap();
     let keys = Keyspace::new("redlock");
     let locks: Vec<_> = locks.iter().map(|name| keys.lock(&lock_name(name))).collect();
@@ -336,7 +354,8 @@ async fn read(server: &RedisServer, locks: &[&str], not_after: u64) -> Result<Ve
     call.arg(&script::FENCE.source);
     let mut call = Packed(call);
     script::write_fence_call(&mut call, &keys, (not_after, &stamp), &locks);
-    let value: redis::Value = call.0.query_async(&mut raw(server).await).await.unwrap();
+    let value: redis::RedisResult<redis::Value> = call.0.query_async(connection).await;
+    let value = value.map_err(|error| error.to_string())?;
     let reply = Reply::parse(convert(value)).unwrap();
     readings(&reply, locks.len(), clock::now()).map_err(|unknown| unknown.to_string())
 }

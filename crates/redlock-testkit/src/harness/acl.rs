@@ -8,10 +8,17 @@ use crate::{RedisServer, RedisServers, ServerOptions};
 pub const PASSWORD: &str = "of-the-documented-user";
 const PAGE: &str = include_str!("../../../../docs/redis-acl.md");
 
-/// Returns the documented line without its leading `user`, with a password.
+/// Returns the documented line of the user `redlock`, without its leading `user`, with a password.
 pub fn line() -> String {
-    let mut lines = PAGE.lines().filter_map(|line| line.strip_prefix("user "));
-    let line = lines.next().expect("a line that begins with user");
+    line_of("redlock")
+}
+
+/// Returns the documented line of this user in the same form.
+pub fn line_of(user: &str) -> String {
+    let start = format!("{user} on ");
+    let lines = PAGE.lines().filter_map(|line| line.strip_prefix("user "));
+    let mut lines = lines.filter(|line| line.starts_with(&start));
+    let line = lines.next().expect("a line that begins with user and the name");
     assert_eq!(lines.next(), None, "one line");
     line.replace("PASSWORD", PASSWORD)
 }
