@@ -52,6 +52,9 @@ use super::target::Target;
 #[x_kube(validation = rules::retries_in_time())]
 #[x_kube(validation = rules::reason_given(), validation = rules::preferred_once())]
 #[x_kube(validation = rules::agents_only_label())]
+#[x_kube(validation = rules::fenced_candidates(), validation = rules::fenced_actions())]
+#[x_kube(validation = rules::fenced_stops(), validation = rules::fenced_enforces())]
+#[x_kube(validation = rules::fenced_not_orphaned())]
 #[serde(rename_all = "camelCase")]
 pub struct LeaderLockSpec {
     /// The quorum whose masters grant the lease.
@@ -116,6 +119,10 @@ pub struct LeaderLockSpec {
     #[schemars(range(min = 0, max = 86400))]
     pub takeover_delay_seconds: Option<i64>,
 
+    /// What keeps the pods of the targets from running without the lock, beside the operator. Default `None`.
+    #[serde(default)]
+    pub fencing: Fencing,
+
     /// Action on running targets when the majority of the masters is lost. Default `Stop`.
     #[serde(default)]
     pub on_quorum_loss: OnQuorumLoss,
@@ -175,6 +182,17 @@ pub enum Enforcement {
     Enforce,
     /// It leaves them alone: the status reports the action that it would take.
     Observe,
+}
+
+/// What keeps the pods of a lock from running without it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Fencing {
+    /// Only the operator: it stops the targets before the lease ends.
+    #[default]
+    None,
+    /// The agent of each node as well, which freezes the pods: each pod template mounts the volume of the driver
+    /// fencing.redlock.dev. Only Scale and Suspend targets.
+    Node,
 }
 
 /// Action on running targets when the majority of the masters is lost.

@@ -64,7 +64,7 @@ impl Index {
         let Some(to) = choose(&self.others(&plan.quorum), plan) else {
             return;
         };
-        let bound = plan.timings.stop + plan.timings.lease_duration;
+        let bound = plan.stop_bound();
         let next = Abstention::next(
             abstention(&entry.object).as_ref(),
             plan.takeover_delay,
@@ -134,10 +134,12 @@ impl Index {
 
     pub(super) fn on_unready_drained(&mut self, key: &ObjectKey, drained: &Drained) {
         if drained.stopped {
-            let text = format!(
-                "passed on to {}, since targets did not get ready here",
-                drained.to
-            );
+            let how = if drained.is_confirmed() {
+                "passed on"
+            } else {
+                "left to run out"
+            };
+            let text = format!("{how} to {}, since targets did not get ready here", drained.to);
             return self.warn(key, EventReason::FailedOver, text);
         }
         let report = self.locks.get(key).and_then(|entry| entry.phase.report());

@@ -103,6 +103,7 @@ fn report(desired: TargetState, observed: TargetState, trouble: Option<Reason>) 
         settled: known && desired == observed && trouble.is_none(),
         trouble: trouble.map(|reason| Problem::new(reason, format!("target t: {}", reason.name()))),
         unready: false,
+        nodes: None,
         notes: Vec::new(),
     }
 }
@@ -116,6 +117,12 @@ fn holder(cluster: &str) -> HolderFacts {
         acquired: None,
         takeover: None,
     }
+}
+
+fn no_guards() -> &'static super::super::node_guards::NodeGuards {
+    static NONE: std::sync::LazyLock<super::super::node_guards::NodeGuards> =
+        std::sync::LazyLock::new(Default::default);
+    &NONE
 }
 
 fn facts<'a>(
@@ -137,6 +144,7 @@ fn facts<'a>(
         abstains: None,
         targets,
         surges: &Surges::NotJudged,
+        guards: no_guards(),
         now: Timestamp::from_second(1_763_719_300).unwrap(),
     }
 }

@@ -6,6 +6,7 @@ fn at(seconds: u64) -> BootInstant {
 
 fn facts() -> TargetFacts {
     TargetFacts {
+        fenced: false,
         held_until: None,
         start_after: at(0),
         from_elsewhere: true,

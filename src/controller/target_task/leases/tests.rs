@@ -33,6 +33,7 @@ fn plan() -> LockPlan {
 
 fn seen(lease: LeaseView, now: u64) -> Observation {
     Observation {
+        fenced: false,
         lease,
         majority: true,
         said: Said {
