@@ -104,3 +104,25 @@ pub(in crate::controller) fn target_taken(what: &TargetKey, other: &ObjectKey) -
         ),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::plan::tests::plan_of;
+
+    #[test]
+    fn a_cluster_uid_that_makes_no_mark_refuses_fenced_locks() {
+        let odd = ClusterId::new("eu-1", "a@b").unwrap();
+        let usual = ClusterId::new("eu-1", "a-b").unwrap();
+        let fenced = || plan_of(", fencing: Node");
+        let problem = markable(fenced(), &odd).unwrap_err();
+        assert_eq!(problem.reason, Reason::InvalidSpec);
+        assert!(
+            problem.message.contains("a UID without \"@\""),
+            "{}",
+            problem.message
+        );
+        assert!(markable(fenced(), &usual).is_ok());
+        assert!(markable(plan_of(""), &odd).is_ok());
+    }
+}
