@@ -67,7 +67,7 @@ pub struct LeaderLockSpec {
     pub lock_name: Option<String>,
 
     /// Duration of one lease, in seconds: from 2 to the quorum's maxLeaseDurationSeconds. Default: 15, or the longest stop time
-    /// of the targets + 25 rounded up to 5.
+    /// of the targets + 25 rounded up to 5; 15 with fencing: Node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 86400))]
     pub lease_duration_seconds: Option<i64>,
@@ -114,12 +114,13 @@ pub struct LeaderLockSpec {
 
     /// Seconds that another cluster waits after a lease that ended uncleanly, 0 to 86400. The holder declares them on the
     /// masters; a cluster that takes over waits at least its own value, too. Default: the longest stop time of the targets,
-    /// given or derived, + 5 (LabelPods has none); 0 without targets, and with OncePerSchedule only.
+    /// given or derived, + 5 (LabelPods has none); 0 without targets, and with OncePerSchedule only; 1 with fencing: Node while all
+    /// pods that run are fenced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400))]
     pub takeover_delay_seconds: Option<i64>,
 
-    /// What keeps the pods of the targets from running without the lock, beside the operator. Default `None`.
+    /// Whether the agents of the nodes keep the pods of the targets from running without the lock. Default `None`.
     #[serde(default)]
     pub fencing: Fencing,
 
@@ -184,14 +185,14 @@ pub enum Enforcement {
     Observe,
 }
 
-/// What keeps the pods of a lock from running without it.
+/// Whether the agents of the nodes keep the pods of a lock from running without it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Fencing {
-    /// Only the operator: it stops the targets before the lease ends.
+    /// They do not: the operator stops the targets before the lease ends.
     #[default]
     None,
-    /// The agent of each node as well, which freezes the pods: each pod template mounts the volume of the driver
-    /// fencing.redlock.dev. Only Scale and Suspend targets.
+    /// They freeze the pods of a cluster that no longer holds the lock. Each pod template mounts the volume of the driver
+    /// fencing.redlock.dev; only Scale and Suspend targets.
     Node,
 }
 

@@ -88,7 +88,6 @@ words! {
         SelectorInvalid: "a selector cannot be read",
         TargetNotSafe: "the spec of a target lets it run without the lock",
         NotFenced: "`fencing: Node`: the pod template of a target does not mount the volume of the driver fencing.redlock.dev for this lock, so that it is not started",
-        PodsNotFollowed: "`fencing: Node`: the pods of the namespace cannot be followed, so that nothing is started",
         NoReadyPod: "no pod of the selector is ready",
         HolderNotSelected: "the selector does not match the pod of the agent that holds the lock",
         TargetUnreachable: "the API server refused a request, or did not answer in time",

@@ -1,4 +1,4 @@
-//! Reads what fences the pods of a lock: the volume in their templates, and which of the pods have ended.
+//! Reads whether the pods of a lock are fenced, by the volume in their templates, and which of them have ended.
 
 mod ended;
 mod follow;

@@ -1,4 +1,4 @@
-//! Tests the operator's side of node fencing: what is started, what is written on the masters, and when a lease may end.
+//! Tests the operator's side of node fencing: the starts, the registers on the masters, and the end of a lease.
 //!
 //! No agent runs here. The permit by which it would run the pods is read from the masters as the agent does.
 

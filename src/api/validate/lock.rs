@@ -128,7 +128,7 @@ pub(super) fn takeover_delay(targets: &[TargetPlan]) -> Duration {
     }
 }
 
-/// Refuses what would run pods without the lock: the agents of the nodes freeze them.
+/// Refuses settings that leave pods running without the lock: the agents of the nodes freeze them.
 fn check_fencing(problems: &mut Problems, spec: &LeaderLockSpec) {
     if spec.fencing == Fencing::None {
         return;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::{RETRY, TargetTask, goal::Goal, settled::Aim, target::Target};
+use super::{RETRY, TargetTask, goal::Goal, mark::Undeclared, settled::Aim, target::Target};
 use crate::{
     api::plan::LockPlan,
     clock,
-    controller::problem::{Problem, Reason},
+    controller::problem::Problem,
     lease::{BootInstant, FencingToken, Mark, fence::Succession},
     targets::{Epoch, EventReason, FencedPods, Gone, Note, Shared},
 };
@@ -24,6 +24,8 @@ pub(super) struct Fencing {
     checked: Option<FencingToken>,
     /// The lease under which a majority forbids starts.
     closed: Option<FencingToken>,
+    /// The lease of which was reported that its end is not confirmed.
+    reported: Option<FencingToken>,
 }
 
 /// Since when the holder of a lease knows every pod that may run under it.
@@ -67,6 +69,7 @@ impl Fencing {
             unfenced: None,
             checked: None,
             closed: None,
+            reported: None,
         })
     }
 
@@ -76,18 +79,16 @@ impl Fencing {
     }
 
     /// Determines the reach of a new lease before its mark is sent.
-    fn reach(&mut self, token: FencingToken, succession: Succession, clean: bool) -> Result<(), Problem> {
+    fn reach(&mut self, token: FencingToken, succession: Succession, clean: bool) -> Result<(), Undeclared> {
         if self.reach.is_some_and(|reach| reach.token == token) {
             return Ok(());
         }
         let reach = Reach::of(token, succession, clean, self.reach, self.pods.epoch());
+        let trouble = || self.pods.trouble();
         self.reach = Some(reach.ok_or_else(|| {
-            let trouble = self.pods.trouble();
-            let text = trouble.map_or_else(
-                || "the pods of the namespace are being read".to_owned(),
-                |e| e.to_string(),
-            );
-            Problem::new(Reason::PodsNotFollowed, text)
+            trouble().map_or(Undeclared::Awaited, |error| {
+                Undeclared::Trouble(Problem::new(error.reason(), error.to_string()))
+            })
         })?);
         Ok(())
     }
@@ -114,7 +115,7 @@ impl TargetTask {
     ///
     /// A lease that continues the pods of a sibling is marked without a request to the API server: until then its pods run
     /// by the reservation alone.
-    pub(super) async fn fenced_delay(&mut self, token: FencingToken) -> Result<Duration, Problem> {
+    pub(super) async fn fenced_delay(&mut self, token: FencingToken) -> Result<Duration, Undeclared> {
         let plan = self.config.plan.clone();
         let (succession, marks) = {
             let view = self.config.view.borrow();
@@ -138,7 +139,7 @@ impl TargetTask {
             (Ok(false), _) => Ok(plan.fenced_delay()),
             (Ok(true), _) => Ok(plan.takeover_delay),
             (Err(_), Some(declared)) => Ok(declared),
-            (Err(problem), None) => Err(problem),
+            (Err(problem), None) => Err(Undeclared::Trouble(problem)),
         }
     }
 
@@ -180,11 +181,29 @@ impl TargetTask {
         match self.confirm(token).await {
             Ok(Confirmation::Over) => true,
             Ok(Confirmation::Again) => false,
-            Err(why) => {
-                self.give_up(token, &why);
+            // The answer may end this task, so the event goes out with the report of this step.
+            Err(why) if self.report_unconfirmed(token, &why) => false,
+            Err(_) => {
+                self.give_up(token);
                 true
             }
         }
+    }
+
+    /// Emits the event for an end that is not confirmed, once for each lease. Returns whether it did.
+    fn report_unconfirmed(&mut self, token: FencingToken, why: &str) -> bool {
+        let reported = self
+            .fencing
+            .as_mut()
+            .map(|fencing| fencing.reported.replace(token));
+        if reported != Some(Some(token)) {
+            let reason = EventReason::EndNotConfirmed;
+            let text = format!("the lease with token {} is not given up early: {why}", token.0);
+            // This task owns the receiver.
+            let _ = self.notes.0.send(Note { reason, text });
+            return true;
+        }
+        false
     }
 
     /// Takes one step: forbid starts, judge the pods, then record the clean end. `Err` is the reason why the end is never
@@ -215,6 +234,7 @@ impl TargetTask {
             return self.again("a majority of the masters did not write down that all pods are gone");
         }
         self.stop_requests.answer(true);
+        self.leases.delays.clear();
         Ok(Confirmation::Over)
     }
 
@@ -231,14 +251,8 @@ impl TargetTask {
 
     /// Answers that the end of the pods is not confirmed: the lease is not passed on to another cluster. A lease under
     /// which no pod may start any more ends: this cluster continues under the next one.
-    fn give_up(&mut self, token: FencingToken, why: &str) {
+    fn give_up(&mut self, token: FencingToken) {
         let config = &self.config;
-        let text = format!("the lease with token {} is not given up early: {why}", token.0);
-        // This task owns the receiver.
-        let _ = self.notes.0.send(Note {
-            reason: EventReason::EndNotConfirmed,
-            text,
-        });
         let active = self.stop_requests.active();
         if active.is_some_and(|stop| stop.marked && stop.request.lease.is_some()) {
             let (lock, own) = (config.plan.lock_name.clone(), config.cluster.clone());

@@ -9,6 +9,13 @@ use crate::{
     lease::{FencingToken, Mark},
 };
 
+/// Why nothing may be started yet.
+pub(super) enum Undeclared {
+    /// The first list of the pods of a fenced lock is under way.
+    Awaited,
+    Trouble(Problem),
+}
+
 impl TargetTask {
     pub(super) async fn mark(&self, token: FencingToken, mark: Mark) -> bool {
         let lock = self.config.plan.lock_name.clone();
@@ -17,7 +24,7 @@ impl TargetTask {
 
     /// Writes that targets run under this lease, and how long other clusters have to wait after it. Called before the
     /// first target starts, and before a target starts that needs longer. Returns why it is not written.
-    pub(super) async fn declare(&mut self, token: FencingToken) -> Result<(), Problem> {
+    pub(super) async fn declare(&mut self, token: FencingToken) -> Result<(), Undeclared> {
         let (planned, removed) = if self.fencing.is_some() {
             (self.fenced_delay(token).await?, Duration::ZERO)
         } else {
@@ -33,7 +40,7 @@ impl TargetTask {
         if !self.mark(token, Mark::Held { delay }).await {
             let text =
                 "a majority of the masters did not write down that targets start, or need longer to stop";
-            return Err(Problem::new(Reason::NotMarked, text));
+            return Err(Undeclared::Trouble(Problem::new(Reason::NotMarked, text)));
         }
         self.leases.delays.declared(token, delay);
         self.config.own_tokens.remember(token.0);

@@ -9,6 +9,7 @@ use super::{
     goal::{Goal, TargetFacts, goal},
     lease_view::LeaseView,
     leases::{Observation, observes},
+    mark::Undeclared,
     outcome::{Outcome, RETRY_TROUBLE},
     settled::Aim,
     stop_time::too_short,
@@ -18,7 +19,6 @@ use super::{
 use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
     clock,
-    controller::problem::Problem,
     lease::{BootInstant, FencingToken, Mark},
     targets::{EventReason, Note, StartPermit, StopPermit},
 };
@@ -148,9 +148,9 @@ impl TargetTask {
         // The registers concern candidates, not an observer.
         if guards
             && !observes(&self.config.plan)
-            && let Err(problem) = self.declare(token).await
+            && let Err(why) = self.declare(token).await
         {
-            return self.not_marked(&permit, problem).await;
+            return self.not_marked(&permit, why).await;
         }
         if unguarded {
             return (self.report(Goal::Run, Outcome::WANTS_GUARD), None);
@@ -192,9 +192,13 @@ impl TargetTask {
     }
 
     /// Handles a failed mark. Removed targets are stopped nonetheless, since a stop needs no mark.
-    async fn not_marked(&mut self, permit: &StartPermit, problem: Problem) -> Stepped {
+    async fn not_marked(&mut self, permit: &StartPermit, why: Undeclared) -> Stepped {
         stop_all(&mut self.removed, Deadline::None, &StopPermit::of(permit)).await;
-        let report = self.report(Goal::Run, Outcome::failed(problem));
+        let outcome = match why {
+            Undeclared::Awaited => Outcome::UNSETTLED,
+            Undeclared::Trouble(problem) => Outcome::failed(problem),
+        };
+        let report = self.report(Goal::Run, outcome);
         (report, Some(clock::now() + RETRY))
     }
 

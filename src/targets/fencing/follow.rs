@@ -1,7 +1,7 @@
 //! Follows the pods of the namespaces that have fenced locks, by one watch for each namespace.
 //!
-//! Other watches of the operator report what exists. This one also knows what was removed in what state, and from which
-//! moment on it has missed nothing, which is why it keeps the versions itself.
+//! Other watches of the operator report the objects that exist. This one also knows the last state of each pod that was
+//! removed, and since which moment it has missed no change, which is why it keeps the versions itself.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -226,7 +226,7 @@ pub(crate) struct FencedPods {
 }
 
 impl FencedPods {
-    /// Returns the present epoch; `None` before the first list is complete.
+    /// Returns the present moment; `None` before the first list is complete.
     pub(crate) fn epoch(&self) -> Option<Epoch> {
         self.following.shared.content().0.epoch()
     }

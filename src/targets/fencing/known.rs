@@ -5,15 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Pod, ended::has_ended};
 
-/// A stretch of time of which every change of the pods is known. A list begins a new one: what was created and removed
-/// before it is not known.
+/// A moment since which every change of the pods is known, until the next list: pods that were created and removed before a
+/// list are not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Epoch(u64);
+pub(crate) struct Epoch {
+    list: u64,
+    /// So many pods had vanished before.
+    lost: usize,
+}
 
 #[cfg(test)]
 impl Epoch {
-    pub(crate) const fn test(number: u64) -> Self {
-        Self(number)
+    pub(crate) const fn test(list: u64) -> Self {
+        Self { list, lost: 0 }
     }
 }
 
@@ -110,9 +114,12 @@ impl Known {
         self.version
     }
 
-    /// Returns the present epoch; `None` before the first list is complete.
+    /// Returns the present moment; `None` before the first list is complete.
     pub(super) fn epoch(&self) -> Option<Epoch> {
-        (self.lists > 0).then_some(Epoch(self.lists))
+        (self.lists > 0).then_some(Epoch {
+            list: self.lists,
+            lost: self.lost.len(),
+        })
     }
 
     /// Returns the nodes on which pods of the lock run, or may run.
@@ -124,10 +131,10 @@ impl Known {
     /// Returns why it can no longer be known whether the pods of the lock are gone, of a holder that knows the pods since
     /// this epoch.
     pub(super) fn unknown(&self, lock: &str, since: Epoch) -> Option<String> {
-        if self.epoch() != Some(since) {
+        if self.lists != since.list {
             return Some("the watch of the pods was interrupted".to_owned());
         }
-        let lost = self.lost.iter().filter(|pod| pod.is_of(lock));
+        let lost = self.lost.iter().skip(since.lost).filter(|pod| pod.is_of(lock));
         let lost: Vec<&str> = lost.map(|pod| &*pod.name).collect();
         (!lost.is_empty()).then(|| {
             format!(
@@ -280,6 +287,8 @@ mod tests {
         assert!(why.contains("pod-a"), "{why}");
         assert!(matches!(known.judge(&[], "report", epoch), Gone::Unknown(_)));
         assert!(known.unknown("billing", epoch).is_none(), "of another lock");
+        let later = known.epoch().unwrap();
+        assert_eq!(known.unknown("report", later), None, "before a new lineage began");
     }
 
     #[test]

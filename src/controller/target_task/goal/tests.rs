@@ -319,7 +319,7 @@ fn fenced_targets_are_left_to_the_nodes_until_another_cluster_is_seen_to_hold() 
         };
         assert_eq!(goal(&passed_on, at(500)), Goal::Stop(None));
     }
-    // The graceful stop gets what is left of the lease, unless a sibling is known to hold the lock.
+    // The graceful stop gets the rest of the lease, unless a sibling is known to hold the lock.
     let lost = TargetFacts {
         lost: Some(at(125)),
         ..fenced
