@@ -37,7 +37,6 @@ fn deployment(mounted: bool, grace: u32, annotations: &Value) -> Value {
         "kind": "Deployment",
         "metadata": {"name": "web"},
         "spec": {
-            "replicas": 0,
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": {"app": "web"}},
             "template": {"metadata": {"labels": {"app": "web"}, "annotations": annotations}, "spec": spec},
@@ -62,14 +61,23 @@ fn fenced_lock() -> String {
     )
 }
 
+/// A lease that is longer than an event takes on a busy machine.
+fn with_long_lease(lock: &str) -> String {
+    lock.replace("leaseDurationSeconds: 6", "leaseDurationSeconds: 20")
+}
+
 impl Fenced {
     async fn new(deployment: &Value) -> Self {
         let world = World::new(3).await;
+        let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
+        world
+            .plane
+            .install_rbac_with(world.namespace.name(), &rights)
+            .await;
         let kubelet = Kubelet::start(&world.plane, "here", seed(), &Recorder::default());
         let quorum = world.quorum("default", "  firstStart: Immediate\n");
         world.apply(&quorum.replace("maxLeaseDurationSeconds: 6", LONGEST));
         world.apply(&deployment.to_string());
-        world.apply(&fenced_lock());
         Self {
             world,
             _kubelet: kubelet,
@@ -199,6 +207,8 @@ async fn operator(fenced: &Fenced, name: &str) -> Operator {
 async fn a_target_is_started_once_its_pods_are_fenced() {
     let fenced = Fenced::new(&deployment(false, 1, &json!({}))).await;
     let world = &fenced.world;
+    world.kubectl(&["scale", "deployment/web", "--replicas=0"]);
+    world.apply(&fenced_lock());
     let _operator = operator(&fenced, "replica-1").await;
     let status = world
         .lock_status("report", "is not fenced", |status| {
