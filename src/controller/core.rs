@@ -54,7 +54,7 @@ pub(super) enum Incoming {
     /// The pod of a replica of this operator.
     Sibling(Observation<Pod>),
     /// A pod of the node agent or the node guardian.
-    NodeGuard(Observation<Pod>),
+    NodeGuard(&'static str, Observation<Pod>),
     Report(TargetReport),
     Template(Read),
 }
@@ -267,9 +267,9 @@ impl Executor {
                 self.siblings.observe(&observation, clock::now());
                 return None;
             }
-            Incoming::NodeGuard(observation) => {
-                self.report_failure("the pods of the node agents", &observation);
-                Input::NodeGuards(self.guards.observe(&observation))
+            Incoming::NodeGuard(part, observation) => {
+                self.report_failure(&format!("the pods of the {part}"), &observation);
+                Input::NodeGuards(self.guards.observe(part, &observation))
             }
             Incoming::Secret(key, observation) => {
                 return self

@@ -5,16 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
-use tokio::{
-    sync::mpsc,
-    task::{AbortHandle, JoinSet},
-};
+use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
     object::ObjectKey,
     observe::{Observation, follow},
     siblings::is_ready,
 };
+use crate::targets::Origin;
 
 /// The label of the chart with the name of the DaemonSet.
 const COMPONENT: &str = "app.kubernetes.io/component";
@@ -55,14 +53,13 @@ impl NodeGuards {
     }
 }
 
-/// The watch of their pods, once a fenced lock needs it.
+/// The watches of their pods, one for each DaemonSet, once a fenced lock needs them.
 #[derive(Debug, Default)]
 pub(super) struct GuardPods {
-    /// Node and DaemonSet of each ready pod.
-    ready: BTreeMap<ObjectKey, (String, &'static str)>,
-    /// Whether the first list is complete, and the watch has not broken since.
-    known: bool,
-    task: Option<AbortHandle>,
+    /// The node of each ready pod.
+    ready: BTreeMap<(&'static str, ObjectKey), String>,
+    /// The DaemonSets whose first list is complete, and whose watch has not broken since.
+    known: BTreeSet<&'static str>,
     tasks: JoinSet<()>,
 }
 
@@ -73,46 +70,48 @@ impl GuardPods {
         client: &Client,
         namespace: &str,
         told: &mpsc::Sender<T>,
-        tell: fn(Observation<Pod>) -> T,
+        tell: fn(&'static str, Observation<Pod>) -> T,
     ) {
-        if self.task.is_some() {
+        if !self.tasks.is_empty() {
             return;
         }
-        let api = Api::<DeserializeGuard<Pod>>::namespaced(client.clone(), namespace);
-        let selector = format!("{COMPONENT} in ({})", PARTS.join(","));
-        let config = watcher::Config::default().labels(&selector);
-        let following = follow(api, config, told.clone(), tell);
-        self.task = Some(self.tasks.spawn(following));
+        for part in PARTS {
+            let api = Api::<DeserializeGuard<Pod>>::namespaced(client.clone(), namespace);
+            let config = watcher::Config::default().labels(&format!("{COMPONENT}={part}"));
+            let following = follow(api, config, told.clone(), move |observation| {
+                tell(part, observation)
+            });
+            self.tasks.spawn(following);
+        }
     }
 
-    /// Applies an observation and returns the guarded nodes.
-    pub(super) fn observe(&mut self, observation: &Observation<Pod>) -> NodeGuards {
+    /// Applies an observation of a pod of this DaemonSet, and returns the guarded nodes.
+    pub(super) fn observe(&mut self, part: &'static str, observation: &Observation<Pod>) -> NodeGuards {
         match observation {
             Observation::Seen(pod, origin) => {
-                let key = ObjectKey::of(pod.as_ref());
-                match place(pod) {
-                    Some(place) if is_ready(pod) => drop(self.ready.insert(key, place)),
-                    _ => drop(self.ready.remove(&key)),
+                let key = (part, ObjectKey::of(pod.as_ref()));
+                let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+                match node.filter(|_| is_ready(pod)) {
+                    Some(node) => drop(self.ready.insert(key, node)),
+                    None => drop(self.ready.remove(&key)),
                 }
                 // A watch delivers changes in order, so this one follows all earlier ones.
-                self.known |= *origin == crate::targets::Origin::Watch;
+                if *origin == Origin::Watch {
+                    self.known.insert(part);
+                }
             }
-            Observation::Gone(key) => drop(self.ready.remove(key)),
+            Observation::Gone(key) => drop(self.ready.remove(&(part, key.clone()))),
             Observation::Malformed(metadata, _) => {
-                drop(self.ready.remove(&ObjectKey::of_metadata(metadata)));
+                let key = ObjectKey::of_metadata(metadata);
+                drop(self.ready.remove(&(part, key)));
             }
-            Observation::Synced => self.known = true,
-            Observation::Failed(_) => self.known = false,
+            Observation::Synced => drop(self.known.insert(part)),
+            Observation::Failed(_) => drop(self.known.remove(part)),
         }
-        NodeGuards(self.known.then(|| self.ready.values().cloned().collect()))
+        let known = PARTS.iter().all(|part| self.known.contains(part));
+        let ready = self.ready.iter().map(|((part, _), node)| (node.clone(), *part));
+        NodeGuards(known.then(|| ready.collect()))
     }
-}
-
-/// Returns the node of a pod, and its DaemonSet.
-fn place(pod: &Pod) -> Option<(String, &'static str)> {
-    let part = pod.metadata.labels.as_ref()?.get(COMPONENT)?;
-    let part = PARTS.iter().find(|known| *known == part)?;
-    Some((pod.spec.as_ref()?.node_name.clone()?, part))
 }
 
 #[cfg(test)]
@@ -130,11 +129,11 @@ impl NodeGuards {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{controller::observe::Trouble, targets::Origin};
+    use crate::controller::observe::Trouble;
 
-    fn pod(name: &str, part: &str, node: &str, ready: &str) -> Observation<Pod> {
+    fn pod(name: &str, node: &str, ready: &str) -> Observation<Pod> {
         let pod = serde_json::json!({
-            "metadata": {"name": name, "namespace": "redlock", "labels": {COMPONENT: part}},
+            "metadata": {"name": name, "namespace": "redlock"},
             "spec": {"nodeName": node, "containers": []},
             "status": {"conditions": [{"type": "Ready", "status": ready}]},
         });
@@ -147,38 +146,38 @@ mod tests {
 
     #[test]
     fn a_node_is_guarded_by_a_ready_pod_of_each_daemon_set() {
+        let [agent, guardian] = PARTS;
         let mut pods = GuardPods::default();
-        for observation in [
-            pod("a-1", "node-agent", "n1", "True"),
-            pod("g-1", "node-guardian", "n1", "True"),
-            pod("a-2", "node-agent", "n2", "True"),
-            pod("g-2", "node-guardian", "n2", "False"),
-            pod("o-3", "operator", "n3", "True"),
-        ] {
-            pods.observe(&observation);
-        }
-        let guards = pods.observe(&Observation::Synced);
+        pods.observe(agent, &pod("a-1", "n1", "True"));
+        pods.observe(agent, &pod("a-2", "n2", "True"));
+        let guards = pods.observe(agent, &Observation::Synced);
+        assert_eq!(judged(&guards, &["n1"]), Guarded::Unknown, "no guardian was read");
+        pods.observe(guardian, &pod("g-1", "n1", "True"));
+        pods.observe(guardian, &pod("g-2", "n2", "False"));
+        let guards = pods.observe(guardian, &Observation::Synced);
         assert_eq!(judged(&guards, &["n1"]), Guarded::Yes);
         assert_eq!(judged(&guards, &[]), Guarded::Yes);
         let missing = vec![
-            ("n2".to_owned(), vec!["node-guardian"]),
-            ("n3".to_owned(), vec!["node-agent", "node-guardian"]),
+            ("n2".to_owned(), vec![guardian]),
+            ("n3".to_owned(), vec![agent, guardian]),
         ];
         assert_eq!(judged(&guards, &["n1", "n2", "n3"]), Guarded::No(missing));
     }
 
     #[test]
     fn guards_that_cannot_be_followed_are_unknown() {
+        let [agent, guardian] = PARTS;
         let mut pods = GuardPods::default();
         assert_eq!(judged(&NodeGuards::default(), &["n1"]), Guarded::Unknown);
         let trouble = Trouble {
             forbidden: false,
             text: "connection reset".to_owned(),
         };
-        pods.observe(&Observation::Synced);
-        let guards = pods.observe(&Observation::Failed(trouble));
+        pods.observe(agent, &Observation::Synced);
+        pods.observe(guardian, &Observation::Synced);
+        let guards = pods.observe(agent, &Observation::Failed(trouble));
         assert_eq!(judged(&guards, &[]), Guarded::Unknown);
-        let guards = pods.observe(&pod("a-1", "node-agent", "n1", "True"));
+        let guards = pods.observe(agent, &pod("a-1", "n1", "True"));
         assert_ne!(judged(&guards, &["n1"]), Guarded::Unknown);
     }
 }
