@@ -15,6 +15,7 @@ mod events;
 mod hand_over;
 mod index;
 mod jobs;
+mod node_guards;
 mod object;
 mod observe;
 mod password;

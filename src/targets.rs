@@ -8,6 +8,7 @@ mod attempts;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake_server;
+mod fencing;
 mod in_flight;
 mod kind;
 mod label_pods;
@@ -40,6 +41,7 @@ use tokio::sync::mpsc;
 
 pub(crate) use action::Action;
 pub(crate) use error::{TargetError, deepest};
+pub(crate) use fencing::{Epoch, FencedPods, Gone};
 pub(crate) use pages::{PAGE, all as list_all};
 pub(crate) use pause::Pause;
 pub(crate) use permit::{Found, StartPermit, StopPermit};
@@ -110,6 +112,8 @@ pub(crate) struct TargetContext {
     /// Name of the object that declares the lock.
     pub(crate) object: String,
     pub(crate) lock: LockName,
+    /// The agents of the nodes keep its pods from running without the lock.
+    pub(crate) fenced: bool,
     /// Name of the target in the spec of the lock.
     pub(crate) target: String,
     /// The cluster of this process.

@@ -34,6 +34,8 @@ mod declared_delay;
 mod election;
 #[path = "kubernetes/examples.rs"]
 mod examples;
+#[path = "kubernetes/fencing.rs"]
+mod fencing;
 #[path = "kubernetes/first_apply.rs"]
 mod first_apply;
 #[path = "kubernetes/first_start.rs"]

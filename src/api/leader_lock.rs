@@ -52,6 +52,9 @@ use super::target::Target;
 #[x_kube(validation = rules::retries_in_time())]
 #[x_kube(validation = rules::reason_given(), validation = rules::preferred_once())]
 #[x_kube(validation = rules::agents_only_label())]
+#[x_kube(validation = rules::fenced_candidates(), validation = rules::fenced_actions())]
+#[x_kube(validation = rules::fenced_stops(), validation = rules::fenced_enforces())]
+#[x_kube(validation = rules::fenced_not_orphaned())]
 #[serde(rename_all = "camelCase")]
 pub struct LeaderLockSpec {
     /// The quorum whose masters grant the lease.
@@ -64,7 +67,7 @@ pub struct LeaderLockSpec {
     pub lock_name: Option<String>,
 
     /// Duration of one lease, in seconds: from 2 to the quorum's maxLeaseDurationSeconds. Default: 15, or the longest stop time
-    /// of the targets + 25 rounded up to 5.
+    /// of the targets + 25 rounded up to 5; 15 with fencing: Node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 86400))]
     pub lease_duration_seconds: Option<i64>,
@@ -114,10 +117,15 @@ pub struct LeaderLockSpec {
 
     /// Seconds that another cluster waits after a lease that ended uncleanly, 0 to 86400. The holder declares them on the
     /// masters; a cluster that takes over waits at least its own value, too. Default: the longest stop time of the targets,
-    /// given or derived, + 5 (LabelPods has none); 0 without targets, and with OncePerSchedule only.
+    /// given or derived, + 5 (LabelPods has none); 0 without targets, and with OncePerSchedule only; 1 with fencing: Node while all
+    /// pods that run are fenced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400))]
     pub takeover_delay_seconds: Option<i64>,
+
+    /// Whether the agents of the nodes keep the pods of the targets from running without the lock. Default `None`.
+    #[serde(default)]
+    pub fencing: Fencing,
 
     /// Action on running targets when the majority of the masters is lost. Default `Stop`.
     #[serde(default)]
@@ -178,6 +186,17 @@ pub enum Enforcement {
     Enforce,
     /// The operator does not change the targets: the status reports the action that it would take.
     Observe,
+}
+
+/// Whether the agents of the nodes keep the pods of a lock from running without it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Fencing {
+    /// They do not: the operator stops the targets before the lease ends.
+    #[default]
+    None,
+    /// They freeze the pods of a cluster that no longer holds the lock. Each pod template mounts the volume of the driver
+    /// fencing.redlock.dev; only Scale and Suspend targets.
+    Node,
 }
 
 /// Action on running targets when the majority of the masters is lost.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::leader_lock::{Candidates, DeletionPolicy, Enforcement, LockState, OnQuorumLoss};
+use super::leader_lock::{Candidates, DeletionPolicy, Enforcement, Fencing, LockState, OnQuorumLoss};
 use super::redis_quorum::{FirstStart, SecretRef, SharedLockNames};
 use super::target::{Action, TargetRef};
 use crate::lease::identity::LockName;
@@ -16,6 +16,9 @@ use crate::lease::timing::Timings;
 
 /// Beside the stop time: until another cluster may trust that what a lost holder left running is gone.
 pub const TAKEOVER_BESIDE_STOP: Duration = Duration::from_secs(5);
+/// The delay that the holder of a fenced lock declares: its pods are frozen before its lease ends, so that this covers
+/// nothing but writes that are under way.
+pub const FENCED_DELAY: Duration = Duration::from_secs(1);
 /// The stop time of a Lease target without a declared one: `⌈11/6 × 15 s × 1.01⌉`, of client-go's default duration.
 pub const LEASE_STOP: Duration = Duration::from_secs(28);
 /// Longer than any cluster abstains: a cluster that abstains is notified when the abstention ends.
@@ -65,7 +68,8 @@ pub struct LockPlan {
     pub enforcement: Enforcement,
     pub cluster_preference: Vec<String>,
     pub preference_delay: Duration,
-    /// What the holder declares to other clusters.
+    pub fencing: Fencing,
+    /// What the holder declares to other clusters; of a fenced lock, while a pod of its targets is not fenced.
     pub takeover_delay: Duration,
     /// What this cluster waits at least, whatever the last holder declared.
     pub explicit_takeover_delay: Option<Duration>,
@@ -90,6 +94,25 @@ impl LockPlan {
     /// It has targets, and they are switched.
     pub fn switches(&self) -> bool {
         !self.targets.is_empty() && self.enforcement == Enforcement::Enforce
+    }
+
+    pub fn is_fenced(&self) -> bool {
+        self.fencing == Fencing::Node
+    }
+
+    /// The time that the slowest target takes to stop. The lease of a fenced lock leaves no such time.
+    pub fn longest_stop(&self) -> Duration {
+        longest_stop(&self.targets).max(self.timings.stop)
+    }
+
+    /// The longest that a planned stop takes, whatever the state of the masters: after that the lease has run out.
+    pub fn stop_bound(&self) -> Duration {
+        self.longest_stop() + self.timings.lease_duration
+    }
+
+    /// What the holder declares to other clusters while all pods of its targets are fenced.
+    pub fn fenced_delay(&self) -> Duration {
+        FENCED_DELAY.max(self.explicit_takeover_delay.unwrap_or_default())
     }
 
     /// Whether some target has to be undone when the lease ends.
@@ -174,6 +197,10 @@ impl TargetWork {
             TargetWork::Lease { .. } => Action::Lease,
         }
     }
+}
+
+pub(super) fn longest_stop(targets: &[TargetPlan]) -> Duration {
+    targets.iter().map(|target| target.stop).max().unwrap_or_default()
 }
 
 impl QuorumPlan {

@@ -21,6 +21,22 @@ pub(super) const TWICE_PREFERRED: &str = "is listed twice: list each cluster onc
 pub(super) const AGENTS_ONLY_LABEL: &str =
     "needs candidates: Operator; with candidates: Agents only LabelPods is possible";
 
+// Node fencing
+
+pub(super) const FENCED_CANDIDATES: &str = "contends without the operator: with fencing: Node use candidates: Operator, which starts no pod without the mark \
+     of the lease";
+
+pub(super) const FENCED_ACTIONS: &str =
+    "switches no pods that the agent of a node can freeze: with fencing: Node use Scale or Suspend";
+
+pub(super) const FENCED_STOPS: &str =
+    "leaves pods running without the lock, which fencing: Node freezes: use onQuorumLoss: Stop";
+
+pub(super) const FENCED_ENFORCES: &str =
+    "starts no targets, and fencing: Node freezes pods of other starters: use enforcement: Enforce";
+
+pub(super) const FENCED_NOT_ORPHANED: &str = "leaves pods running after the lock was given up, which fencing: Node freezes: use deletionPolicy: StopThenRelease";
+
 // Targets
 
 pub(super) const NO_PODS: &str = "is required with action: LabelPods: select the pods with its selector";

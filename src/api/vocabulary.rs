@@ -36,6 +36,8 @@ words! {
         SurgesOnRollout: "a rollout of a Deployment that is to have one replica runs two pods for a time. For \
             information: `Ready` does not depend on it. Only locks for which it was true once have it; `False` \
             after the correction",
+        NodesGuarded: "`fencing: Node`: every node on which pods of the lock run has a ready pod of the node agent and \
+            of the node guardian. For information: `Ready` does not depend on it. Only fenced locks have it",
         Degraded: "a master of the quorum has no vote, or does not accept its new credentials",
         Safe: "no master of the quorum is configured in a way that can lose leases",
         ReplicasReady: "no replica of the operator reports that it is not ready because of the quorum",
@@ -85,6 +87,7 @@ words! {
         NoScaleSubresource: "action Scale of a kind without the subresource `scale`",
         SelectorInvalid: "a selector cannot be read",
         TargetNotSafe: "the spec of a target lets it run without the lock",
+        NotFenced: "`fencing: Node`: the pod template of a target does not mount the volume of the driver fencing.redlock.dev for this lock, so that it is not started",
         NoReadyPod: "no pod of the selector is ready",
         HolderNotSelected: "the selector does not match the pod of the agent that holds the lock",
         TargetUnreachable: "the API server refused a request, or did not answer in time",
@@ -92,6 +95,9 @@ words! {
         NotMarked: "a majority of the masters did not record that targets start",
         SurgingStrategy: "the strategy of a Deployment starts the new pod beside the old one",
         NoSurge: "a rollout ends the old pod before it creates the new one",
+        Guarded: "a node agent and a node guardian are ready on every node on which pods of the lock run",
+        NotGuarded: "the node agent or the node guardian is not ready on a node on which pods of the lock run",
+        GuardsNotFollowed: "the pods of the node agents and the node guardians are not known",
         AllVote: "every master votes",
         Fit: "no master is configured in a way that can lose leases",
         Unfit: "a master is configured in a way that can lose leases",
@@ -134,6 +140,7 @@ words! {
         StartedAgain: "another writer stopped a target while this cluster holds the lock: the operator started it \
             again",
         StoppedAgain: "another writer started a target while this cluster stands by: the operator stopped it again",
+        EndNotConfirmed: "`fencing: Node`: it is not known whether all pods of a stopped lock have ended: its lease is left to run out, and not passed on",
         StopTooShort: "the pod template of a target asks for more time than its stop time",
         Observed: "`enforcement: Observe`: the action that the operator would take",
         TargetsLeft: "a deleted lock declares targets that this version cannot read: the operator does not change them",

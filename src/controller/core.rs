@@ -21,6 +21,7 @@ use super::{
     events::Events,
     index::{Effect, Index, Input, Replica, Scope, World},
     jobs::Jobs,
+    node_guards::GuardPods,
     object::ObjectKey,
     observe::{Failures, Observation},
     rate_limiter::RateLimiter,
@@ -52,6 +53,8 @@ pub(super) enum Incoming {
     Secret(SecretKey, Observation<Secret>),
     /// The pod of a replica of this operator.
     Sibling(Observation<Pod>),
+    /// A pod of the node agent or the node guardian.
+    NodeGuard(&'static str, Observation<Pod>),
     Report(TargetReport),
     Template(Read),
 }
@@ -88,6 +91,9 @@ struct Executor {
     quorums: RunningQuorums,
     secrets: Secrets,
     siblings: Pods,
+    guards: GuardPods,
+    /// The namespace of this release of the operator, where its node agents run; `None` where it is not known.
+    namespace: Option<String>,
     /// The latest answers of the siblings, for the target tasks.
     said: watch::Sender<Arc<Round>>,
     tasks: Tasks,
@@ -149,6 +155,8 @@ impl Core {
             quorums: setup.quorums,
             secrets: Secrets::default(),
             siblings: Pods::new(siblings.map(|siblings| &*siblings.own)),
+            guards: GuardPods::default(),
+            namespace: siblings.map(|siblings| siblings.namespace.clone()),
             said: watch::Sender::default(),
             tasks: Tasks::default(),
             inbox: setup.inbox,
@@ -258,6 +266,10 @@ impl Executor {
                 self.report_failure("the pods of the operator", &observation);
                 self.siblings.observe(&observation, clock::now());
                 return None;
+            }
+            Incoming::NodeGuard(part, observation) => {
+                self.report_failure(&format!("the pods of the {part}"), &observation);
+                Input::NodeGuards(self.guards.observe(part, &observation))
             }
             Incoming::Secret(key, observation) => {
                 return self

@@ -77,6 +77,7 @@ pub(super) use world::{LockSnapshot, Unready, Views, World};
 
 use super::{
     events::EventRecord,
+    node_guards::NodeGuards,
     object::{ObjectKey, trim},
     status::claims,
     writer::{Item, Queue, Written},
@@ -141,6 +142,7 @@ pub(super) struct Index {
     due: Due,
     in_flight: InFlight,
     asking: siblings::Asking,
+    guards: NodeGuards,
     /// Since when the caches are filled and their content is applied.
     ready: Option<BootInstant>,
     random: fastrand::Rng,
@@ -162,6 +164,7 @@ impl Index {
             due: Due::default(),
             in_flight: InFlight::default(),
             asking: siblings::Asking::default(),
+            guards: NodeGuards::default(),
             ready: None,
             random: fastrand::Rng::with_seed(seed),
             effects: Vec::new(),
@@ -197,6 +200,7 @@ impl Index {
             Input::Clusters(quorum, reporters) => self.on_clusters(&quorum, &reporters),
             Input::Retired(retired, outcome) => self.on_retired(&retired, outcome, at),
             Input::Said(round) => self.on_said(round),
+            Input::NodeGuards(guards) => self.on_node_guards(guards),
             Input::Uses(name, said) => self.on_uses(&name, said.as_ref(), at),
             Input::Nothing => {}
         }

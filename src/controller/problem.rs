@@ -51,6 +51,7 @@ impl Reason {
                 | Self::HolderNotSelected
                 | Self::KindUnknown
                 | Self::NoScaleSubresource
+                | Self::NotFenced
                 | Self::SelectorInvalid
                 | Self::TargetNotSafe
         )

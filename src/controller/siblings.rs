@@ -134,7 +134,7 @@ impl Pods {
     }
 }
 
-fn is_ready(pod: &Pod) -> bool {
+pub(super) fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     let ready = conditions.is_some_and(|conditions| {
         conditions

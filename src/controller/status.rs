@@ -5,6 +5,7 @@ mod blind;
 mod condition;
 mod ended;
 mod enforced;
+mod guarded;
 mod holder;
 mod lock;
 mod progress;

@@ -7,6 +7,7 @@
 mod blind;
 mod conflict;
 mod delay;
+mod fencing;
 mod goal;
 mod handle;
 mod lease_view;
@@ -38,6 +39,7 @@ use crate::{
     lease::BootInstant,
     targets::{Changes, Note, TargetContext},
 };
+use fencing::Fencing;
 use leases::Leases;
 use ready::Readiness;
 use settled::Settled;
@@ -60,6 +62,7 @@ pub(super) fn start<T: Send + 'static>(
         targets: Vec::new(),
         removed: Vec::new(),
         leases: Leases::new(clock::now()),
+        fencing: Fencing::of(&config.plan, &config.shared),
         stopping: Stopping::default(),
         stop_requests: StopRequests::default(),
         readiness: Readiness::default(),
@@ -83,6 +86,8 @@ struct TargetTask {
     /// No longer declared, but possibly still running: another cluster may declare and start them.
     removed: Vec<Target>,
     leases: Leases,
+    /// Of a fenced lock.
+    fencing: Option<Fencing>,
     stopping: Stopping,
     stop_requests: StopRequests,
     readiness: Readiness,
@@ -213,6 +218,7 @@ impl TargetTask {
             namespace: config.plan.namespace.clone(),
             object: config.plan.name.clone(),
             lock: config.plan.lock_name.clone(),
+            fenced: config.plan.is_fenced(),
             target: target.to_owned(),
             cluster: config.cluster.clone(),
             elector: config.elector.clone(),
@@ -222,7 +228,8 @@ impl TargetTask {
     }
 
     fn follow(&self) -> SelectAll<Changes> {
-        self.targets.iter().map(Target::changes).collect()
+        let pods = self.fencing.iter().map(|fencing| fencing.pods.changes());
+        self.targets.iter().map(Target::changes).chain(pods).collect()
     }
 
     /// Follows a new view of the lock. A lock that was given up and is contended for again has a new one; the previous

@@ -53,6 +53,6 @@ pub(crate) fn terms(plan: &LockPlan, cluster: &ClusterId) -> Terms {
         ordered_delay: plan.preference_wait(cluster.name()),
         guards: plan.guards(),
         siblings_first: plan.guards(),
-        fenced: false,
+        fenced: plan.is_fenced(),
     }
 }

@@ -140,6 +140,17 @@ impl Action {
         }
     }
 
+    /// Returns a pod of the object that runs and is not fenced, of a fenced lock.
+    pub(crate) async fn unfenced(&mut self) -> Result<Option<String>, TargetError> {
+        match &mut self.kind {
+            Kind::Scale(action) => action.unfenced().await,
+            Kind::SuspendJob(action) => action.unfenced().await,
+            Kind::SuspendCronJob(action) => action.unfenced().await,
+            // A fenced lock has no such target.
+            Kind::OncePerSchedule(_) | Kind::LabelPods(_) | Kind::Lease(_) => Ok(None),
+        }
+    }
+
     /// Follows the object, so that a write of another writer is noticed at once.
     pub(crate) fn changes(&self) -> Changes {
         each!(&self.kind, action => action.changes())

@@ -16,7 +16,12 @@ use tokio::{sync::watch, time};
 
 use super::{
     Changes, ConditionReason, EventReason, Pause, StartPermit, Step, StopPermit, TargetContext, TargetError,
-    in_flight::InFlight, kind::Need, owner::named, read::Place, shared::Followed,
+    fencing::{not_fenced, unfenced},
+    in_flight::InFlight,
+    kind::Need,
+    owner::named,
+    read::Place,
+    shared::Followed,
 };
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
@@ -108,6 +113,9 @@ impl Scale {
             return Ok(missing(object));
         };
         self.selector.clone_from(&snapshot.selector);
+        if let Some(step) = self.not_fenced(object, &snapshot).await? {
+            return Ok(step);
+        }
         let this = (permit.token(), snapshot.uid.clone());
         if snapshot.wanted == self.active {
             self.ran = Some(this);
@@ -137,6 +145,11 @@ impl Scale {
             ));
         }
         self.write_start(object, &snapshot, this, permit).await
+    }
+
+    async fn not_fenced(&self, object: &Object, snapshot: &Snapshot) -> Result<Option<Step>, TargetError> {
+        let names = (&*self.reference.name, object.called());
+        not_fenced(&self.context, object.place(), names, self.state(Some(snapshot))).await
     }
 
     /// Writes `activeReplicas` over a standby number, or over an earlier number of this lock.
@@ -286,6 +299,18 @@ impl Scale {
         let selector = object.read().await?.and_then(|snapshot| snapshot.selector);
         match selector {
             Some(selector) => object.pods().any_ready(&selector).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns a pod that runs and is not fenced.
+    pub(super) async fn unfenced(&mut self) -> Result<Option<String>, TargetError> {
+        let object = self.object().await?;
+        if let Some(snapshot) = object.read().await? {
+            self.selector = snapshot.selector;
+        }
+        match &self.selector {
+            Some(selector) => unfenced(&self.context, (selector, object.called()), |_| true).await,
             None => Ok(None),
         }
     }

@@ -11,7 +11,10 @@ use std::{
 
 use kube::{Client, api::ApiResource};
 
-use super::kind::Kinds;
+use super::{
+    fencing::{FencedPods, Namespaces},
+    kind::Kinds,
+};
 use jobs::Jobs;
 pub(super) use jobs::{Index, JobsOf};
 use watch::Objects;
@@ -25,6 +28,7 @@ pub(crate) struct Shared {
     pub(super) lease_fence: bool,
     /// The watches by resource and namespace, while they have followers.
     watches: Mutex<HashMap<(String, String), Weak<Objects>>>,
+    fenced: Namespaces,
     /// The Jobs by namespace, while they have followers.
     jobs: Mutex<HashMap<String, Weak<Jobs>>>,
 }
@@ -36,6 +40,7 @@ impl Shared {
             client,
             lease_fence,
             kinds: Kinds::default(),
+            fenced: Namespaces::default(),
             watches: Mutex::default(),
             jobs: Mutex::default(),
         }
@@ -55,6 +60,11 @@ impl Shared {
             objects
         });
         Followed::new(&objects, name)
+    }
+
+    /// Follows the pods that mount the volume of a lock, by the watch of all pods of its namespace.
+    pub(crate) fn fenced_pods(&self, namespace: &str, lock: &str) -> FencedPods {
+        self.fenced.follow(&self.client, namespace, lock)
     }
 
     /// Follows the Jobs of one CronJob, by the watch of all Jobs of its namespace.

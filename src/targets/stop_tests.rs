@@ -152,6 +152,7 @@ async fn stop(work: &TargetWork, server: Arc<Server>) -> Vec<(Method, String, Va
     };
     let (notes, _noted) = mpsc::unbounded_channel();
     let context = TargetContext {
+        fenced: false,
         shared: Arc::new(Shared::new(client.clone(), true)),
         client,
         namespace: "n".into(),

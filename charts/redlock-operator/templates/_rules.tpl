@@ -65,10 +65,10 @@
 {{- end }}
 {{- end }}
 {{- if $podsGo }}
-# A target is stopped when its pods are gone.
+# A target is stopped when its pods are gone. The pods of locks with `fencing: Node` are followed from their creation.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list, delete]
+  verbs: [list, watch, delete]
 {{- end }}
 {{- end -}}
 

@@ -63,3 +63,48 @@ pub(in crate::api) fn agents_only_label() -> Rule {
         reasons::AGENTS_ONLY_LABEL,
     )
 }
+
+/// Returns a rule of a fenced lock.
+fn fenced(field: &str, expression: &str, reason: &'static str) -> Rule {
+    rule(field, format!("self.fencing != 'Node' || {expression}"), reason)
+}
+
+pub(in crate::api) fn fenced_candidates() -> Rule {
+    fenced(
+        "candidates",
+        "self.candidates != 'Agents'",
+        reasons::FENCED_CANDIDATES,
+    )
+}
+
+pub(in crate::api) fn fenced_actions() -> Rule {
+    fenced(
+        "targets",
+        "!has(self.targets) || self.targets.all(t, t.action in ['Scale', 'Suspend'])",
+        reasons::FENCED_ACTIONS,
+    )
+}
+
+pub(in crate::api) fn fenced_stops() -> Rule {
+    fenced(
+        "onQuorumLoss",
+        "self.onQuorumLoss != 'KeepRunning'",
+        reasons::FENCED_STOPS,
+    )
+}
+
+pub(in crate::api) fn fenced_enforces() -> Rule {
+    fenced(
+        "enforcement",
+        "self.enforcement != 'Observe'",
+        reasons::FENCED_ENFORCES,
+    )
+}
+
+pub(in crate::api) fn fenced_not_orphaned() -> Rule {
+    fenced(
+        "deletionPolicy",
+        "self.deletionPolicy != 'Orphan'",
+        reasons::FENCED_NOT_ORPHANED,
+    )
+}

@@ -9,12 +9,12 @@ use kube::core::Rule;
 
 use super::rule;
 
-/// The longest given stop time.
-const STOP: &str = "([0] + (has(self.targets) ? self.targets.filter(t, has(t.stopSeconds)).map(t, t.stopSeconds * 1000) \
+/// The longest given stop time; none of a fenced lock, whose stop need not fit into the lease.
+const STOP: &str = "([0] + (has(self.targets) && self.fencing != 'Node' ? self.targets.filter(t, has(t.stopSeconds)).map(t, t.stopSeconds * 1000) \
                     : [])).max()";
 
 /// Whether the lease is given, or every stop time that it is derived from.
-const LEASE_KNOWN: &str = "(has(self.leaseDurationSeconds) || !has(self.targets) || self.targets.all(t, \
+const LEASE_KNOWN: &str = "(has(self.leaseDurationSeconds) || !has(self.targets) || self.fencing == 'Node' || self.targets.all(t, \
                            has(t.stopSeconds) || !(t.action in ['Scale', 'Suspend', 'Lease'])))";
 
 const LEASE: &str =

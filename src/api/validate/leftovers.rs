@@ -1,14 +1,9 @@
 //! Plans the stop of targets that an invalid lock may have left running.
 
-use super::{
-    graces::Graces,
-    lock::{longest_stop, takeover_delay},
-    problems::Problems,
-    target::targets,
-};
+use super::{graces::Graces, lock::takeover_delay, problems::Problems, target::targets};
 use crate::api::{
-    leader_lock::{Candidates, LeaderLock, LockState},
-    plan::LockPlan,
+    leader_lock::{Candidates, Fencing, LeaderLock, LeaderLockSpec, LockState},
+    plan::{LockPlan, longest_stop},
 };
 use crate::lease::{Timings, identity::LockName};
 use std::time::Duration;
@@ -21,12 +16,12 @@ pub fn leftovers(object: &LeaderLock, graces: &Graces) -> Option<LockPlan> {
     let name = metadata.name.clone()?;
     let own = || LockName::parse(&format!("{namespace}/{name}")).ok();
     let given = spec.lock_name.as_deref().map(LockName::parse);
-    let targets = targets(
-        &mut Problems::default(),
-        &spec.targets,
-        Candidates::Operator,
-        graces,
-    );
+    let sound = LeaderLockSpec {
+        candidates: Candidates::Operator,
+        fencing: Fencing::None,
+        ..spec.clone()
+    };
+    let targets = targets(&mut Problems::default(), &sound, graces);
     let stop = longest_stop(&targets);
     let given_delay = spec
         .takeover_delay_seconds
@@ -42,6 +37,7 @@ pub fn leftovers(object: &LeaderLock, graces: &Graces) -> Option<LockPlan> {
         enforcement: spec.enforcement,
         cluster_preference: Vec::new(),
         preference_delay: Duration::ZERO,
+        fencing: spec.fencing,
         takeover_delay: given_delay.unwrap_or_else(|| takeover_delay(&targets)),
         explicit_takeover_delay: given_delay,
         on_quorum_loss: spec.on_quorum_loss,

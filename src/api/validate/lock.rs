@@ -7,8 +7,10 @@ use super::graces::Graces;
 use super::name::{check_label, check_subdomain};
 use super::problems::{FieldError, Problems, Quoted};
 use super::target::targets;
-use crate::api::leader_lock::{LeaderLock, LeaderLockSpec, LockState};
-use crate::api::plan::{LockPlan, QuorumPlan, TAKEOVER_BESIDE_STOP, TargetPlan};
+use crate::api::leader_lock::{
+    Candidates, DeletionPolicy, Enforcement, Fencing, LeaderLock, LeaderLockSpec, LockState, OnQuorumLoss,
+};
+use crate::api::plan::{LockPlan, QuorumPlan, TAKEOVER_BESIDE_STOP, TargetPlan, longest_stop};
 use crate::api::reasons;
 use crate::lease::identity::{ClusterId, LockName};
 use crate::lease::timing::{GivenTimings, TimingError, Timings};
@@ -44,8 +46,16 @@ pub fn validate_lock(
 
     let (namespace, name) = names(&mut problems, object);
     let lock_name = lock_name(&mut problems, spec, &namespace, &name, quorum, lock_names);
-    let targets = targets(&mut problems, &spec.targets, spec.candidates, graces);
-    let timings = timings(&mut problems, spec, longest_stop(&targets), quorum);
+    let fenced = spec.fencing == Fencing::Node;
+    let targets = targets(&mut problems, spec, graces);
+    check_fencing(&mut problems, spec);
+    // The agents of the nodes stop the pods of a fenced lock in time, so its lease leaves no time for that.
+    let stop = if fenced {
+        Duration::ZERO
+    } else {
+        longest_stop(&targets)
+    };
+    let timings = timings(&mut problems, spec, stop, quorum);
     let reason = reason(&mut problems, spec);
     check_preference(&mut problems, &spec.cluster_preference);
 
@@ -79,6 +89,7 @@ pub fn validate_lock(
             enforcement: spec.enforcement,
             cluster_preference: spec.cluster_preference.clone(),
             preference_delay: preference_delay.unwrap_or(DEFAULT_PREFERENCE_DELAY),
+            fencing: spec.fencing,
             takeover_delay: given_delay.unwrap_or_else(|| takeover_delay(&targets)),
             explicit_takeover_delay: given_delay,
             on_quorum_loss: spec.on_quorum_loss,
@@ -117,8 +128,40 @@ pub(super) fn takeover_delay(targets: &[TargetPlan]) -> Duration {
     }
 }
 
-pub(super) fn longest_stop(targets: &[TargetPlan]) -> Duration {
-    targets.iter().map(|target| target.stop).max().unwrap_or_default()
+/// Refuses settings that leave pods running without the lock: the agents of the nodes freeze them.
+fn check_fencing(problems: &mut Problems, spec: &LeaderLockSpec) {
+    if spec.fencing == Fencing::None {
+        return;
+    }
+    let refused = [
+        (
+            spec.candidates == Candidates::Agents,
+            "candidates",
+            "Agents",
+            reasons::FENCED_CANDIDATES,
+        ),
+        (
+            spec.on_quorum_loss == OnQuorumLoss::KeepRunning,
+            "onQuorumLoss",
+            "KeepRunning",
+            reasons::FENCED_STOPS,
+        ),
+        (
+            spec.enforcement == Enforcement::Observe,
+            "enforcement",
+            "Observe",
+            reasons::FENCED_ENFORCES,
+        ),
+        (
+            spec.deletion_policy == DeletionPolicy::Orphan,
+            "deletionPolicy",
+            "Orphan",
+            reasons::FENCED_NOT_ORPHANED,
+        ),
+    ];
+    for (_, field, value, reason) in refused.into_iter().filter(|(found, ..)| *found) {
+        problems.add(FieldError::new(format!("spec.{field}"), value, reason));
+    }
 }
 
 /// Returns the name of the lock on the masters. `None` comes with a problem.

@@ -7,7 +7,7 @@ use super::graces::{Grace, Graces};
 use super::name::{check_label, check_subdomain, is_api_version};
 use super::problems::{FieldError, Problems, Quoted};
 use super::selector::check_selector;
-use crate::api::leader_lock::Candidates;
+use crate::api::leader_lock::{Candidates, Fencing, LeaderLockSpec};
 use crate::api::plan::{LEASE_STOP, TargetPlan, TargetWork};
 use crate::api::reasons;
 use crate::api::target::{Action, Target, TargetRef};
@@ -26,12 +26,8 @@ const KIND_LIMIT: usize = 63;
 
 /// Returns the valid targets, with the content of their pod templates; the problems of the others are added to
 /// `problems`.
-pub(super) fn targets(
-    problems: &mut Problems,
-    given: &[Target],
-    candidates: Candidates,
-    graces: &Graces,
-) -> Vec<TargetPlan> {
+pub(super) fn targets(problems: &mut Problems, spec: &LeaderLockSpec, graces: &Graces) -> Vec<TargetPlan> {
+    let (given, candidates, fenced) = (&spec.targets, spec.candidates, spec.fencing == Fencing::Node);
     if given.len() > TARGET_LIMIT {
         let reason = format!("are too many targets: declare at most {TARGET_LIMIT}");
         problems.add(FieldError::new("spec.targets", given.len(), reason));
@@ -54,6 +50,14 @@ pub(super) fn targets(
                 reasons::AGENTS_ONLY_LABEL,
             ));
         }
+        if fenced && !matches!(target.action, Action::Scale | Action::Suspend) {
+            let action = format!("{:?}", target.action);
+            problems.add(FieldError::new(
+                format!("{field}.action"),
+                action,
+                reasons::FENCED_ACTIONS,
+            ));
+        }
         check_blocks(problems, &field, target);
         let stop = stop(problems, &field, target);
         let grace = target.reference.as_ref().and_then(|object| graces.of(object));
@@ -62,12 +66,14 @@ pub(super) fn targets(
             Action::Lease => LEASE_STOP,
             _ => derived_stop(grace, pods),
         };
+        // The lease of a fenced lock does not depend on the stop time, so that the pods may take as long as they need.
+        let limit = if fenced { Duration::MAX } else { DEFAULT_STOP };
         if let Some(work) = work(problems, &field, target, stop) {
             plans.push(TargetPlan {
                 name: target.name.clone(),
                 work,
-                stop: stop.unwrap_or(derived.min(DEFAULT_STOP)),
-                too_short: Some(derived).filter(|derived| stop.is_none() && *derived > DEFAULT_STOP),
+                stop: stop.unwrap_or(derived.min(limit)),
+                too_short: Some(derived).filter(|derived| stop.is_none() && *derived > limit),
                 one_by_one: grace.filter(|grace| grace.one_by_one).map(|_| pods),
             });
         }

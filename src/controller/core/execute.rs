@@ -40,6 +40,13 @@ impl Executor {
             Effect::StopTargets { key, halt, after } => self.stop_targets(key, halt, after),
             Effect::ResumeTargets(key) => self.order(&key, Command::Resume),
             Effect::EndTargetTask(key) => drop(self.tasks.targets.remove(&key)),
+            Effect::FollowNodeGuards => {
+                if let Some(namespace) = &self.namespace {
+                    let client = &self.kubernetes.clients.work;
+                    self.guards
+                        .follow(client, namespace, &self.inbox, Incoming::NodeGuard);
+                }
+            }
             Effect::FollowTemplate(key, reference) => {
                 let (reader, inbox) = (&self.kubernetes.reader, self.inbox.clone());
                 let (of, what) = (key.clone(), reference.clone());
@@ -267,7 +274,8 @@ impl Executor {
                 // No timeout here: the target task knows best until when the stop can be revoked.
                 self.tasks.jobs.start(broken, async move {
                     let mut drained = drained;
-                    drained.stopped = stopped.await.is_ok();
+                    let end = stopped.await;
+                    (drained.stopped, drained.clean) = (end.is_ok(), end == Ok(true));
                     Input::Drained(key, purpose, drained)
                 });
             }

@@ -76,7 +76,11 @@ fn decide(facts: &DecisionFacts<'_>) -> Decision {
         Err(problem) if lost(problem) => Decision::Withdraw,
         Err(_) if facts.overtaken => Decision::Withdraw,
         Err(_) => Decision::Keep,
-        Ok(plan) if (&plan.quorum, &plan.lock_name) != (&active.quorum, &active.lock_name) => {
+        // A held lease stays fenced, or not, until its end.
+        Ok(plan)
+            if (&plan.quorum, &plan.lock_name, plan.fencing)
+                != (&active.quorum, &active.lock_name, active.fencing) =>
+        {
             Decision::Withdraw
         }
         // The new plan gives up the lock at once, so running targets must be stopped first.
@@ -110,7 +114,7 @@ impl Index {
             .map(|entry| entry.object.spec.quorum_ref.name.clone());
         self.follow_templates(key);
         let view = self.quorums.view(quorum.as_deref().unwrap_or_default());
-        let others = self.locks.resolve(key, view);
+        let others = self.locks.resolve(key, view, &self.me.cluster);
         self.hurry_templates(key);
         self.due.locks.extend(others);
         let (Some(wanted), Some(entry)) = (self.locks.resolution(key), self.locks.get(key)) else {

@@ -37,6 +37,21 @@ pub(in crate::controller) struct Drained {
     pub(super) plan: Arc<LockPlan>,
     pub(super) bound: Duration,
     pub(in crate::controller) stopped: bool,
+    /// The end is recorded as clean on the masters.
+    pub(in crate::controller) clean: bool,
+}
+
+impl Drained {
+    /// Reports whether the lease ends now: it is passed on, or left to run out for another cluster. The lease of a fenced
+    /// lock is passed on only after a confirmed end. A failover leaves it to run out, since this cluster abstains.
+    pub(super) fn ends(&self, purpose: &Purpose) -> bool {
+        self.stopped && (self.is_confirmed() || *purpose == Purpose::Unready)
+    }
+
+    /// Reports whether another cluster may acquire the lock at once.
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.clean || !self.plan.is_fenced()
+    }
 }
 
 impl Index {
@@ -70,7 +85,7 @@ impl Index {
             self.due.tasks.insert(key.clone());
             return;
         };
-        let most = plan.timings.stop + plan.timings.lease_duration;
+        let most = plan.stop_bound();
         let most = if unbounded { most * 100 } else { most };
         let bound = patience.min(most);
         let halt = StopRequest {
@@ -85,6 +100,7 @@ impl Index {
             plan,
             bound,
             stopped: false,
+            clean: false,
         };
         self.effects.push(Effect::StopTargets {
             key: key.clone(),
@@ -101,6 +117,7 @@ impl Index {
         at: &World<'_>,
     ) {
         let keeps = self.plants(Planted::KeepsDrain);
+        let passes = drained.stopped && self.plants(Planted::PassesUnconfirmed);
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
@@ -110,7 +127,7 @@ impl Index {
                 number: drained.number,
             });
         }
-        if drained.stopped {
+        if passes || drained.ends(&purpose) {
             // Targets must not start again under this lease, so it ends even if the request has changed.
             self.effects.push(Effect::HandOver {
                 quorum: drained.plan.quorum.clone(),

@@ -99,6 +99,8 @@ pub(in crate::controller) enum Effect {
     /// Revoke the stop of a lock's targets, unless they are stopped already.
     ResumeTargets(ObjectKey),
     EndTargetTask(ObjectKey),
+    /// Follow the pods of the node agents and guardians, if they are not followed yet.
+    FollowNodeGuards,
     FollowTemplate(ObjectKey, TargetRef),
     UnfollowTemplate(ObjectKey, TargetRef),
     /// Read a template without delay: the lock cannot be used before.

@@ -64,7 +64,7 @@ impl Index {
         let Some(to) = choose(&self.others(&plan.quorum), plan) else {
             return;
         };
-        let bound = plan.timings.stop + plan.timings.lease_duration;
+        let bound = plan.stop_bound();
         let next = Abstention::next(
             abstention(&entry.object).as_ref(),
             plan.takeover_delay,
@@ -136,8 +136,13 @@ impl Index {
 
     pub(super) fn on_unready_drained(&mut self, key: &ObjectKey, drained: &Drained) {
         if drained.stopped {
+            let how = if drained.is_confirmed() {
+                "passed on"
+            } else {
+                "left to run out"
+            };
             let text = format!(
-                "the lock was passed on to {}, because targets did not become ready in this cluster",
+                "the lock was {how} to {}, because targets did not become ready in this cluster",
                 drained.to
             );
             return self.warn(key, EventReason::FailedOver, text);

@@ -70,7 +70,7 @@ impl Index {
         at: &World<'_>,
     ) {
         let Some(entry) = self.locks.get(key) else { return };
-        if drained.stopped {
+        if drained.ends(&Purpose::Asked(text.clone())) {
             let answer = acceptance(&text, drained.token, &drained.to);
             return self.reply(key, text, answer);
         }
@@ -81,6 +81,12 @@ impl Index {
         let report = entry.phase.report();
         let trouble = report.and_then(|report| report.trouble.as_ref());
         let message = match trouble {
+            _ if drained.stopped => format!(
+                "its pods were stopped, and it is not known whether all of them are gone, as event EndNotConfirmed \
+                 explains: the lease with token {} has to run out. Set state: SteppedDown in this cluster: another \
+                 cluster acquires the lock after that",
+                drained.token.0
+            ),
             _ if !holds => format!("the lease with token {} ended meanwhile", drained.token.0),
             Some(trouble) => format!(
                 "the targets could not be stopped, and were started again: {}",

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     api::{LeaderLock, RedisQuorum},
     controller::{
+        node_guards::NodeGuards,
         object::ObjectKey,
         observe::Observation,
         sibling_answers::Round,
@@ -75,6 +76,8 @@ pub(in crate::controller) enum Input {
     /// Whether the server behind the old URL has lost its vote.
     Retired(RetiredUrl, Result<RetireOutcome, String>),
     Said(Round),
+    /// The nodes whose agents and guardians are ready.
+    NodeGuards(NodeGuards),
     /// The siblings' answers about the use of a quorum whose finalizer is to be removed; `None` if the question broke
     /// off.
     Uses(String, Option<Round>),

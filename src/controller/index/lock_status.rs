@@ -11,6 +11,7 @@ use crate::{
     api::{LeaderLock, lock_status::LeaderLockStatus},
     controller::{
         index::lock_store::LockEntry,
+        node_guards::NodeGuards,
         object::ObjectKey,
         status::{Author, BlindStatus, Health, LockFacts, adds, lock_status, rests_until, surge_news},
         writer::{self, Item},
@@ -65,6 +66,7 @@ impl Index {
             abstains: abstains_until(&object, active),
             targets: entry.phase.report(),
             surges: &entry.templates.surges(),
+            guards: &self.guards,
             now: at.stamp(),
         });
         let same = status == before && !self.plants(Planted::StatusEachTick);
@@ -72,6 +74,20 @@ impl Index {
             return None;
         }
         self.replace_status(key, &object, status, who, at)
+    }
+
+    /// Handles a change of the nodes on which pods are guarded.
+    pub(super) fn on_node_guards(&mut self, guards: NodeGuards) {
+        if self.guards == guards {
+            return;
+        }
+        self.guards = guards;
+        let fenced = self.locks.with_targets();
+        let fenced = fenced.filter(|(_, entry, _)| entry.phase.plan().is_some_and(|plan| plan.is_fenced()));
+        let fenced: Vec<ObjectKey> = fenced.map(|(key, ..)| key.clone()).collect();
+        fenced
+            .into_iter()
+            .for_each(|key| self.writer.push(Item::Lock(key)));
     }
 
     fn snapshot_of_status(&self, key: &ObjectKey, at: &World<'_>) -> Option<LockSnapshot> {

@@ -22,7 +22,7 @@ use crate::controller::{
 };
 use crate::{
     api::{LeaderLock, plan::LockPlan},
-    lease::BootInstant,
+    lease::{BootInstant, ClusterId},
     targets::Origin,
 };
 
@@ -225,13 +225,18 @@ impl Locks {
     }
 
     /// Judges an object again. Returns the other objects that have to be judged again because of it.
-    pub(super) fn resolve(&mut self, key: &ObjectKey, quorum: QuorumView<'_>) -> Vec<ObjectKey> {
+    pub(super) fn resolve(
+        &mut self,
+        key: &ObjectKey,
+        quorum: QuorumView<'_>,
+        cluster: &ClusterId,
+    ) -> Vec<ObjectKey> {
         let Some(entry) = self.entries.get_mut(key) else {
             let mut others = self.names.set(key, BTreeSet::new(), Age::default());
             others.extend(self.targets.set(key, BTreeSet::new(), Age::default()));
             return others;
         };
-        entry.wanted = resolve::plan(&entry.object, quorum, &entry.templates);
+        entry.wanted = resolve::plan(&entry.object, quorum, &entry.templates, cluster);
         let age = age(&entry.object.metadata);
         let name = entry.wanted.as_ref().ok().map(|plan| name(plan));
         let mut others = self.names.set(key, name.iter().cloned().collect(), age.clone());

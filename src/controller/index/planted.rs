@@ -35,6 +35,8 @@ pub(super) enum Planted {
     DrainsEndedLease,
     /// The end of a drain is forgotten.
     KeepsDrain,
+    /// The lease of a fenced lock is passed on although it is not known whether its pods are gone.
+    PassesUnconfirmed,
     /// A stop for a hand-over takes as long as the wall clock allows.
     DrainsByWallClock,
     /// A status that the rate limit deferred is forgotten.

@@ -14,6 +14,7 @@ use crate::{
         problem::{Problem, Reason},
         templates::Templates,
     },
+    lease::{ClusterId, FencingToken, Nonce, fence::FenceMark},
 };
 
 /// The known state of the quorum that a lock names.
@@ -30,6 +31,7 @@ pub(in crate::controller) fn plan(
     object: &LeaderLock,
     quorum: QuorumView<'_>,
     templates: &Templates,
+    cluster: &ClusterId,
 ) -> Result<Arc<LockPlan>, Problem> {
     let name = &object.spec.quorum_ref.name;
     match quorum {
@@ -51,7 +53,6 @@ pub(in crate::controller) fn plan(
         )),
         QuorumView::Usable(quorum) => {
             validate_lock(object, quorum, LockNames::OfTheNamespace, &templates.graces())
-                .map(Arc::new)
                 .map_err(|errors| match reason(&errors) {
                     // The stop time of the pods may be shorter than the default.
                     Reason::StopBudgetTooShort if templates.awaited() => {
@@ -59,7 +60,21 @@ pub(in crate::controller) fn plan(
                     }
                     reason => Problem::invalid(reason, &errors),
                 })
+                .and_then(|plan| markable(plan, cluster))
+                .map(Arc::new)
         }
+    }
+}
+
+/// Refuses a fenced lock in a cluster whose UID cannot be part of a fence mark.
+fn markable(plan: LockPlan, cluster: &ClusterId) -> Result<LockPlan, Problem> {
+    let (token, nonce) = (FencingToken(1), Nonce(0));
+    match FenceMark::new(token, token, cluster, nonce) {
+        Err(error) if plan.is_fenced() => Err(Problem::new(
+            Reason::InvalidSpec,
+            format!("spec.fencing: Node is not possible in this cluster: {error}"),
+        )),
+        _ => Ok(plan),
     }
 }
 
@@ -88,4 +103,26 @@ pub(in crate::controller) fn target_taken(what: &TargetKey, other: &ObjectKey) -
              remove it from one of them"
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::plan::tests::plan_of;
+
+    #[test]
+    fn a_cluster_uid_that_makes_no_mark_refuses_fenced_locks() {
+        let odd = ClusterId::new("eu-1", "a@b").unwrap();
+        let usual = ClusterId::new("eu-1", "a-b").unwrap();
+        let fenced = || plan_of(", fencing: Node");
+        let problem = markable(fenced(), &odd).unwrap_err();
+        assert_eq!(problem.reason, Reason::InvalidSpec);
+        assert!(
+            problem.message.contains("a UID without \"@\""),
+            "{}",
+            problem.message
+        );
+        assert!(markable(fenced(), &usual).is_ok());
+        assert!(markable(plan_of(""), &odd).is_ok());
+    }
 }

@@ -73,7 +73,7 @@ impl Index {
             if self.plants(Planted::ReleasesAtEnd) {
                 continue;
             }
-            let bound = plan.timings.stop + plan.timings.lease_duration;
+            let bound = plan.stop_bound();
             let halt = StopRequest {
                 by: at.now + bound,
                 lease: None,

@@ -18,7 +18,7 @@ use outside::{Focus, Outside};
 use rules::{DRAINS, Rules};
 
 /// Each planted mistake, and a part of the message of the rule that finds it.
-const ALL: [(Planted, &str); 28] = [
+const ALL: [(Planted, &str); 29] = [
     (
         Planted::StartsWithoutFinalizer,
         "may be started without a finalizer",
@@ -57,6 +57,7 @@ const ALL: [(Planted, &str); 28] = [
     ),
     (Planted::DrainsEndedLease, "without its lease"),
     (Planted::KeepsDrain, "its drain has not ended"),
+    (Planted::PassesUnconfirmed, "handed over, and its pods may run"),
     (Planted::DrainsByWallClock, "stops until"),
     (Planted::DropsDelayedStatus, "its status is about generation"),
     (Planted::DropsConflict, "its status is about generation"),

@@ -60,6 +60,9 @@ impl Index {
             }
         }
         entry.phase.start_task();
+        if plan.is_fenced() {
+            self.effects.push(Effect::FollowNodeGuards);
+        }
         self.effects
             .push(Effect::StartTargetTask(Box::new(TargetTaskStart {
                 key,

@@ -46,7 +46,7 @@ impl Index {
         let Some(plan) = entry.phase.plan() else {
             return;
         };
-        let until = now + plan.timings.stop + plan.timings.lease_duration + more;
+        let until = now + plan.stop_bound() + more;
         entry.phase.leave();
         match (departure, entry.phase.task()) {
             (Departure::Stop, Some(_)) => {

@@ -15,6 +15,7 @@ use crate::{
     },
     controller::{
         index::intention,
+        node_guards::NodeGuards,
         problem::{Problem, Reason},
         target_task::TargetReport,
         templates::Surges,
@@ -42,6 +43,8 @@ pub(in crate::controller) struct LockFacts<'a> {
     /// The state of the targets, if the lock has some.
     pub(in crate::controller) targets: Option<&'a TargetReport>,
     pub(in crate::controller) surges: &'a Surges,
+    /// The nodes with a ready agent and guardian, for a fenced lock.
+    pub(in crate::controller) guards: &'a NodeGuards,
     pub(in crate::controller) now: Timestamp,
 }
 

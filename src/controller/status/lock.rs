@@ -7,6 +7,7 @@ use super::{
     blind::unseen,
     condition::{ConditionType, Conditions, Truth},
     enforced::{LockFacts, as_declared, enforced, switches},
+    guarded,
     holder::{self, called, taken},
     progress::Progress,
     surges,
@@ -138,6 +139,7 @@ fn known(
     }
     enforced(facts, plan, role, conditions);
     progress.abnormal(conditions);
+    guarded::set(plan, facts.targets, facts.guards, conditions);
     // Last, since the condition keeps its place at the end while it is unknown: another order would be another status.
     surges::set(facts.surges, conditions);
 }

@@ -32,6 +32,18 @@ impl Delays {
             .is_some_and(|(marked, delay)| marked == token && delay >= needed)
     }
 
+    /// Returns the delay that was declared under this token.
+    pub(super) fn of(&self, token: FencingToken) -> Option<Duration> {
+        self.marked
+            .filter(|(marked, _)| *marked == token)
+            .map(|(_, delay)| delay)
+    }
+
+    /// Returns the delay of the adopted targets; zero if there are none.
+    pub(super) fn adopted(&self) -> Duration {
+        self.adopted
+    }
+
     pub(super) fn declared(&mut self, token: FencingToken, delay: Duration) {
         self.marked = Some((token, delay));
     }

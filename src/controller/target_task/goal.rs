@@ -33,6 +33,8 @@ pub(super) struct TargetFacts {
     /// The deadline of a requested stop, which applies whatever process holds the lock.
     pub(super) stop_by: Option<BootInstant>,
     pub(super) takeover_delay: Duration,
+    /// The agents of the nodes freeze pods whose cluster no longer holds the lock, and this cluster contends for it.
+    pub(super) fenced: bool,
     pub(super) stop: Duration,
     pub(super) on_quorum_loss: OnQuorumLoss,
 }
@@ -87,7 +89,7 @@ pub(super) fn has_room(takeover_delay: Duration, stop: Duration) -> bool {
 
 impl TargetFacts {
     pub(super) fn has_room(&self) -> bool {
-        has_room(self.takeover_delay, self.stop)
+        self.fenced || has_room(self.takeover_delay, self.stop)
     }
 }
 
@@ -166,6 +168,14 @@ fn alone(facts: &TargetFacts, now: BootInstant) -> Goal {
     }
     if facts.lost.is_some() {
         return Goal::Stop(facts.lost);
+    }
+    if facts.fenced {
+        // The nodes run the pods as long as they may. A sibling adopts them whenever it wins.
+        return if facts.passed_on {
+            Goal::Stop(None)
+        } else {
+            Goal::Keep(None)
+        };
     }
     // Another cluster may begin after the takeover delay; a sibling may adopt until shortly before.
     let (at, others) = match facts.sibling_until {

@@ -1,6 +1,6 @@
 //! Defines the core's interface to a target task: configuration, commands and reports.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kube::Client;
 use tokio::{
@@ -73,6 +73,8 @@ pub(in crate::controller) struct TargetReport {
     pub(in crate::controller) trouble: Option<Problem>,
     /// The running targets have been unready for longer than the lock allows.
     pub(in crate::controller) unready: bool,
+    /// The nodes on which pods of a fenced lock run; `None` while they are not known.
+    pub(in crate::controller) nodes: Option<BTreeSet<String>>,
     /// Events for people, each contained in one report.
     pub(in crate::controller) notes: Vec<Note>,
 }

@@ -18,6 +18,8 @@ pub(super) struct LeaseView {
     pub(super) last: Option<(Other, FencingToken)>,
     /// The registers at this process's last acquisition of the lock.
     pub(super) marks: Marks,
+    /// Of a fenced lock: the mark on the masters shows that a lease of this cluster preceded that acquisition.
+    pub(super) succeeds_sibling: bool,
 }
 
 /// A lease that another process holds.
@@ -49,6 +51,7 @@ impl LeaseView {
             }),
             last: last.map(|holder| (whose(holder), holder.token)),
             marks: view.marks,
+            succeeds_sibling: view.succession.is_some_and(|succession| succession.sibling),
         }
     }
 

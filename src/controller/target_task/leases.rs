@@ -25,6 +25,8 @@ pub(super) struct Observation {
     pub(super) majority: bool,
     /// The latest answers of the siblings.
     pub(super) said: Said,
+    /// Every pod of the targets is fenced.
+    pub(super) fenced: bool,
     /// The deadline of a requested stop.
     pub(super) stop_by: Option<BootInstant>,
     pub(super) now: BootInstant,
@@ -102,7 +104,14 @@ impl Leases {
             self.sibling_until = self.sibling_until.max(Some(until));
         }
         let takeover_delay = self.takeover_delay(plan);
-        let has_room = has_room(takeover_delay, plan.timings.stop);
+        // A cluster that stepped down keeps nothing running, and asks no sibling to.
+        let fenced = seen.fenced && plan.state != LockState::SteppedDown;
+        let stop = if fenced {
+            Duration::ZERO
+        } else {
+            plan.longest_stop()
+        };
+        let has_room = fenced || has_room(takeover_delay, stop);
         self.lost = still_owed(self.lost, siblings, self.own, has_room);
         let elsewhere = |(of, token): (Other, FencingToken)| of == Other::Elsewhere && Some(token) > self.own;
         TargetFacts {
@@ -118,7 +127,8 @@ impl Leases {
             began: self.began,
             stop_by: seen.stop_by,
             takeover_delay,
-            stop: plan.timings.stop,
+            fenced,
+            stop,
             // A cluster that stepped down keeps nothing running.
             on_quorum_loss: match plan.state {
                 LockState::SteppedDown => OnQuorumLoss::Stop,
@@ -171,7 +181,8 @@ fn delay(lease: &LeaseView, plan: &LockPlan, own_tokens: &OwnTokens) -> (Duratio
     if !marks.ended_uncleanly() {
         return (Duration::ZERO, None);
     }
-    if lease.last == Some((Other::Sibling, FencingToken(marks.held))) || own_tokens.has(marks.held) {
+    let sibling = lease.last == Some((Other::Sibling, FencingToken(marks.held)));
+    if sibling || lease.succeeds_sibling || own_tokens.has(marks.held) {
         (Duration::ZERO, marks.declared_delay())
     } else {
         let wait = marks.takeover_delay(plan.explicit_takeover_delay, plan.takeover_delay);

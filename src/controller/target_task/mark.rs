@@ -1,10 +1,20 @@
 //! Writes the marks of a target task into the registers of its lock.
 
+use std::time::Duration;
+
 use super::TargetTask;
 use crate::{
     api::plan::TAKEOVER_BESIDE_STOP,
+    controller::problem::{Problem, Reason},
     lease::{FencingToken, Mark},
 };
+
+/// Why nothing may be started yet.
+pub(super) enum Undeclared {
+    /// The first list of the pods of a fenced lock is under way.
+    Awaited,
+    Trouble(Problem),
+}
 
 impl TargetTask {
     pub(super) async fn mark(&self, token: FencingToken, mark: Mark) -> bool {
@@ -13,23 +23,27 @@ impl TargetTask {
     }
 
     /// Writes that targets run under this lease, and how long other clusters have to wait after it. Called before the
-    /// first target starts, and before a target starts that needs longer. Returns false if a majority did not write it.
-    pub(super) async fn declare(&mut self, token: FencingToken) -> bool {
-        let removed = self.removed.iter().filter(|target| target.is_undone());
-        // A removed target may still run.
-        let longest = removed
-            .map(|target| target.stop_time + TAKEOVER_BESIDE_STOP)
-            .max();
-        let planned = self.config.plan.takeover_delay;
-        let delay = self.leases.delays.needed(planned, longest.unwrap_or_default());
+    /// first target starts, and before a target starts that needs longer. Returns why it is not written.
+    pub(super) async fn declare(&mut self, token: FencingToken) -> Result<(), Undeclared> {
+        let (planned, removed) = if self.fencing.is_some() {
+            (self.fenced_delay(token).await?, Duration::ZERO)
+        } else {
+            let removed = self.removed.iter().filter(|target| target.is_undone());
+            // A removed target may still run.
+            let longest = removed.map(|target| target.stop_time + TAKEOVER_BESIDE_STOP);
+            (self.config.plan.takeover_delay, longest.max().unwrap_or_default())
+        };
+        let delay = self.leases.delays.needed(planned, removed);
         if self.leases.delays.is_declared(token, delay) {
-            return true;
+            return Ok(());
         }
         if !self.mark(token, Mark::Held { delay }).await {
-            return false;
+            let text =
+                "a majority of the masters did not write down that targets start, or need longer to stop";
+            return Err(Undeclared::Trouble(Problem::new(Reason::NotMarked, text)));
         }
         self.leases.delays.declared(token, delay);
         self.config.own_tokens.remember(token.0);
-        true
+        Ok(())
     }
 }

@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use super::RETRY;
-use crate::{
-    controller::problem::{Problem, Reason},
-    targets::Step,
-};
+use crate::{controller::problem::Problem, targets::Step};
 
 /// Interval of the steps of a target that cannot reach the desired state.
 pub(super) const RETRY_TROUBLE: Duration = RETRY.saturating_mul(8);
@@ -44,11 +41,11 @@ impl Outcome {
     };
 
     /// Returns the outcome of a step that no target could take, for this reason.
-    pub(super) fn failed(reason: Reason, text: &str) -> Self {
+    pub(super) fn failed(problem: Problem) -> Self {
         Self {
             settled: false,
             wants_guard: false,
-            trouble: Some(Problem::new(reason, text)),
+            trouble: Some(problem),
             wait: None,
         }
     }
@@ -81,7 +78,7 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::lock_status::TargetState;
+    use crate::{api::lock_status::TargetState, controller::problem::Reason};
 
     fn trouble() -> Step {
         Step::trouble(TargetState::Standby, Reason::TargetNotFound, "no".into())

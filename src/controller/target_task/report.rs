@@ -30,6 +30,7 @@ impl TargetTask {
             settled: outcome.settled,
             trouble: outcome.trouble,
             unready: self.readiness.too_long,
+            nodes: self.fencing.as_ref().and_then(|fencing| fencing.pods.nodes()),
             notes: std::iter::from_fn(|| self.notes.1.try_recv().ok()).collect(),
         }
     }

@@ -5,9 +5,11 @@ use futures_util::future::{self, join_all};
 use super::{
     RETRY, TargetTask,
     blind::{Said, has_majority},
+    fencing::Fencing,
     goal::{Goal, TargetFacts, goal},
     lease_view::LeaseView,
     leases::{Observation, observes},
+    mark::Undeclared,
     outcome::{Outcome, RETRY_TROUBLE},
     settled::Aim,
     stop_time::too_short,
@@ -17,7 +19,6 @@ use super::{
 use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
     clock,
-    controller::problem::Reason,
     lease::{BootInstant, FencingToken, Mark},
     targets::{EventReason, Note, StartPermit, StopPermit},
 };
@@ -34,13 +35,15 @@ impl TargetTask {
             // Requests are refused, too: the closed channel shows each requester that nothing was stopped.
             self.stop_requests.refuse();
             let paused = self.config.plan.enforcement == Enforcement::Enforce;
-            return self.observe(goal, None, paused.then_some(false)).await;
+            let again = self.mark_while_paused(goal).await;
+            return self.observe(goal, again, paused.then_some(false)).await;
         }
         self.stopping.follow(goal);
         match goal {
             Goal::Run => self.run_while_held().await,
             Goal::Stop(by) => {
-                let deadline = self.stopping.deadline(by, facts.stop, now);
+                let stop = self.config.plan.longest_stop();
+                let deadline = self.stopping.deadline(by, stop, now);
                 let permit = self.permit_to_stop(&facts);
                 let (report, again) = self.stop_targets(deadline, &permit).await;
                 let starts =
@@ -65,6 +68,7 @@ impl TargetTask {
             ),
             majority: has_majority(config.masters.as_ref()),
             lease,
+            fenced: self.fencing.as_ref().is_some_and(Fencing::fences_all),
             stop_by: self.stop_requests.by(),
             now,
         };
@@ -72,7 +76,7 @@ impl TargetTask {
     }
 
     /// Returns the permit for the lease under which targets run, and its end if no event reports it.
-    fn permit(&self) -> Option<(StartPermit, Option<BootInstant>)> {
+    pub(super) fn permit(&self) -> Option<(StartPermit, Option<BootInstant>)> {
         let config = &self.config;
         let view = config.view.clone();
         if !observes(&config.plan) {
@@ -89,9 +93,10 @@ impl TargetTask {
         self.readiness.forget();
         if !self.settled.holds(Aim::Observe, clock::now()) {
             join_all(self.targets.iter_mut().map(|target| target.observe(enforced))).await;
+            let checked = self.check_pods(None).await.is_ok();
             let known =
                 |target: &Target| matches!(target.observed, TargetState::Active | TargetState::Standby);
-            self.settle(Aim::Observe, self.targets.iter().all(known));
+            self.settle(Aim::Observe, checked && self.targets.iter().all(known));
         }
         let again = self.due().into_iter().chain(again).min();
         (self.report(goal, Outcome::SETTLED), again)
@@ -135,12 +140,20 @@ impl TargetTask {
         };
         let token = permit.token();
         let guards = self.targets.iter().chain(&self.removed).any(Target::is_undone);
-        if guards && !self.config.permissions.guarded {
+        let unguarded = guards && !self.config.permissions.guarded;
+        // The pods of a fenced lock that run already must not wait for the API server.
+        if unguarded && self.fencing.is_none() {
             return (self.report(Goal::Run, Outcome::WANTS_GUARD), None);
         }
         // The registers concern candidates, not an observer.
-        if guards && !observes(&self.config.plan) && !self.declare(token).await {
-            return self.not_marked(&permit).await;
+        if guards
+            && !observes(&self.config.plan)
+            && let Err(why) = self.declare(token).await
+        {
+            return self.not_marked(&permit, why).await;
+        }
+        if unguarded {
+            return (self.report(Goal::Run, Outcome::WANTS_GUARD), None);
         }
         let outcome = self.start_targets(&permit).await;
         if outcome.settled {
@@ -151,7 +164,8 @@ impl TargetTask {
         } else {
             RETRY
         };
-        let pause = outcome.pause(retry);
+        let unchecked = (guards && !self.is_checked(token)).then_some(RETRY);
+        let pause = outcome.pause(retry).into_iter().chain(unchecked).min();
         let step = self.due().or_else(|| pause.map(|pause| clock::now() + pause));
         let poll = if outcome.settled {
             self.poll_readiness(token).await
@@ -178,11 +192,13 @@ impl TargetTask {
     }
 
     /// Handles a failed mark. Removed targets are stopped nonetheless, since a stop needs no mark.
-    async fn not_marked(&mut self, permit: &StartPermit) -> Stepped {
+    async fn not_marked(&mut self, permit: &StartPermit, why: Undeclared) -> Stepped {
         stop_all(&mut self.removed, Deadline::None, &StopPermit::of(permit)).await;
-        let text =
-            "a majority of the masters did not record that targets start, or that they need longer to stop";
-        let report = self.report(Goal::Run, Outcome::failed(Reason::NotMarked, text));
+        let outcome = match why {
+            Undeclared::Awaited => Outcome::UNSETTLED,
+            Undeclared::Trouble(problem) => Outcome::failed(problem),
+        };
+        let report = self.report(Goal::Run, outcome);
         (report, Some(clock::now() + RETRY))
     }
 
@@ -230,27 +246,36 @@ impl TargetTask {
             Some(_) | None => RETRY_TROUBLE,
         };
         if outcome.settled {
-            self.on_stopped().await;
+            outcome.settled = self.on_stopped().await;
         }
         let pause = outcome.pause(unsettled);
         let again = self.due().or_else(|| pause.map(|pause| clock::now() + pause));
         (self.report(Goal::Stop(deadline.at()), outcome), again)
     }
 
-    /// Handles the end of a stop, which a requester may wait for.
-    async fn on_stopped(&mut self) {
+    /// Handles the end of a stop, which a requester may wait for. Returns whether nothing of it is left to do.
+    async fn on_stopped(&mut self) -> bool {
         self.stopping.finish();
         self.leases.stopped();
         if self.config.permissions.unreadable {
             self.stop_requests.refuse();
-        } else if self.stop_requests.begin_answer() {
-            let held = self.leases.delays.marked();
-            let clean = match held.filter(|_| held == self.leases.own) {
-                Some(token) => self.mark(token, Mark::Clean).await,
-                None => true,
-            };
-            self.stop_requests.answer(clean);
-            self.leases.delays.clear();
+            return true;
         }
+        if !self.stop_requests.is_awaited() {
+            return true;
+        }
+        let held = self.leases.delays.marked();
+        let held = held.filter(|_| held == self.leases.own);
+        if let Some(token) = held.filter(|_| self.fencing.is_some()) {
+            return self.confirm_stop(token).await;
+        }
+        self.stop_requests.begin_answer();
+        let clean = match held {
+            Some(token) => self.mark(token, Mark::Clean).await,
+            None => true,
+        };
+        self.stop_requests.answer(clean);
+        self.leases.delays.clear();
+        true
     }
 }

@@ -70,11 +70,14 @@ impl StopRequests {
         self.waiting.clear();
     }
 
-    /// Reports whether a requester waits for the record that is now written. From here on the request cannot be
-    /// revoked.
-    pub(in crate::controller) fn begin_answer(&mut self) -> bool {
-        self.marked |= !self.waiting.is_empty();
+    /// Reports whether a requester waits for an answer.
+    pub(in crate::controller) fn is_awaited(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Records that the end is written down next: from here on the request cannot be revoked.
+    pub(in crate::controller) fn begin_answer(&mut self) {
+        self.marked |= self.is_awaited();
     }
 
     pub(in crate::controller) fn answer(&mut self, clean: bool) {
@@ -122,13 +125,14 @@ mod tests {
     #[test]
     fn targets_marked_clean_run_no_more_under_their_lease() {
         let (mut requests, mut end) = requested(Some(TOKEN));
-        assert!(requests.begin_answer());
+        assert!(requests.is_awaited());
+        requests.begin_answer();
         requests.answer(false);
         assert_eq!(end.try_recv(), Ok(false));
         requests.lift();
         requests.expire(Some(TOKEN), LATER);
         assert_eq!(requests.by(), Some(LATER));
-        assert!(!requests.begin_answer(), "once");
+        assert!(!requests.is_awaited(), "once");
         requests.expire(Some(FencingToken(8)), LATER);
         assert_eq!(requests.by(), None);
     }

@@ -17,7 +17,7 @@ use crate::{
         plan::{TargetPlan, TargetWork},
     },
     clock,
-    controller::rate_limiter::RateLimiter,
+    controller::{problem::Problem, rate_limiter::RateLimiter},
     lease::BootInstant,
     targets::{
         Action, Changes, ConditionReason, EventReason, StartPermit, Step, StopPermit, TargetContext,
@@ -33,6 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SHORTEST: Duration = Duration::from_millis(500);
 /// A target that is not stopped at this distance from its deadline is reported.
 const LATE: Duration = Duration::from_secs(1);
+
+/// The text of a request that takes longer than [`PATIENCE`].
+const UNANSWERED: &str = "the API server does not answer in time";
 
 pub(super) struct Target {
     pub(super) name: String,
@@ -137,6 +140,17 @@ impl Target {
         self.distrusted = true;
         self.observed = TargetState::Unknown;
         self.set_enforced(None);
+    }
+
+    /// Returns a pod that runs and is not fenced, of a fenced lock.
+    pub(super) async fn unfenced(&mut self) -> Result<Option<String>, Problem> {
+        self.turns.count(Lane::Start, clock::now());
+        let (reason, text) = match time::timeout(PATIENCE, self.action.unfenced()).await {
+            Ok(Ok(found)) => return Ok(found),
+            Ok(Err(error)) => (error.reason(), error.to_string()),
+            Err(_) => (ConditionReason::TargetUnreachable, UNANSWERED.to_owned()),
+        };
+        Err(Problem::new(reason, format!("target {}: {text}", self.name)))
     }
 
     /// Returns whether the running pods of the target are ready.
@@ -256,7 +270,7 @@ impl Target {
             Ok(Ok(step)) => step,
             Ok(Err(error)) => Step::trouble(TargetState::Unknown, error.reason(), error.to_string()),
             Err(_) => {
-                let text = "the API server does not answer in time".to_owned();
+                let text = UNANSWERED.to_owned();
                 Step::trouble(TargetState::Unknown, ConditionReason::TargetUnreachable, text)
             }
         };

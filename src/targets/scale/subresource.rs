@@ -101,6 +101,10 @@ impl Object {
         &self.pods
     }
 
+    pub(super) const fn place(&self) -> &Place {
+        &self.place
+    }
+
     pub(super) const fn followed(&self) -> &Followed {
         &self.followed
     }

@@ -3,13 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream};
-use k8s_openapi::{api::batch::v1::CronJob, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use k8s_openapi::{
+    api::batch::v1::CronJob,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    jiff::Timestamp,
+};
 use kube::Api;
 use serde_json::json;
 
 use super::{
     TRIES, conflict,
-    job::suspension,
+    job::{JOB_NAME, suspension},
     jobs::Jobs,
     missing,
     write::{Write, patch, patch_status, resume},
@@ -20,7 +24,13 @@ use crate::{
     lease::{BootInstant, FencingToken},
     targets::{
         Changes, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
-        attempts::Attempts, in_flight::InFlight, owner::declared_by, pods::Left, read::Place, shared::Index,
+        attempts::Attempts,
+        fencing::{not_fenced, unfenced},
+        in_flight::InFlight,
+        owner::declared_by,
+        pods::Left,
+        read::Place,
+        shared::Index,
         slim::Job,
     },
 };
@@ -119,6 +129,10 @@ impl Schedule {
         self.attempts.settle();
         let this = (permit.token(), found.metadata.uid.clone());
         let suspended = is_suspended(&found);
+        let names = (&*self.name, &*self.called);
+        if let Some(step) = not_fenced(&self.context, &self.place, names, state(suspended)).await? {
+            return Ok(step);
+        }
         if suspended || self.returned != Some(permit.token()) {
             if !permit.holds() {
                 return Ok(Step::Working(state(suspended)));
@@ -317,6 +331,12 @@ impl Schedule {
 impl Schedule {
     pub(in crate::targets) fn late(&self) -> Option<String> {
         self.jobs.pods.late()
+    }
+
+    /// Returns a pod that runs and is not fenced.
+    pub(in crate::targets) async fn unfenced(&self) -> Result<Option<String>, TargetError> {
+        let belong = |pod: &ObjectMeta| self.jobs.made_pod(None, pod);
+        unfenced(&self.context, (JOB_NAME, &self.called), belong).await
     }
 
     pub(in crate::targets) fn changes(&self) -> Changes {

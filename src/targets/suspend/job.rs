@@ -17,6 +17,7 @@ use crate::{
     targets::{
         Changes, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
         attempts::Attempts,
+        fencing::{not_fenced, unfenced},
         follow,
         in_flight::InFlight,
         owner::{declared_by, suspends},
@@ -104,6 +105,8 @@ impl OneJob {
         };
         if let Some(how) = finished(&job) {
             self.emit_end(&job, how);
+        } else if let Some(step) = self.not_fenced(&job).await? {
+            return Ok(step);
         } else if is_suspended(&job) {
             let this = (permit.token(), job.metadata.uid.clone());
             let revived = self.ran.as_ref() == Some(&this);
@@ -122,6 +125,15 @@ impl OneJob {
         }
         self.in_flight.settle();
         Ok(Step::Done)
+    }
+
+    async fn not_fenced(&self, job: &Job) -> Result<Option<Step>, TargetError> {
+        let state = if is_suspended(job) {
+            TargetState::Standby
+        } else {
+            TargetState::Active
+        };
+        not_fenced(&self.context, &self.place, (&self.name, &self.called), state).await
     }
 
     async fn resume(&mut self, job: &Job, permit: &StartPermit) -> Result<Step, TargetError> {
@@ -238,6 +250,13 @@ impl OneJob {
 impl OneJob {
     pub(in crate::targets) fn late(&self) -> Option<String> {
         self.pods.late()
+    }
+
+    /// Returns a pod that runs and is not fenced.
+    pub(in crate::targets) async fn unfenced(&self) -> Result<Option<String>, TargetError> {
+        let job = self.read().await?;
+        let selector = selector(&self.name, job.as_ref());
+        unfenced(&self.context, (&selector, &self.called), |_| true).await
     }
 
     pub(in crate::targets) fn changes(&self) -> Changes {

@@ -1,6 +1,6 @@
 //! The Jobs of one CronJob and their pods.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use futures_util::{Stream, future::join_all, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -160,17 +160,19 @@ impl Jobs {
 
     /// Returns the pods that have not ended.
     pub(super) async fn pods_left(&self, listed: Option<&Index>) -> Result<Vec<Left>, TargetError> {
+        self.pods
+            .left_of(JOB_NAME, |pod| self.made_pod(listed, pod))
+            .await
+    }
+
+    /// Reports whether the pod belongs to a Job of the CronJob.
+    pub(super) fn made_pod(&self, listed: Option<&Index>, pod: &ObjectMeta) -> bool {
         let made = |job: &str| match listed {
             Some(all) => all.is_of(&self.name, job),
             None => self.shared.is_known(job),
         };
-        let belong = |job: &str| made(job).unwrap_or_else(|| self.would_make(job));
-        let of = |labels: Option<&BTreeMap<String, String>>| {
-            labels
-                .and_then(|labels| labels.get(JOB_NAME))
-                .is_some_and(|job| belong(job))
-        };
-        self.pods.left_of(JOB_NAME, |pod| of(pod.labels.as_ref())).await
+        let job = pod.labels.as_ref().and_then(|labels| labels.get(JOB_NAME));
+        job.is_some_and(|job| made(job).unwrap_or_else(|| self.would_make(job)))
     }
 
     /// Matches by name, as the CronJob controller does: the Jobs of a deleted CronJob belong to a new one of its name.

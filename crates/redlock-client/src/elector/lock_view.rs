@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::lease::{Authority, BootInstant, FencingToken, Holder, Marks, Nonce, Participation, Takeover};
+use crate::lease::{
+    Authority, BootInstant, FencingToken, Holder, Marks, Nonce, Participation, Takeover, fence::Succession,
+};
 
 /// A snapshot, replaced at every change. Its methods take the time, so an old snapshot gives no authority past its end.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub struct LockView {
     pub participation: Participation,
     /// The registers as they were when this process acquired the lock last.
     pub marks: Marks,
+    /// Of a fenced lock: what that acquisition showed of the holders before.
+    pub succession: Option<Succession>,
     /// The last other holder that was seen, also after its end.
     pub last_holder: Option<Holder>,
     /// The holder before `last_holder`.
@@ -47,6 +51,7 @@ impl LockView {
             renewed: None,
             participation,
             marks: Marks::default(),
+            succession: None,
             last_holder: None,
             former_holder: None,
             stepped_after: None,

@@ -332,3 +332,31 @@ fn an_unset_stop_time_is_that_of_the_pod_template() {
         assert!(errors.iter().all(|error| error.stop_budget));
     }
 }
+
+#[test]
+fn the_lease_of_a_fenced_lock_leaves_no_time_to_stop() {
+    let plan = plan(&format!(
+        ", fencing: Node, targets: [{SCALE}, stopSeconds: 600}}]"
+    ));
+    assert_eq!(plan.timings, Timings::derive(Duration::ZERO));
+    assert_eq!(plan.timings.lease_duration, Duration::from_secs(15));
+    assert_eq!(plan.timings.renew_deadline, Duration::from_millis(10_387));
+    // A planned stop, and pods that are not fenced, get the time that they need.
+    assert_eq!(plan.longest_stop(), Duration::from_secs(600));
+    assert_eq!(plan.stop_bound(), Duration::from_secs(615));
+    assert_eq!(plan.takeover_delay, Duration::from_secs(605));
+    assert_eq!(plan.fenced_delay(), Duration::from_secs(1));
+    let given = self::plan(", fencing: Node, takeoverDelaySeconds: 20");
+    assert_eq!(given.fenced_delay(), Duration::from_secs(20));
+}
+
+#[test]
+fn pods_of_a_fenced_lock_take_the_time_of_their_template() {
+    let object: LeaderLock = lock(&format!(", fencing: Node, targets: [{SCALE}}}]"));
+    let reference = object.spec.targets[0].reference.clone().unwrap();
+    let graces: Graces = [(reference, Duration::from_secs(300))].into_iter().collect();
+    let plan = validate_lock(&object, &quorum(), LockNames::OfTheNamespace, &graces).unwrap();
+    assert_eq!(plan.targets[0].stop, Duration::from_secs(305));
+    assert_eq!(plan.targets[0].too_short, None);
+    assert_eq!(plan.timings.stop, Duration::ZERO);
+}

@@ -1,9 +1,10 @@
 use super::*;
 
 fn check(candidates: Candidates, yaml: &str) -> (Vec<TargetPlan>, Vec<String>) {
-    let given: Vec<Target> = serde_yaml::from_str(yaml).unwrap();
+    let spec = format!("{{quorumRef: {{name: q}}, candidates: {candidates:?}, targets: {yaml}}}");
+    let spec: LeaderLockSpec = serde_yaml::from_str(&spec).unwrap();
     let mut problems = Problems::default();
-    let plans = targets(&mut problems, &given, candidates, &Graces::default());
+    let plans = targets(&mut problems, &spec, &Graces::default());
     (
         plans,
         problems.into_inner().iter().map(|p| p.field.clone()).collect(),

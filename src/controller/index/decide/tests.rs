@@ -180,3 +180,14 @@ fn removed_target_is_stopped_before_the_lock_is_stepped_down_from() {
     };
     assert_eq!(decided(Some(&put), &down, |_| {}), Decision::Withdraw);
 }
+
+#[test]
+fn a_lock_that_is_fenced_from_now_on_ends_its_lease_first() {
+    let fenced = format!("{TARGET}, fencing: Node");
+    for (before, after) in [(TARGET, &*fenced), (&*fenced, TARGET)] {
+        let next = decided(Some(&plan(before)), &Ok(plan(after)), |_| {});
+        assert_eq!(next, Decision::Withdraw, "{before} {after}");
+    }
+    let next = decided(Some(&plan(&fenced)), &Ok(plan(&fenced)), |_| {});
+    assert_eq!(next, Decision::Activate(plan(&fenced)));
+}

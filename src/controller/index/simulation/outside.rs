@@ -14,12 +14,13 @@ use std::{
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::server::{FAILS_OVER, Server, WITH_TARGET, key};
+use super::server::{FAILS_OVER, FENCED, Server, WITH_TARGET, key};
 use crate::{
     api::{plan::LockPlan, target::TargetRef},
     controller::{
         events::timestamp_at,
         index::{Input, urls::RetiredUrl},
+        node_guards::NodeGuards,
         object::ObjectKey,
         target_task::{Permissions, TargetReport},
         writer::Item,
@@ -109,6 +110,8 @@ pub(super) struct Outside {
     pub(super) retired: BTreeSet<RetiredUrl>,
     /// Templates that are followed.
     pub(super) templates: BTreeSet<(ObjectKey, TargetRef)>,
+    /// The pods of the node agents are followed.
+    follows_guards: bool,
     /// Pending results of effects.
     due: Vec<(BootInstant, Input)>,
     /// Hand-overs that have not reached the masters yet.
@@ -134,7 +137,7 @@ impl Outside {
         }
         let focus = Focus::any(&mut random);
         if focus == Focus::Drains {
-            let spec = [WITH_TARGET, FAILS_OVER][random.usize(..2)];
+            let spec = [WITH_TARGET, FAILS_OVER, FENCED][random.usize(..3)];
             server.create(NAMES[0], spec, stamp);
         } else {
             for name in NAMES {
@@ -169,6 +172,7 @@ impl Outside {
             blind: false,
             retired: BTreeSet::new(),
             templates: BTreeSet::new(),
+            follows_guards: false,
             due: Vec::new(),
             hand_overs: Vec::new(),
             calm: false,
@@ -271,8 +275,22 @@ impl Outside {
         inputs.extend(self.ends());
         let broken = self.tasks.iter().filter(|(_, task)| task.broken);
         inputs.extend(broken.map(|(key, _)| Input::TargetTaskEnded(key.clone())));
+        inputs.extend(self.node_guards());
         inputs.push(Input::Tick);
         inputs
+    }
+
+    /// Returns a change of the node agents, once they are followed.
+    fn node_guards(&mut self) -> Option<Input> {
+        if !self.follows_guards || self.calm || self.random.u8(..8) > 0 {
+            return None;
+        }
+        let guards = match self.random.u8(..3) {
+            0 => NodeGuards::default(),
+            1 => NodeGuards::test(&[("n1", "node-agent")]),
+            _ => NodeGuards::test(&[("n1", "node-agent"), ("n1", "node-guardian")]),
+        };
+        Some(Input::NodeGuards(guards))
     }
 
     fn deliver(&mut self, count: usize) -> Vec<Input> {

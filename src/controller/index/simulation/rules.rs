@@ -39,6 +39,8 @@ pub(super) struct Rules {
     last_effect: String,
     /// The lock whose targets were not stopped, by the present input.
     unstopped: Option<LockName>,
+    /// The lock whose targets were just stopped for a hand-over, and whose pods may run.
+    unconfirmed: Option<LockName>,
     /// The lock that was given up by the present input: effects decided together with that were decided before.
     given_up: Option<LockName>,
     /// The lock whose abstention is in its object, by the present input.
@@ -67,6 +69,12 @@ impl Rules {
             Input::Stopped(key, false) => {
                 let entry = index.locks.get(key).filter(|entry| entry.phase.is_leaving());
                 entry.and_then(|entry| Some(entry.phase.active_plan()?.lock_name.clone()))
+            }
+            _ => None,
+        };
+        self.unconfirmed = match input {
+            Input::Drained(_, Purpose::Asked(_), drained) if drained.stopped && !drained.is_confirmed() => {
+                Some(drained.plan.lock_name.clone())
             }
             _ => None,
         };
@@ -206,6 +214,9 @@ impl Rules {
                 }
                 Ok(())
             }
+            Effect::HandOver { lock, .. } if self.unconfirmed.as_ref() == Some(lock) => {
+                Err(format!("{lock}: handed over, and its pods may run"))
+            }
             Effect::HandOver {
                 quorum, lock, token, ..
             } => may_hand_over(quorum, lock, *token, outside),
@@ -320,7 +331,7 @@ fn may_stop(
         .get(key)
         .ok_or("targets without an object are stopped")?;
     let plan = entry.phase.plan().ok_or("what is not put is stopped")?;
-    let bound = outside.now + plan.timings.stop + plan.timings.lease_duration;
+    let bound = outside.now + plan.stop_bound();
     if halt.by > bound {
         return Err(format!("{key}: stops until {:?}, not until {bound:?}", halt.by));
     }

@@ -28,6 +28,7 @@ use crate::{
 pub(super) const ORPHANED: usize = 7;
 pub(super) const WITH_TARGET: usize = 1;
 pub(super) const FAILS_OVER: usize = 10;
+pub(super) const FENCED: usize = 11;
 
 /// Specs that users write: with and without targets; on an existing quorum, another one, and a missing one.
 static LOCKS: LazyLock<Vec<LeaderLock>> = LazyLock::new(|| {
@@ -45,6 +46,7 @@ static LOCKS: LazyLock<Vec<LeaderLock>> = LazyLock::new(|| {
         format!("quorumRef: {{name: q}}, enforcement: Observe, {other}"),
         format!("quorumRef: {{name: q}}, leaseDurationSeconds: 1, {target}"),
         format!("quorumRef: {{name: q}}, failoverAfterUnreadySeconds: 60, {target}"),
+        format!("quorumRef: {{name: q}}, fencing: Node, {target}"),
     ]
     .iter()
     .map(|spec| {

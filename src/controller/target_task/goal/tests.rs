@@ -6,6 +6,7 @@ fn at(seconds: u64) -> BootInstant {
 
 fn facts() -> TargetFacts {
     TargetFacts {
+        fenced: false,
         held_until: None,
         start_after: at(0),
         from_elsewhere: true,
@@ -290,4 +291,43 @@ fn holder_leaves_its_targets_to_a_sibling_if_there_is_time_for_a_stop_after_it()
         ..blind(Siblings::Silent)
     };
     assert_eq!(goal(&held, at(110)), Goal::Run);
+}
+
+#[test]
+fn fenced_targets_are_left_to_the_nodes_until_another_cluster_is_seen_to_hold() {
+    let fenced = TargetFacts {
+        fenced: true,
+        stop: Duration::ZERO,
+        takeover_delay: Duration::from_secs(1),
+        ..facts()
+    };
+    let ended = TargetFacts {
+        sibling_until: Some(at(120)),
+        ..fenced
+    };
+    for facts in [fenced, ended] {
+        assert_eq!(goal(&facts, at(500)), Goal::Keep(None), "no sibling has won");
+        let elsewhere = TargetFacts {
+            other: Some(Other::Elsewhere),
+            passed_on: true,
+            ..facts
+        };
+        assert_eq!(goal(&elsewhere, at(500)), Goal::Stop(None));
+        let passed_on = TargetFacts {
+            passed_on: true,
+            ..facts
+        };
+        assert_eq!(goal(&passed_on, at(500)), Goal::Stop(None));
+    }
+    // The graceful stop gets the rest of the lease, unless a sibling is known to hold the lock.
+    let lost = TargetFacts {
+        lost: Some(at(125)),
+        ..fenced
+    };
+    assert_eq!(goal(&lost, at(121)), Goal::Stop(Some(at(125))));
+    let held = TargetFacts {
+        siblings: Siblings::Held(at(130), FencingToken(8)),
+        ..lost
+    };
+    assert_eq!(goal(&held, at(121)), Goal::Keep(Some(at(130))));
 }

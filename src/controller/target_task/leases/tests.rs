@@ -33,6 +33,7 @@ fn plan() -> LockPlan {
 
 fn seen(lease: LeaseView, now: u64) -> Observation {
     Observation {
+        fenced: false,
         lease,
         majority: true,
         said: Said {
@@ -190,4 +191,49 @@ fn the_lock_was_passed_on_when_another_cluster_had_a_later_lease() {
         let facts = leases.observe(&seen(view, 106), &plan(), &OwnTokens::default());
         assert_eq!(facts.passed_on, passed_on, "{view:?}");
     }
+}
+
+#[test]
+fn a_fenced_lease_that_succeeds_one_of_the_own_cluster_starts_at_once() {
+    let marks = Marks {
+        held: 6,
+        clean: 5,
+        delay: DeclaredDelay {
+            token: 6,
+            milliseconds: 1_000,
+        },
+    };
+    for (succeeds_sibling, wait, adopted) in [(true, 0, 1_000), (false, 1, 0)] {
+        let (mut leases, tokens) = (Leases::new(at(90)), OwnTokens::default());
+        let view = LeaseView {
+            marks,
+            succeeds_sibling,
+            ..held()
+        };
+        let facts = leases.observe(&seen(view, 100), &plan(), &tokens);
+        assert_eq!(facts.start_after, at(100 + wait));
+        assert_eq!(leases.delays.adopted(), Duration::from_millis(adopted));
+    }
+}
+
+#[test]
+fn a_fenced_lock_keeps_the_stop_time_of_pods_that_are_not_fenced() {
+    for (fenced, stop) in [(false, 5), (true, 0)] {
+        let seen = Observation {
+            fenced,
+            ..seen(held(), 100)
+        };
+        let facts = Leases::new(at(90)).observe(&seen, &plan(), &OwnTokens::default());
+        assert_eq!((facts.fenced, facts.stop), (fenced, Duration::from_secs(stop)));
+    }
+    let down = LockPlan {
+        state: LockState::SteppedDown,
+        ..plan()
+    };
+    let seen = Observation {
+        fenced: true,
+        ..seen(LeaseView::default(), 100)
+    };
+    let facts = Leases::new(at(90)).observe(&seen, &down, &OwnTokens::default());
+    assert!(!facts.fenced, "a cluster that stepped down keeps nothing running");
 }

@@ -17,6 +17,7 @@ fn at(seconds: u64) -> BootInstant {
 fn standby() -> Decided {
     Decided {
         facts: TargetFacts {
+            fenced: false,
             held_until: None,
             start_after: at(0),
             from_elsewhere: true,
@@ -57,6 +58,7 @@ const fn seen(held: Option<(FencingToken, BootInstant)>, other: Option<Other>) -
     };
     Now {
         lease: LeaseView {
+            succeeds_sibling: false,
             held,
             other,
             last: None,

@@ -68,6 +68,7 @@ impl Slot {
             view.active(authority, own, now);
             if let Some((won, takeover)) = won {
                 view.marks = won.marks;
+                view.succession = won.succession;
                 view.acquired = Some(clock::unix_time());
                 view.takeover = takeover;
                 view.takeover_gap = takeover.map(|t| now.since(t.ended_at));

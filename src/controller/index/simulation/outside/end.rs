@@ -61,6 +61,7 @@ impl Outside {
         names.iter().for_each(|name| self.forget_connections(name));
         self.tasks.clear();
         self.templates.clear();
+        self.follows_guards = false;
         self.due.clear();
         self.hand_overs.clear();
         self.server.watch_anew(self.now);

@@ -229,6 +229,7 @@ impl Outside {
                     stand.owner = stand.owner.filter(|(owner, ..)| *owner != Owner::Me);
                 }
             }
+            Effect::FollowNodeGuards => self.follows_guards = true,
             Effect::FollowTemplate(key, reference) => {
                 self.templates.insert((key, reference));
             }

@@ -39,10 +39,12 @@ impl Stops {
         self.requests.lift();
     }
 
-    /// Records that everything is stopped.
-    pub(super) fn finish(&mut self) {
-        self.requests.begin_answer();
-        self.requests.answer(true);
+    /// Records that everything is stopped. An end that is not confirmed is not recorded, and can be revoked.
+    pub(super) fn finish(&mut self, clean: bool) {
+        if clean {
+            self.requests.begin_answer();
+        }
+        self.requests.answer(clean);
     }
 
     /// Ends the task.
@@ -58,19 +60,19 @@ impl Stops {
         })
     }
 
-    /// Returns the requests whose wait is over, and whether everything was stopped.
-    pub(super) fn ended(&mut self, now: BootInstant) -> Vec<(AfterStop, bool)> {
+    /// Returns the requests whose wait is over, whether everything was stopped, and whether the end is confirmed.
+    pub(super) fn ended(&mut self, now: BootInstant) -> Vec<(AfterStop, bool, bool)> {
         let mut ended = Vec::new();
         self.waiting.retain_mut(|(after, end)| {
-            let clean = match end.try_recv() {
-                Ok(_) => true,
-                Err(TryRecvError::Closed) => false,
+            let (stopped, clean) = match end.try_recv() {
+                Ok(clean) => (true, clean),
+                Err(TryRecvError::Closed) => (false, false),
                 Err(TryRecvError::Empty) => match after {
-                    AfterStop::TakenAway(until) if *until <= now => false,
+                    AfterStop::TakenAway(until) if *until <= now => (false, false),
                     AfterStop::TakenAway(_) | AfterStop::Drained(..) => return true,
                 },
             };
-            ended.push((after.clone(), clean));
+            ended.push((after.clone(), stopped, clean));
             false
         });
         ended

@@ -1,6 +1,6 @@
 //! Simulates the tasks that switch targets.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::Outside;
 use crate::{
@@ -34,6 +34,7 @@ impl Outside {
     pub(super) fn switch_one(&mut self, key: &ObjectKey) -> Vec<Input> {
         let mut inputs = Vec::new();
         let (now, works) = (self.now, self.calm || self.random.bool());
+        let unconfirmed = self.random.bool();
         let down = self.server.down;
         let Some(task) = self.tasks.get(key).filter(|task| !task.broken) else {
             return inputs;
@@ -54,7 +55,7 @@ impl Outside {
             task.stops.refuse();
         } else if task.stops.is_requested() {
             if works && !down {
-                task.stops.finish();
+                task.stops.finish(!(plan.is_fenced() && unconfirmed));
                 self.running.remove(key);
             }
         } else if held && !plan.targets.is_empty() {
@@ -94,7 +95,9 @@ impl Outside {
         let now = self.now;
         let ended = self.tasks.get_mut(key).map(|task| task.stops.ended(now));
         let ended = ended.into_iter().flatten();
-        ended.map(|(after, clean)| stopped(key, after, clean)).collect()
+        ended
+            .map(|(after, ended, clean)| stopped(key, after, ended, clean))
+            .collect()
     }
 
     pub(super) fn report(&self, key: &ObjectKey, plan: &LockPlan, wants_guard: bool) -> TargetReport {
@@ -119,14 +122,20 @@ impl Outside {
             settled: true,
             trouble: None,
             unready: runs && self.faults.unready && plan.failover_after_unready.is_some(),
+            nodes: plan.is_fenced().then(|| Self::nodes(runs)),
             notes: Vec::new(),
         }
+    }
+
+    /// Returns the nodes on which the pods of a lock run.
+    fn nodes(runs: bool) -> BTreeSet<String> {
+        ["n1"].into_iter().filter(|_| runs).map(str::to_owned).collect()
     }
 
     pub(super) fn stop_targets(&mut self, key: &ObjectKey, halt: StopRequest, after: AfterStop) {
         match self.tasks.get_mut(key) {
             Some(task) if !task.broken => task.stops.add(halt, after),
-            _ => self.answer(stopped(key, after, false)),
+            _ => self.answer(stopped(key, after, false, false)),
         }
     }
 
@@ -147,11 +156,11 @@ impl Outside {
     }
 }
 
-pub(super) fn stopped(key: &ObjectKey, after: AfterStop, stopped: bool) -> Input {
+pub(super) fn stopped(key: &ObjectKey, after: AfterStop, stopped: bool, clean: bool) -> Input {
     match after {
         AfterStop::TakenAway(_) => Input::Stopped(key.clone(), stopped),
         AfterStop::Drained(purpose, mut drained) => {
-            drained.stopped = stopped;
+            (drained.stopped, drained.clean) = (stopped, stopped && clean);
             Input::Drained(key.clone(), purpose, drained)
         }
     }

@@ -20,7 +20,7 @@ impl Rules {
     ) -> Result<(), String> {
         for stop in &handed.stops {
             let (key, plan) = (&stop.key, &stop.plan);
-            let bound = outside.now + plan.timings.stop + plan.timings.lease_duration;
+            let bound = outside.now + plan.stop_bound();
             if stop.halt.by > bound {
                 return Err(format!("{key}: stops until {:?} at the end", stop.halt.by));
             }

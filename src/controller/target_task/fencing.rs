@@ -1,0 +1,299 @@
+//! Handles what node fencing adds to the targets of a lock: the delay that its holder declares, and the confirmation that
+//! all of its pods are gone.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::{RETRY, TargetTask, goal::Goal, mark::Undeclared, settled::Aim, target::Target};
+use crate::{
+    api::plan::LockPlan,
+    clock,
+    controller::problem::Problem,
+    lease::{BootInstant, FencingToken, Mark, fence::Succession},
+    targets::{Epoch, EventReason, FencedPods, Gone, Note, Shared},
+};
+
+/// The pods of a fenced lock, and how far its present lease is.
+pub(super) struct Fencing {
+    pub(super) pods: FencedPods,
+    reach: Option<Reach>,
+    /// Whether a pod of the targets runs that is not fenced, as it was found last.
+    unfenced: Option<bool>,
+    /// The lease under which that was found.
+    checked: Option<FencingToken>,
+    /// The lease under which a majority forbids starts.
+    closed: Option<FencingToken>,
+    /// The lease of which was reported that its end is not confirmed.
+    reported: Option<FencingToken>,
+}
+
+/// Since when the holder of a lease knows every pod that may run under it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reach {
+    token: FencingToken,
+    first: FencingToken,
+    /// `None`: pods may have been removed by force before, and run nevertheless.
+    since: Option<Epoch>,
+}
+
+impl Reach {
+    /// Returns the reach of a new lease; `None` while the pods are not known. Pure.
+    ///
+    /// No pod of this cluster runs when a lineage begins, nor after an end that was confirmed. Otherwise this replica must
+    /// have known the pods since a lease of the same lineage.
+    fn of(
+        token: FencingToken,
+        Succession { first, .. }: Succession,
+        ended_cleanly: bool,
+        before: Option<Self>,
+        now: Option<Epoch>,
+    ) -> Option<Self> {
+        let since = if first == token || ended_cleanly {
+            Some(now?)
+        } else {
+            before
+                .filter(|before| before.first == first)
+                .and_then(|before| before.since)
+        };
+        Some(Self { token, first, since })
+    }
+}
+
+impl Fencing {
+    /// Follows the pods of a fenced lock; `None` for any other.
+    pub(super) fn of(plan: &LockPlan, shared: &Shared) -> Option<Self> {
+        plan.is_fenced().then(|| Self {
+            pods: shared.fenced_pods(&plan.namespace, &plan.name),
+            reach: None,
+            unfenced: None,
+            checked: None,
+            closed: None,
+            reported: None,
+        })
+    }
+
+    /// Reports whether every pod of the targets is known to be fenced.
+    pub(super) fn fences_all(&self) -> bool {
+        self.unfenced == Some(false)
+    }
+
+    /// Determines the reach of a new lease before its mark is sent.
+    fn reach(&mut self, token: FencingToken, succession: Succession, clean: bool) -> Result<(), Undeclared> {
+        if self.reach.is_some_and(|reach| reach.token == token) {
+            return Ok(());
+        }
+        let reach = Reach::of(token, succession, clean, self.reach, self.pods.epoch());
+        let trouble = || self.pods.trouble();
+        self.reach = Some(reach.ok_or_else(|| {
+            trouble().map_or(Undeclared::Awaited, |error| {
+                Undeclared::Trouble(Problem::new(error.reason(), error.to_string()))
+            })
+        })?);
+        Ok(())
+    }
+
+    /// Returns the epoch since which this holder knows the pods, or why it is not known whether they are gone.
+    fn known_since(&self, token: FencingToken) -> Result<Epoch, String> {
+        let reach = self.reach.filter(|reach| reach.token == token);
+        let since = reach.and_then(|reach| reach.since).ok_or_else(|| {
+            "this replica does not know the pods that ran under earlier leases of this cluster".to_owned()
+        })?;
+        self.pods.unknown(since).map_or(Ok(since), Err)
+    }
+}
+
+/// The progress of the confirmation that all pods are gone.
+enum Confirmation {
+    /// The stop request is answered.
+    Over,
+    Again,
+}
+
+impl TargetTask {
+    /// Returns the delay that the holder of a fenced lock declares, or the reason why it cannot declare one yet.
+    ///
+    /// A lease that continues the pods of a sibling is marked without a request to the API server: until then its pods run
+    /// by the reservation alone.
+    pub(super) async fn fenced_delay(&mut self, token: FencingToken) -> Result<Duration, Undeclared> {
+        let plan = self.config.plan.clone();
+        let (succession, marks) = {
+            let view = self.config.view.borrow();
+            (view.succession, view.marks)
+        };
+        let (Some(fencing), Some(succession)) = (&mut self.fencing, succession) else {
+            return Ok(plan.takeover_delay);
+        };
+        fencing.reach(token, succession, !marks.ended_uncleanly())?;
+        let (declared, adopted) = (self.leases.delays.of(token), self.leases.delays.adopted());
+        if declared.is_none() && !adopted.is_zero() {
+            return Ok(plan.fenced_delay());
+        }
+        if let Some(declared) = declared
+            && self.is_checked(token)
+            && self.settled.holds(Aim::Run(token), clock::now())
+        {
+            return Ok(declared);
+        }
+        match (self.check_pods(Some(token)).await, declared) {
+            (Ok(false), _) => Ok(plan.fenced_delay()),
+            (Ok(true), _) => Ok(plan.takeover_delay),
+            (Err(_), Some(declared)) => Ok(declared),
+            (Err(problem), None) => Err(Undeclared::Trouble(problem)),
+        }
+    }
+
+    /// Reports whether the pods of the targets were checked under this lease, as only those of fenced locks are.
+    pub(super) fn is_checked(&self, token: FencingToken) -> bool {
+        let fencing = self.fencing.as_ref();
+        fencing.is_none_or(|fencing| fencing.checked == Some(token))
+    }
+
+    /// Finds out whether a pod of the targets runs that is not fenced; `token` is that of the lease under which they run.
+    pub(super) async fn check_pods(&mut self, token: Option<FencingToken>) -> Result<bool, Problem> {
+        if self.fencing.is_none() {
+            return Ok(true);
+        }
+        let all = self.targets.iter_mut().chain(&mut self.removed);
+        let found = join_all(all.map(Target::unfenced)).await;
+        let found: Result<Vec<Option<String>>, Problem> = found.into_iter().collect();
+        let unfenced = found.map(|found| found.iter().any(Option::is_some));
+        if let Some(fencing) = &mut self.fencing {
+            fencing.checked = token.filter(|_| unfenced.is_ok());
+            fencing.unfenced = unfenced.as_ref().ok().copied().or(fencing.unfenced);
+        }
+        unfenced
+    }
+
+    /// Marks the lease of a paused lock: its pods continue to run. Returns when to try again.
+    pub(super) async fn mark_while_paused(&mut self, goal: Goal) -> Option<BootInstant> {
+        let permit = self
+            .permit()
+            .filter(|_| goal == Goal::Run && self.fencing.is_some());
+        let token = permit?.0.token();
+        let declared = self.declare(token).await;
+        (declared.is_err() || !self.is_checked(token)).then(|| clock::now() + RETRY)
+    }
+
+    /// Confirms that all pods are gone after the targets were stopped under this lease, and answers the request for it.
+    /// Returns whether that is done.
+    pub(super) async fn confirm_stop(&mut self, token: FencingToken) -> bool {
+        match self.confirm(token).await {
+            Ok(Confirmation::Over) => true,
+            Ok(Confirmation::Again) => false,
+            // The answer may end this task, so the event goes out with the report of this step.
+            Err(why) if self.report_unconfirmed(token, &why) => false,
+            Err(_) => {
+                self.give_up(token);
+                true
+            }
+        }
+    }
+
+    /// Emits the event for an end that is not confirmed, once for each lease. Returns whether it did.
+    fn report_unconfirmed(&mut self, token: FencingToken, why: &str) -> bool {
+        let reported = self
+            .fencing
+            .as_mut()
+            .map(|fencing| fencing.reported.replace(token));
+        if reported != Some(Some(token)) {
+            let reason = EventReason::EndNotConfirmed;
+            let text = format!("the lease with token {} is not given up early: {why}", token.0);
+            // This task owns the receiver.
+            let _ = self.notes.0.send(Note { reason, text });
+            return true;
+        }
+        false
+    }
+
+    /// Takes one step: forbid starts, judge the pods, then record the clean end. `Err` is the reason why the end is never
+    /// confirmed.
+    async fn confirm(&mut self, token: FencingToken) -> Result<Confirmation, String> {
+        let Some(fencing) = &self.fencing else {
+            return Ok(Confirmation::Over);
+        };
+        let (pods, closed) = (fencing.pods.clone(), fencing.closed);
+        // Before starts are forbidden, the targets may still run again under this lease.
+        let since = fencing.known_since(token)?;
+        self.stop_requests.begin_answer();
+        if closed != Some(token) {
+            if !self.mark(token, Mark::Closed).await {
+                return self.again("a majority of the masters did not write down that no pod starts");
+            }
+            if let Some(fencing) = &mut self.fencing {
+                fencing.closed = Some(token);
+            }
+        }
+        match pods.judge(since).await {
+            Ok(Gone::Yes) => {}
+            Ok(Gone::Unknown(why)) => return Err(why),
+            Ok(Gone::NotYet(pods)) => return self.again(&format!("not ended: {}", pods.join(", "))),
+            Err(error) => return self.again(&error.to_string()),
+        }
+        if !self.mark(token, Mark::Clean).await {
+            return self.again("a majority of the masters did not write down that all pods are gone");
+        }
+        self.stop_requests.answer(true);
+        self.leases.delays.clear();
+        Ok(Confirmation::Over)
+    }
+
+    /// Tries again until the end of the request.
+    fn again(&self, why: &str) -> Result<Confirmation, String> {
+        tracing::debug!(lock = %self.config.plan.lock_name, why, "the end of all pods is not confirmed yet");
+        let over = self.stop_requests.by().is_none_or(|by| clock::now() >= by);
+        if over {
+            Err(why.to_owned())
+        } else {
+            Ok(Confirmation::Again)
+        }
+    }
+
+    /// Answers that the end of the pods is not confirmed: the lease is not passed on to another cluster. A lease under
+    /// which no pod may start any more ends: this cluster continues under the next one.
+    fn give_up(&mut self, token: FencingToken) {
+        let config = &self.config;
+        let active = self.stop_requests.active();
+        if active.is_some_and(|stop| stop.marked && stop.request.lease.is_some()) {
+            let (lock, own) = (config.plan.lock_name.clone(), config.cluster.clone());
+            config.elector.hand_over_lease(lock, token, own);
+        }
+        self.stop_requests.answer(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reach(
+        token: u64,
+        first: u64,
+        clean: bool,
+        before: Option<Reach>,
+        now: Option<Epoch>,
+    ) -> Option<Reach> {
+        let first = FencingToken(first);
+        let succession = Succession { first, sibling: true };
+        Reach::of(FencingToken(token), succession, clean, before, now)
+    }
+
+    #[test]
+    fn only_a_holder_that_knows_the_pods_since_the_lineage_began_may_confirm_their_end() {
+        let (one, two) = (Some(Epoch::test(1)), Some(Epoch::test(2)));
+        let since = |reach: Option<Reach>| reach.unwrap().since;
+        let began = reach(7, 7, false, None, one);
+        assert_eq!(since(began), one, "the first lease of a lineage");
+        assert_eq!(reach(7, 7, false, None, None), None, "the pods are not known yet");
+        assert_eq!(since(reach(9, 7, false, began, two)), one, "of the same lineage");
+        assert_eq!(since(reach(9, 7, false, None, two)), None, "an adopter");
+        assert_eq!(since(reach(9, 8, false, began, two)), None, "of another lineage");
+        let adopted = reach(9, 7, false, None, two);
+        assert_eq!(since(reach(11, 7, false, adopted, two)), None, "after an adopter");
+        assert_eq!(
+            since(reach(12, 7, true, adopted, two)),
+            two,
+            "after a confirmed end"
+        );
+    }
+}

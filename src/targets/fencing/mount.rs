@@ -1,0 +1,276 @@
+//! Decides whether a pod, or the pods of a template, wait for the lock and are frozen without it. Pure.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The CSI driver of the agent of a node, which answers for a pod only while the cluster holds the lock.
+pub(super) const DRIVER: &str = "fencing.redlock.dev";
+/// The attribute of the volume that names the LeaderLock, in the namespace of the pod.
+const LOCK: &str = "lock";
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PodSpec {
+    pub(super) node_name: Option<String>,
+    volumes: Option<Vec<Volume>>,
+    containers: Option<Vec<Container>>,
+    init_containers: Option<Vec<Container>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Volume {
+    name: String,
+    csi: Option<Csi>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Csi {
+    driver: String,
+    read_only: Option<bool>,
+    volume_attributes: Option<BTreeMap<String, String>>,
+}
+
+impl Csi {
+    fn lock(&self) -> Option<&str> {
+        Some(self.volume_attributes.as_ref()?.get(LOCK)?)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Container {
+    volume_mounts: Option<Vec<Mount>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Mount {
+    name: String,
+}
+
+/// Why pods are not fenced for a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unfenced {
+    /// The object has no pod template where those of Kubernetes have one.
+    NoTemplate,
+    NoVolume,
+    /// The driver takes one volume for each pod.
+    SeveralVolumes(usize),
+    /// The lock that the volume names; empty if it names none.
+    OtherLock(String),
+    Writable,
+    /// The kubelet ignores a volume that no container mounts. The name of the volume.
+    NotMounted(String),
+    /// No container mounts the volume but those that run before the others. The name of the volume.
+    OnlyInitContainers(String),
+}
+
+impl PodSpec {
+    fn volumes(&self) -> impl Iterator<Item = (&str, &Csi)> {
+        let volumes = self.volumes.iter().flatten();
+        let ours = volumes.filter_map(|volume| Some((&*volume.name, volume.csi.as_ref()?)));
+        ours.filter(|(_, csi)| csi.driver == DRIVER)
+    }
+
+    /// Returns the locks that volumes of the pod name, mounted or not.
+    pub(super) fn locks(&self) -> impl Iterator<Item = &str> {
+        self.volumes().filter_map(|(_, csi)| csi.lock())
+    }
+}
+
+fn mounts(containers: Option<&Vec<Container>>, volume: &str) -> bool {
+    let mut mounts = containers
+        .into_iter()
+        .flatten()
+        .flat_map(|container| container.volume_mounts.iter().flatten());
+    mounts.any(|mount| mount.name == volume)
+}
+
+/// Checks that the agent of the node fences pods of this spec for the lock.
+pub(super) fn check(spec: &PodSpec, lock: &str) -> Result<(), Unfenced> {
+    let ours: Vec<(&str, &Csi)> = spec.volumes().collect();
+    let (volume, csi) = match ours[..] {
+        [] => return Err(Unfenced::NoVolume),
+        [one] => one,
+        _ => return Err(Unfenced::SeveralVolumes(ours.len())),
+    };
+    if csi.lock() != Some(lock) {
+        return Err(Unfenced::OtherLock(csi.lock().unwrap_or_default().to_owned()));
+    }
+    if csi.read_only != Some(true) {
+        return Err(Unfenced::Writable);
+    }
+    if mounts(spec.containers.as_ref(), volume) {
+        return Ok(());
+    }
+    let volume = volume.to_owned();
+    Err(if mounts(spec.init_containers.as_ref(), &volume) {
+        Unfenced::OnlyInitContainers(volume)
+    } else {
+        Unfenced::NotMounted(volume)
+    })
+}
+
+impl Unfenced {
+    /// Returns the reason and the lines to add, for a target of this lock.
+    pub(super) fn advice(&self, lock: &str) -> String {
+        let volume = format!(
+            "`volumes: [{{name: redlock, csi: {{driver: {DRIVER}, readOnly: true, volumeAttributes: {{lock: {lock}}}}}}}]`"
+        );
+        let mount = |volume: &str| {
+            format!("`volumeMounts: [{{name: {volume}, mountPath: /run/redlock, readOnly: true}}]`")
+        };
+        match self {
+            Self::NoTemplate => {
+                "it has no pod template at spec.template or spec.jobTemplate, so that it is not known whether its pods are \
+                 fenced: use a kind with a pod template, or a lock with fencing: None"
+                    .to_owned()
+            }
+            Self::NoVolume => format!(
+                "its pods would run without the lock: add to its pod template {volume}, and to a container {}",
+                mount("redlock")
+            ),
+            Self::SeveralVolumes(count) => format!(
+                "its pod template has {count} volumes of the driver {DRIVER}, which takes one for each pod: keep {volume}"
+            ),
+            Self::OtherLock(other) if other.is_empty() => {
+                format!("the volume of the driver {DRIVER} names no lock: write {volume}")
+            }
+            Self::OtherLock(other) => format!(
+                "the volume of the driver {DRIVER} names lock {other:?}, and this target belongs to lock {lock:?}: write \
+                 {volume}"
+            ),
+            Self::Writable => format!(
+                "the volume of the driver {DRIVER} is writable, which the driver refuses: write {volume}"
+            ),
+            Self::NotMounted(name) => format!(
+                "no container mounts the volume {name:?}, and the kubelet ignores a volume that none mounts: add to a \
+                 container {}",
+                mount(name)
+            ),
+            Self::OnlyInitContainers(name) => format!(
+                "only an init container mounts the volume {name:?}: add to a container {}",
+                mount(name)
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn spec(volumes: &Value, containers: &Value, init: &Value) -> PodSpec {
+        let spec = json!({"volumes": volumes, "containers": containers, "initContainers": init});
+        serde_json::from_value(spec).unwrap()
+    }
+
+    fn volume(name: &str, lock: &Value) -> Value {
+        let attributes = json!({"lock": lock});
+        json!({"name": name, "csi": {"driver": DRIVER, "readOnly": true, "volumeAttributes": attributes}})
+    }
+
+    #[test]
+    fn pods_are_fenced_by_one_mounted_volume_of_their_lock() {
+        let report = volume("redlock", &json!("report"));
+        let mounted =
+            json!([{"name": "log"}, {"name": "app", "volumeMounts": [{"name": "tmp"}, {"name": "redlock"}]}]);
+        let bare = json!([{"name": "app"}]);
+        let tmp = json!({"name": "tmp", "emptyDir": {}});
+        let mut writable = report.clone();
+        writable["csi"]["readOnly"] = json!(false);
+        let mut unsaid = report.clone();
+        unsaid["csi"] = json!({"driver": DRIVER});
+        let mut foreign = report.clone();
+        foreign["csi"]["driver"] = json!("secrets.example");
+        let none = json!(null);
+        let not_mounted = Unfenced::NotMounted("redlock".into());
+        let other = |lock: &str| Unfenced::OtherLock(lock.into());
+        for (what, volumes, containers, init, wanted) in [
+            ("mounted", json!([tmp, report]), &mounted, &none, Ok(())),
+            ("by both", json!([report]), &mounted, &mounted, Ok(())),
+            ("no volumes", json!(null), &bare, &none, Err(Unfenced::NoVolume)),
+            (
+                "others",
+                json!([tmp, foreign]),
+                &mounted,
+                &none,
+                Err(Unfenced::NoVolume),
+            ),
+            ("not mounted", json!([report]), &bare, &none, Err(not_mounted)),
+            (
+                "init container only",
+                json!([report]),
+                &bare,
+                &mounted,
+                Err(Unfenced::OnlyInitContainers("redlock".into())),
+            ),
+            (
+                "another lock",
+                json!([volume("redlock", &json!("billing"))]),
+                &mounted,
+                &none,
+                Err(other("billing")),
+            ),
+            ("no lock", json!([unsaid]), &mounted, &none, Err(other(""))),
+            (
+                "writable",
+                json!([writable]),
+                &mounted,
+                &none,
+                Err(Unfenced::Writable),
+            ),
+            (
+                "two volumes",
+                json!([report, volume("second", &json!("report"))]),
+                &mounted,
+                &none,
+                Err(Unfenced::SeveralVolumes(2)),
+            ),
+        ] {
+            let found = check(&spec(&volumes, containers, init), "report");
+            assert_eq!(found, wanted, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_volume_that_is_not_mounted_names_its_lock_nevertheless() {
+        let both = json!([volume("a", &json!("report")), volume("b", &json!("billing"))]);
+        let spec = spec(&both, &json!([]), &json!(null));
+        assert_eq!(spec.locks().collect::<Vec<_>>(), ["report", "billing"]);
+    }
+
+    #[test]
+    fn the_advice_has_the_lines_to_paste() {
+        let text = Unfenced::NoVolume.advice("report");
+        assert!(
+            text.contains(
+                "`volumes: [{name: redlock, csi: {driver: fencing.redlock.dev, readOnly: true, volumeAttributes: {lock: \
+                 report}}}]`"
+            ),
+            "{text}"
+        );
+        assert!(
+            text.contains("`volumeMounts: [{name: redlock, mountPath: /run/redlock, readOnly: true}]`"),
+            "{text}"
+        );
+        let text = Unfenced::NotMounted("fence".into()).advice("report");
+        assert!(text.contains("name: fence, mountPath"), "{text}");
+        for unfenced in [
+            Unfenced::NoTemplate,
+            Unfenced::SeveralVolumes(2),
+            Unfenced::OtherLock(String::new()),
+            Unfenced::OtherLock("x".into()),
+            Unfenced::Writable,
+            Unfenced::OnlyInitContainers("x".into()),
+        ] {
+            let text = unfenced.advice("report");
+            assert!(text.contains(": "), "{unfenced:?}: {text}");
+        }
+    }
+}
