@@ -137,12 +137,12 @@ impl Index {
     pub(super) fn on_unready_drained(&mut self, key: &ObjectKey, drained: &Drained) {
         if drained.stopped {
             let how = if drained.is_confirmed() {
-                "passed on"
+                "the lock was passed on"
             } else {
-                "left to run out"
+                "the lease runs out and then passes"
             };
             let text = format!(
-                "the lock was {how} to {}, because targets did not become ready in this cluster",
+                "{how} to {}, because targets did not become ready in this cluster",
                 drained.to
             );
             return self.warn(key, EventReason::FailedOver, text);

@@ -218,7 +218,7 @@ impl TargetTask {
         self.stop_requests.begin_answer();
         if closed != Some(token) {
             if !self.mark(token, Mark::Closed).await {
-                return self.again("a majority of the masters did not write down that no pod starts");
+                return self.again("a majority of the masters did not record that no pod starts");
             }
             if let Some(fencing) = &mut self.fencing {
                 fencing.closed = Some(token);
@@ -231,7 +231,7 @@ impl TargetTask {
             Err(error) => return self.again(&error.to_string()),
         }
         if !self.mark(token, Mark::Clean).await {
-            return self.again("a majority of the masters did not write down that all pods are gone");
+            return self.again("a majority of the masters did not record that all pods are gone");
         }
         self.stop_requests.answer(true);
         self.leases.delays.clear();

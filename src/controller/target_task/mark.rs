@@ -38,8 +38,7 @@ impl TargetTask {
             return Ok(());
         }
         if !self.mark(token, Mark::Held { delay }).await {
-            let text =
-                "a majority of the masters did not write down that targets start, or need longer to stop";
+            let text = "a majority of the masters did not record that targets start, or that they need longer to stop";
             return Err(Undeclared::Trouble(Problem::new(Reason::NotMarked, text)));
         }
         self.leases.delays.declared(token, delay);
