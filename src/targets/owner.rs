@@ -1,7 +1,7 @@
 //! Finds the manager that declares a field: a start does not overwrite the field of another manager.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The prefix of all field managers of the operator.
 const OWN: &str = "redlock-operator";
@@ -16,19 +16,29 @@ const CREATED_ON_STANDBY: &str = "redlock.dev/created-on-standby";
 /// Not every owner in managedFields declares it: a manager that creates an object, or applies it from the client, also
 /// owns the defaults. A creation therefore declares nothing, and an apply from the client declares the fields of its
 /// manifest.
-pub(super) fn declared_by(metadata: &ObjectMeta, path: &[&str]) -> Option<String> {
+pub(super) fn declared_by<P: AsRef<str>>(metadata: &ObjectMeta, path: &[P]) -> Option<String> {
     let owner = foreign(metadata, path).find(|entry| declares(entry, metadata, path))?;
     Some(manager(owner).to_owned())
 }
 
 /// Returns the other manager that wrote this field last, even if it only wrote a default.
-pub(super) fn last_writer(metadata: &ObjectMeta, path: &[&str]) -> Option<String> {
+pub(super) fn last_writer<P: AsRef<str>>(metadata: &ObjectMeta, path: &[P]) -> Option<String> {
     let last = foreign(metadata, path).max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
     Some(manager(last).to_owned())
 }
 
+/// Returns each manager that owns this field, with the time of its last write: a value that was changed and changed back
+/// has another owner, or a later one.
+pub(super) fn writers<P: AsRef<str>>(metadata: &ObjectMeta, path: &[P]) -> Vec<String> {
+    let named = |entry: &ManagedFieldsEntry| {
+        let time = entry.time.as_ref().map(|time| time.0.to_string());
+        format!("{} {}", manager(entry), time.unwrap_or_default())
+    };
+    owners(metadata, path).map(named).collect()
+}
+
 /// Reports whether the operator owns this field, as far as managedFields show.
-pub(super) fn is_own(metadata: &ObjectMeta, path: &[&str]) -> bool {
+pub(super) fn is_own<P: AsRef<str>>(metadata: &ObjectMeta, path: &[P]) -> bool {
     owners(metadata, path).any(|entry| manager(entry).starts_with(OWN))
 }
 
@@ -68,11 +78,18 @@ pub(super) fn named(manager: &str) -> String {
     )
 }
 
-fn foreign<'a>(metadata: &'a ObjectMeta, path: &'a [&str]) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
+fn foreign<'a, P: AsRef<str>>(
+    metadata: &'a ObjectMeta,
+    path: &'a [P],
+) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
     owners(metadata, path).filter(|entry| !manager(entry).starts_with(OWN))
 }
 
-fn owners<'a>(metadata: &'a ObjectMeta, path: &'a [&str]) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
+/// Returns the entries of all managers that own this field.
+fn owners<'a, P: AsRef<str>>(
+    metadata: &'a ObjectMeta,
+    path: &'a [P],
+) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
     let fields = metadata.managed_fields.as_deref().unwrap_or_default();
     let owns = |entry: &&ManagedFieldsEntry| {
         let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
@@ -81,7 +98,7 @@ fn owners<'a>(metadata: &'a ObjectMeta, path: &'a [&str]) -> impl Iterator<Item 
     fields.iter().filter(owns)
 }
 
-fn declares(entry: &ManagedFieldsEntry, metadata: &ObjectMeta, path: &[&str]) -> bool {
+fn declares<P: AsRef<str>>(entry: &ManagedFieldsEntry, metadata: &ObjectMeta, path: &[P]) -> bool {
     let later =
         entry.time.as_ref().map(second) > metadata.creation_timestamp.as_ref().map(|at| second(at) + 1);
     let annotations = metadata.annotations.as_ref();
@@ -95,8 +112,11 @@ fn declares(entry: &ManagedFieldsEntry, metadata: &ObjectMeta, path: &[&str]) ->
     match last_applied(metadata) {
         // The manifest does not describe a write through a subresource.
         Some(manifest) if entry.subresource.is_none() => {
-            let pointer = format!("/{}", path.join("/"));
-            manifest.pointer(&pointer).is_some()
+            let mut at = Some(&manifest);
+            for part in path {
+                at = at.and_then(|at| at.get(part.as_ref()));
+            }
+            at.is_some()
         }
         // A subresource creates no object, so the write is later than the creation.
         _ if entry.subresource.is_some() => true,
@@ -118,12 +138,16 @@ fn manager(entry: &ManagedFieldsEntry) -> &str {
     entry.manager.as_deref().unwrap_or_default()
 }
 
-fn has(fields: &Value, path: &[&str]) -> bool {
-    let mut at = Some(fields);
-    for part in path {
-        at = at.and_then(|at| at.get(format!("f:{part}")));
+/// Reports whether the fields have this one, by itself or as a part of a map that has one owner as a whole.
+fn has<P: AsRef<str>>(fields: &Value, path: &[P]) -> bool {
+    let mut at = fields;
+    for (depth, part) in path.iter().enumerate() {
+        match at.get(format!("f:{}", part.as_ref())) {
+            Some(next) => at = next,
+            None => return depth > 0 && at.as_object().is_some_and(Map::is_empty),
+        }
     }
-    at.is_some()
+    true
 }
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ fn resource_is_found_with_its_scale() {
     }))
     .unwrap();
     let version = GroupVersion::gv("test.example", "v2");
-    assert_eq!(resource(&list, &version, "Gate"), Some((gates("v2"), true)));
+    assert_eq!(resource(&list, &version, "Gate"), Some((gates("v2"), true, true)));
     assert!(!resource(&list, &version, "Door").unwrap().1);
     assert_eq!(resource(&list, &version, "Scale"), None);
 }
