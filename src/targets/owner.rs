@@ -248,6 +248,36 @@ mod tests {
     }
 
     #[test]
+    fn a_map_with_one_owner_belongs_to_it_as_a_whole() {
+        let owned = |fields: Value| {
+            let mut metadata = metadata("flux", "Apply", None, 5);
+            metadata.managed_fields.as_mut().unwrap()[0].fields_v1 = serde_json::from_value(fields).unwrap();
+            metadata
+        };
+        let selector = owned(serde_json::json!({"f:spec": {"f:selector": {}}}));
+        assert!(declared_by(&selector, &["spec", "selector"]).is_some());
+        assert!(declared_by(&selector, &["spec", "selector", "app"]).is_some());
+        assert_eq!(declared_by(&selector, &["spec", "ports"]), None);
+        let part = owned(serde_json::json!({"f:spec": {"f:selector": {"f:app": {}}}}));
+        assert!(declared_by(&part, &["spec", "selector"]).is_some(), "a part of it");
+        assert_eq!(declared_by(&part, &["spec", "selector", "tier"]), None);
+        let nothing = owned(serde_json::json!({}));
+        assert_eq!(declared_by(&nothing, &["spec", "selector"]), None);
+        let annotation = owned(serde_json::json!({"f:metadata": {"f:annotations": {"f:a.b/c": {}}}}));
+        assert!(declared_by(&annotation, &["metadata", "annotations", "a.b/c"]).is_some());
+    }
+
+    #[test]
+    fn value_that_was_changed_and_changed_back_has_other_writers() {
+        let before = metadata("redlock-operator-patch", "Update", None, 5);
+        let after = metadata("kubectl", "Update", None, 5);
+        let later = metadata("redlock-operator-patch", "Update", None, 6);
+        let [before, after, later] = [before, after, later].map(|metadata| writers(&metadata, &REPLICAS));
+        assert_eq!(before.len(), 1);
+        assert!(before != after && before != later);
+    }
+
+    #[test]
     fn a_default_declares_no_field() {
         let created = metadata("kubectl-create", "Update", None, 0);
         assert_eq!(declared_by(&created, &REPLICAS), None);

@@ -333,7 +333,7 @@ async fn missing_object_is_switched_once_it_exists() {
     let target = format!(", targets: [{}]", FLUX.target("stopSeconds: 1"));
     world.apply(&lock("report", &target));
     enforced(&world, "TargetNotFound").await;
-    world.apply(&format!("{}  suspend: true\n", FLUX.manifest).replace("kind: K", "kind: K"));
+    world.apply(&format!("{}  suspend: true\n", FLUX.manifest));
     // `kubectl apply` declares the field: a start yields.
     enforced(&world, "EnforcementConflict").await;
     world.kubectl(&["delete", "kustomization", "it"]);
