@@ -3,6 +3,9 @@
 
 use std::{collections::BTreeSet, str::FromStr};
 
+use kube::api::ApiResource;
+
+use super::TargetError;
 use crate::api::pointer::Pointer;
 
 /// Groups none of whose resources may be patched: a write could grant rights, change what the API server accepts or run
@@ -22,8 +25,8 @@ const FORBIDDEN_GROUPS: [&str; 13] = [
     "rbac.authorization.k8s.io",
     "redlock.dev",
 ];
-/// The resources of the core group that may be patched.
-const CORE: [&str; 2] = ["persistentvolumeclaims", "services"];
+/// The resource of the core group that may be patched.
+const CORE: &str = "services";
 
 /// A field of all objects of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +48,7 @@ impl FromStr for AllowedField {
         if resource.is_empty() || group.starts_with('.') || of.ends_with('.') {
             return Err(example.to_owned());
         }
-        if FORBIDDEN_GROUPS.contains(&group) || (group.is_empty() && !CORE.contains(&resource)) {
+        if FORBIDDEN_GROUPS.contains(&group) || (group.is_empty() && resource != CORE) {
             return Err(format!(
                 "{of} is a resource that action Patch never switches: rights, admission, Secrets and workloads are excluded"
             ));
@@ -75,11 +78,19 @@ impl FromIterator<AllowedField> for AllowedFields {
 }
 
 impl AllowedFields {
-    /// Reports whether exactly this field may be set.
-    pub(super) fn allow(&self, group: &str, resource: &str, path: &Pointer) -> bool {
+    /// Returns an error unless exactly this field may be set.
+    pub(super) fn check(&self, resource: &ApiResource, path: &Pointer) -> Result<(), TargetError> {
+        let (group, plural) = (&resource.group, &resource.plural);
         let is =
-            |field: &AllowedField| field.group == group && field.resource == resource && field.path == *path;
-        self.0.iter().any(is)
+            |field: &AllowedField| field.group == *group && field.resource == *plural && field.path == *path;
+        if self.0.iter().any(is) {
+            return Ok(());
+        }
+        Err(TargetError::NotAllowed {
+            path: path.to_string(),
+            group: group.clone(),
+            resource: plural.clone(),
+        })
     }
 }
 
@@ -94,7 +105,16 @@ mod tests {
             "services:/spec/selector",
         ];
         let allowed: AllowedFields = list.iter().map(|field| field.parse().unwrap()).collect();
-        let allow = |group, resource, path| allowed.allow(group, resource, &Pointer::parse(path).unwrap());
+        let allow = |group: &str, plural: &str, path| {
+            let resource = ApiResource {
+                group: group.into(),
+                version: "v1".into(),
+                api_version: format!("{group}/v1"),
+                kind: "Kind".into(),
+                plural: plural.into(),
+            };
+            allowed.check(&resource, &Pointer::parse(path).unwrap()).is_ok()
+        };
         let flux = "kustomize.toolkit.fluxcd.io";
         assert!(allow(flux, "kustomizations", "/spec/suspend") && allow("", "services", "/spec/selector"));
         for (group, resource, path) in [

@@ -85,17 +85,25 @@ fn foreign<'a, P: AsRef<str>>(
     owners(metadata, path).filter(|entry| !manager(entry).starts_with(OWN))
 }
 
-/// Returns the entries of all managers that own this field.
+/// Returns the entries of all managers that own this field, by itself or in a map that has one owner as a whole.
 fn owners<'a, P: AsRef<str>>(
     metadata: &'a ObjectMeta,
     path: &'a [P],
 ) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
-    let fields = metadata.managed_fields.as_deref().unwrap_or_default();
-    let owns = |entry: &&ManagedFieldsEntry| {
-        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
-        fields.is_some_and(|fields| has(fields, path))
+    let entries = metadata.managed_fields.as_deref().unwrap_or_default();
+    let fields = |entry: &'a ManagedFieldsEntry| entry.fields_v1.as_ref().map(|fields| &fields.0);
+    // Where one manager owns the field by itself, an entry of the map alone shows only that the map exists.
+    let by_itself = entries.iter().filter_map(fields).any(|fields| has(fields, path));
+    let owns = move |entry: &&'a ManagedFieldsEntry| {
+        fields(entry).is_some_and(|fields| {
+            if by_itself {
+                has(fields, path)
+            } else {
+                has_whole(fields, path)
+            }
+        })
     };
-    fields.iter().filter(owns)
+    entries.iter().filter(owns)
 }
 
 fn declares<P: AsRef<str>>(entry: &ManagedFieldsEntry, metadata: &ObjectMeta, path: &[P]) -> bool {
@@ -138,16 +146,25 @@ fn manager(entry: &ManagedFieldsEntry) -> &str {
     entry.manager.as_deref().unwrap_or_default()
 }
 
-/// Reports whether the fields have this one, by itself or as a part of a map that has one owner as a whole.
+/// Reports whether the fields have this one.
 fn has<P: AsRef<str>>(fields: &Value, path: &[P]) -> bool {
+    let mut at = Some(fields);
+    for part in path {
+        at = at.and_then(|at| at.get(format!("f:{}", part.as_ref())));
+    }
+    at.is_some()
+}
+
+/// Reports whether the fields have a map, below the top level, of which this field is a part, and no part of that map.
+fn has_whole<P: AsRef<str>>(fields: &Value, path: &[P]) -> bool {
     let mut at = fields;
     for (depth, part) in path.iter().enumerate() {
         match at.get(format!("f:{}", part.as_ref())) {
             Some(next) => at = next,
-            None => return depth > 0 && at.as_object().is_some_and(Map::is_empty),
+            None => return depth > 1 && at.as_object().is_some_and(Map::is_empty),
         }
     }
-    true
+    false
 }
 
 #[cfg(test)]
@@ -259,10 +276,22 @@ mod tests {
         assert!(declared_by(&selector, &["spec", "selector", "app"]).is_some());
         assert_eq!(declared_by(&selector, &["spec", "ports"]), None);
         let part = owned(serde_json::json!({"f:spec": {"f:selector": {"f:app": {}}}}));
-        assert!(declared_by(&part, &["spec", "selector"]).is_some(), "a part of it");
+        assert!(
+            declared_by(&part, &["spec", "selector"]).is_some(),
+            "a part of it"
+        );
         assert_eq!(declared_by(&part, &["spec", "selector", "tier"]), None);
-        let nothing = owned(serde_json::json!({}));
-        assert_eq!(declared_by(&nothing, &["spec", "selector"]), None);
+        // An entry of a whole `spec` only shows that it exists.
+        let bare = owned(serde_json::json!({"f:spec": {}}));
+        assert_eq!(declared_by(&bare, &["spec", "replicas"]), None);
+        // So does an entry of a map of which another manager owns a part.
+        let mut shared = owned(serde_json::json!({"f:spec": {"f:sync": {}}}));
+        let mut entry = shared.managed_fields.as_ref().unwrap()[0].clone();
+        entry.manager = Some("redlock-operator-patch".into());
+        entry.fields_v1 =
+            serde_json::from_value(serde_json::json!({"f:spec": {"f:sync": {"f:enabled": {}}}})).unwrap();
+        shared.managed_fields.as_mut().unwrap().push(entry);
+        assert_eq!(declared_by(&shared, &["spec", "sync", "enabled"]), None);
         let annotation = owned(serde_json::json!({"f:metadata": {"f:annotations": {"f:a.b/c": {}}}}));
         assert!(declared_by(&annotation, &["metadata", "annotations", "a.b/c"]).is_some());
     }

@@ -33,7 +33,7 @@ use crate::{
     clock,
     lease::{BootInstant, FencingToken},
 };
-use fields::{Blocked, Difference, Wanted, differences, merge_patch};
+use fields::{Blocked, Difference, Wanted, differences, merge_patch, undeclared};
 use hold::{Found, Hold, Move, Rules, Shown, Writers};
 use object::{Object, Snapshot};
 
@@ -64,6 +64,8 @@ pub(super) struct FieldPatch {
     attempts: Attempts,
     /// The lease under which the object ran, and its UID.
     ran: Option<(FencingToken, Option<String>)>,
+    /// Whether the declared fields had their values of the active cluster, and were not seen with those of standby since.
+    may_run: bool,
     /// The UID of the object that was stopped since the last start.
     stopped: Option<String>,
 }
@@ -85,6 +87,7 @@ impl FieldPatch {
             sent_over: None,
             attempts: Attempts::default(),
             ran: None,
+            may_run: false,
             stopped: None,
         }
     }
@@ -98,50 +101,39 @@ impl FieldPatch {
             return;
         }
         let before = std::mem::replace(&mut self.plan, patch.clone());
-        self.dropped.extend(before.fields);
-        let declared = &self.plan.fields;
-        let is_declared =
-            |dropped: &FieldPlan| declared.iter().any(|field| field.path.overlaps(&dropped.path));
-        self.dropped.retain(|dropped| !is_declared(dropped));
+        if self.may_run || self.in_flight.is_open() {
+            self.dropped.extend(before.fields);
+        }
+        self.dropped = undeclared(std::mem::take(&mut self.dropped), &self.plan.fields);
         (self.hold, self.ran, self.stopped) = (Hold::Open, None, None);
     }
 
-    /// Returns the values of standby, also of fields that are no longer declared.
+    /// Returns the declared fields, and those that are no longer declared.
+    fn all(&self) -> impl Iterator<Item = &FieldPlan> {
+        self.plan.fields.iter().chain(&self.dropped)
+    }
+
     fn standby(&self) -> Vec<Wanted<'_>> {
-        let all = self.plan.fields.iter().chain(&self.dropped);
-        all.map(|field| Wanted {
-            path: &field.path,
-            value: field.standby.as_ref(),
-        })
-        .collect()
+        self.all().map(Wanted::standby).collect()
     }
 
     fn active(&self) -> Vec<Wanted<'_>> {
-        let declared = self.plan.fields.iter().map(|field| Wanted {
-            path: &field.path,
-            value: field.active.as_ref(),
-        });
-        let dropped = self.dropped.iter().map(|field| Wanted {
-            path: &field.path,
-            value: field.standby.as_ref(),
-        });
-        declared.chain(dropped).collect()
+        let dropped = self.dropped.iter().map(Wanted::standby);
+        self.plan
+            .fields
+            .iter()
+            .map(Wanted::active)
+            .chain(dropped)
+            .collect()
     }
 
     /// Finds the object. Each of its fields must be allowed, before anything is read or written.
     async fn object(&mut self) -> Result<Arc<Object>, TargetError> {
         let (context, reference) = (&self.context, &self.reference);
         let place = Place::find(&context.client, &context.shared.kinds, reference, Need::Served).await?;
-        let resource = &place.resource;
-        for field in self.plan.fields.iter().chain(&self.dropped) {
+        for field in self.all() {
             let allowed = &context.shared.allowed_fields;
-            if !allowed.allow(&resource.group, &resource.plural, &field.path) {
-                return Err(TargetError::NotAllowed {
-                    path: field.path.to_string(),
-                    group: resource.group.clone(),
-                    resource: resource.plural.clone(),
-                });
-            }
+            allowed.check(&place.resource, &field.path)?;
         }
         if let Some(object) = self.object.as_ref().filter(|object| object.is_at(&place)) {
             return Ok(object.clone());
@@ -162,16 +154,15 @@ impl FieldPatch {
     }
 
     fn status_of(&self, found: &Snapshot) -> Option<Shown> {
-        let all = self.plan.fields.iter().chain(&self.dropped);
-        let annotates = all.into_iter().any(|field| field.path.annotation().is_some());
+        let annotates = self.all().any(|field| field.path.annotation().is_some());
         status::status_of(&found.value, &self.plan.stopped_when, annotates)
     }
 
     fn writers_of(&self, found: &Snapshot) -> Writers {
-        let all = self.plan.fields.iter().chain(&self.dropped);
         Writers {
             uid: found.uid(),
-            managers: all
+            managers: self
+                .all()
                 .map(|field| writers(found.metadata(), field.path.parts()))
                 .collect(),
         }
@@ -183,6 +174,7 @@ impl FieldPatch {
             None => (Found::Gone, Vec::new()),
             Some(found) => match differences(&found.value, &self.standby())? {
                 differing if differing.is_empty() => {
+                    self.may_run = false;
                     let seen = Found::Standby {
                         writers: self.writers_of(found),
                         shown: self.status_of(found),
@@ -231,7 +223,7 @@ impl FieldPatch {
         let this = (permit.token(), found.uid());
         if differing.is_empty() {
             self.ran = Some(this);
-            self.dropped.clear();
+            self.runs();
             return Ok(Step::Done);
         }
         if let Some(step) = self.conflict(&found, &differing) {
@@ -270,12 +262,18 @@ impl FieldPatch {
         };
         match differences(&stored.value, &self.active()) {
             Ok(differing) if differing.is_empty() => {
-                self.dropped.clear();
+                self.runs();
                 Ok(Step::Done)
             }
             Ok(differing) => Ok(self.not_stored(self.state(&stored), &differing)),
             Err(blocked) => Ok(self.blocked(&blocked)),
         }
+    }
+
+    /// Records that all fields have their values of the active cluster.
+    fn runs(&mut self) {
+        self.may_run = true;
+        self.dropped.clear();
     }
 
     /// Sets the values of standby. Done when the status confirms the stop, or the stop time is over.

@@ -22,7 +22,7 @@ fn invalid_values_are_refused_by_name() {
         ),
         (
             "targetFields[0].resource=cs,targetFields[0].path=/spec/x",
-            "/targetFields/0",
+            "cs without a group",
         ),
         ("watchNamespaces={Billing}", "/watchNamespaces/0"),
         (

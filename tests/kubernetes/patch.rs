@@ -1,5 +1,7 @@
 //! Tests the action Patch: fields of objects of other projects follow the lock.
 
+#[path = "patch/declared.rs"]
+mod declared;
 #[path = "patch/kinds.rs"]
 pub mod kinds;
 #[path = "patch/locks.rs"]
@@ -68,7 +70,9 @@ async fn operator(world: &World, fields: &[(&str, &str, &str)]) -> Operator {
     let fields = allowed(fields);
     world
         .operator_with("replica-1", |command| {
-            command.env("REDLOCK_TARGET_FIELDS", &fields);
+            if !fields.is_empty() {
+                command.env("REDLOCK_TARGET_FIELDS", &fields);
+            }
         })
         .await
 }
@@ -127,6 +131,14 @@ async fn documented_fields_follow_the_lock() {
     for state in [STANDBY, "", STANDBY] {
         world.apply(&lock("report", &format!("{targets}{state}")));
         let wanted = if state.is_empty() { "Active" } else { "Standby" };
+        for kind in &kinds::KINDS {
+            let value = if state.is_empty() {
+                kind.active()
+            } else {
+                kind.standby()
+            };
+            until(&world, &kind.resource(), &kind.pointer(), value.as_ref()).await;
+        }
         role(&world, wanted).await;
         for (kind, bare) in kinds::KINDS.iter().zip(&bare) {
             let found = stored(&world, &kind.resource(), "it");
@@ -147,6 +159,18 @@ async fn documented_fields_follow_the_lock() {
         }
         println!("{wanted}: {} kinds", kinds::KINDS.len());
     }
+    // A write to an annotation leaves the generation as it is, and is noticed nevertheless.
+    let annotation = "/metadata/annotations/autoscaling.keda.sh~1paused-replicas";
+    world.kubectl(&[
+        "annotate",
+        "scaledobject",
+        "it",
+        "autoscaling.keda.sh/paused-replicas-",
+    ]);
+    until(&world, "scaledobject", annotation, Some(&json!("0"))).await;
+    let event = world.told("report", "StoppedAgain").await;
+    assert!(event.contains("was set to no value by another writer"), "{event}");
+    role(&world, "Standby").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -323,28 +347,5 @@ async fn status_from_before_the_write_does_not_confirm_a_stop() {
     let text = enforced(&world, "TargetNotSafe").await;
     assert!(text.contains("trustStatusWithoutGeneration: true"), "{text}");
     world.apply(&flink_lock(", trustStatusWithoutGeneration: true", STANDBY));
-    role(&world, "Standby").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn missing_object_is_switched_once_it_exists() {
-    let world = world(&["kustomizations"], &FLUX_FIELD).await;
-    let _operator = operator(&world, &FLUX_FIELD).await;
-    let target = format!(", targets: [{}]", FLUX.target("stopSeconds: 1"));
-    world.apply(&lock("report", &target));
-    enforced(&world, "TargetNotFound").await;
-    world.apply(&format!("{}  suspend: true\n", FLUX.manifest));
-    // `kubectl apply` declares the field: a start yields.
-    enforced(&world, "EnforcementConflict").await;
-    world.kubectl(&["delete", "kustomization", "it"]);
-    enforced(&world, "TargetNotFound").await;
-    world.apply(FLUX.manifest);
-    role(&world, "Active").await;
-    world.apply(&lock("report", &format!("{target}{STANDBY}")));
-    role(&world, "Standby").await;
-    // It is created anew on standby.
-    world.kubectl(&["delete", "kustomization", "it"]);
-    world.apply(FLUX.manifest);
-    until(&world, "kustomization", "/spec/suspend", Some(&json!(true))).await;
     role(&world, "Standby").await;
 }

@@ -66,11 +66,12 @@
 {{- end }}
 {{- $patched := list }}
 {{- range .Values.targetFields }}
-{{- $of := printf "%s/%s" .group .resource }}
+{{- $group := .group | default "" }}
+{{- $of := printf "%s/%s" $group .resource }}
 {{- if not (has $of $patched) }}
 {{- $patched = append $patched $of }}
 # The operator follows targets of this kind, and sets the fields of targetFields.
-- apiGroups: [{{ .group | quote }}]
+- apiGroups: [{{ $group | quote }}]
   resources: [{{ .resource }}]
   verbs: [get, list, watch, patch]
 {{- end }}

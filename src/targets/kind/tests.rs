@@ -112,7 +112,10 @@ async fn kind_without_namespaces_is_refused() {
         name: "a".into(),
     };
     let found = discover(&fake_server(routes).await, &gate, Need::Served).await;
-    assert!(matches!(found, Err(TargetError::ClusterScoped { .. })), "{found:?}");
+    assert!(
+        matches!(found, Err(TargetError::ClusterScoped { .. })),
+        "{found:?}"
+    );
 }
 
 /// Serves gates of `test.example/v1`, and an aggregated API that accepts requests and does not answer.

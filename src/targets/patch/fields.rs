@@ -2,13 +2,25 @@
 
 use serde_json::{Map, Value};
 
-use crate::api::pointer::Pointer;
+use crate::api::{plan::FieldPlan, pointer::Pointer};
 
 /// A field, and the value that it is to have; `None`: the field is to be absent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
     pub(super) path: &'a Pointer,
     pub(super) value: Option<&'a Value>,
+}
+
+impl<'a> Wanted<'a> {
+    pub(super) fn active(field: &'a FieldPlan) -> Self {
+        let (path, value) = (&field.path, field.active.as_ref());
+        Self { path, value }
+    }
+
+    pub(super) fn standby(field: &'a FieldPlan) -> Self {
+        let (path, value) = (&field.path, field.standby.as_ref());
+        Self { path, value }
+    }
 }
 
 /// A field with another value.
@@ -86,6 +98,18 @@ fn change(found: Option<&Value>, wanted: Option<&Value>) -> Value {
         .filter(|(key, value)| found.get(*key) != Some(value));
     let set = set.map(|(key, value)| (key.clone(), change(found.get(key), Some(value))));
     removed.chain(set).collect::<Map<String, Value>>().into()
+}
+
+/// Returns the fields that are no longer declared, the last declaration of each.
+pub(super) fn undeclared(before: Vec<FieldPlan>, declared: &[FieldPlan]) -> Vec<FieldPlan> {
+    let mut left: Vec<FieldPlan> = Vec::new();
+    for field in before.into_iter().rev() {
+        let mut others = declared.iter().chain(&left);
+        if !others.any(|other| other.path.overlaps(&field.path)) {
+            left.push(field);
+        }
+    }
+    left
 }
 
 /// Displays a value on one line; absent values by name.
@@ -179,6 +203,23 @@ mod tests {
                 "{object}"
             );
         }
+    }
+
+    #[test]
+    fn field_that_is_no_longer_declared_is_left_in_its_last_declaration() {
+        let field = |at: &str, standby: i64| FieldPlan {
+            path: path(at),
+            active: None,
+            standby: Some(standby.into()),
+        };
+        let before = vec![
+            field("/spec/a", 1),
+            field("/spec/b", 2),
+            field("/spec/a", 3),
+            field("/spec/c/d", 4),
+        ];
+        let declared = [field("/spec/b", 9), field("/spec/c", 9)];
+        assert_eq!(undeclared(before, &declared), [field("/spec/a", 3)]);
     }
 
     #[test]

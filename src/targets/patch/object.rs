@@ -20,6 +20,19 @@ use crate::{
 /// The field manager that owns the fields.
 const MANAGER: &str = "redlock-operator-patch";
 
+/// A message is cut to this length: it may contain the whole object.
+const LONGEST: usize = 400;
+
+/// Returns the end of a message, which has the reason.
+fn short(message: &str) -> String {
+    let reason = message.rsplit_once("strict decoding error: ");
+    let reason = reason.map_or(message, |(_, reason)| reason);
+    match reason.char_indices().nth_back(LONGEST) {
+        Some((start, _)) => format!("…{}", reason.get(start..).unwrap_or_default()),
+        None => reason.to_owned(),
+    }
+}
+
 /// An object in the version of its kind that is served.
 pub(super) struct Object {
     name: String,
@@ -94,7 +107,7 @@ impl Object {
         if let Err(kube::Error::Api(status)) = &answer
             && matches!(status.code, 400 | 422)
         {
-            let reason = status.message.clone();
+            let reason = short(&status.message);
             return Err(TargetError::Rejected { what, reason });
         }
         Write::of(answer.map(Snapshot::of), what).map_err(|error| error.granting(|| self.rule()))
@@ -119,5 +132,22 @@ impl Object {
             "the chart grants it with targetFields; without, in a ClusterRole:\n- apiGroups: [{group:?}]\n  \
              resources: [{resource}]\n  verbs: [get, list, watch, patch]"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_is_reported_without_the_object() {
+        let object = "x".repeat(5_000);
+        let strict = format!(
+            "\"\" is invalid: patch: Invalid value: {object}: strict decoding error: unknown field \"spec.a\""
+        );
+        assert_eq!(short(&strict), "unknown field \"spec.a\"");
+        assert_eq!(short("spec.a: Invalid value"), "spec.a: Invalid value");
+        let cut = short(&format!("{object}: denied"));
+        assert!(cut.starts_with('…') && cut.ends_with(": denied") && cut.chars().count() <= LONGEST + 2);
     }
 }

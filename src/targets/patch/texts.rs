@@ -44,11 +44,10 @@ impl FieldPatch {
 
     /// Another manager declares a field: a start does not take it.
     pub(super) fn conflict(&self, found: &Snapshot, differing: &[Difference]) -> Option<Step> {
+        // An absent field has no owner, but its map may have one.
         let is_declared = |field: &&Difference| {
-            self.plan
-                .fields
-                .iter()
-                .any(|declared| declared.path == field.path)
+            let mut declared = self.plan.fields.iter();
+            field.found.is_some() && declared.any(|declared| declared.path == field.path)
         };
         let owned =
             |field: &Difference| Some((field.clone(), declared_by(found.metadata(), field.path.parts())?));

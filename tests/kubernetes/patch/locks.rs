@@ -52,7 +52,7 @@ async fn object_outside_of_namespaces_is_not_switched() {
         "--target-fields",
         &super::allowed(&field),
     ]);
-    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert_eq!(refused.code, Some(64), "{refused:?}");
     assert!(refused.stderr.contains("never switches"), "{refused:?}");
     let _operator = operator(&world, &[]).await;
     let target = "{name: t, action: Patch, ref: {apiVersion: v1, kind: Namespace, name: default}, stopSeconds: 1, \
