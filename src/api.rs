@@ -12,6 +12,7 @@ pub(crate) mod in_use;
 pub mod leader_lock;
 pub mod lock_status;
 pub mod plan;
+pub mod pointer;
 pub mod quorum_status;
 mod reasons;
 pub mod redis_quorum;

@@ -4,11 +4,13 @@
 //! stop, and an action checks it after the last await before each write.
 
 mod action;
+mod allowed;
 mod attempts;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake_server;
 mod fencing;
+mod following;
 mod in_flight;
 mod kind;
 mod label_pods;
@@ -16,6 +18,7 @@ mod leader_lease;
 mod once_per_schedule;
 mod owner;
 mod pages;
+mod patch;
 mod pause;
 mod permit;
 mod pods;
@@ -40,6 +43,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 pub(crate) use action::Action;
+pub(crate) use allowed::{AllowedField, AllowedFields};
 pub(crate) use error::{TargetError, deepest};
 pub(crate) use fencing::{Epoch, FencedPods, Gone};
 pub(crate) use pages::{PAGE, all as list_all};
@@ -140,12 +144,13 @@ pub(crate) struct Note {
 
 /// Reports whether two declarations switch the same object by the same action. Their settings may differ.
 pub(crate) fn is_same(one: &TargetWork, other: &TargetWork) -> bool {
-    use TargetWork::{LabelPods, Lease, OncePerSchedule, Scale, Suspend};
+    use TargetWork::{LabelPods, Lease, OncePerSchedule, Patch, Scale, Suspend};
     match (one, other) {
         (Scale { object, .. }, Scale { object: another, .. })
         | (Suspend { object }, Suspend { object: another })
         | (OncePerSchedule { object, .. }, OncePerSchedule { object: another, .. })
-        | (Lease { object, .. }, Lease { object: another, .. }) => object == another,
+        | (Lease { object, .. }, Lease { object: another, .. })
+        | (Patch { object, .. }, Patch { object: another, .. }) => object == another,
         (LabelPods { selector }, LabelPods { selector: another }) => selector == another,
         _ => false,
     }

@@ -70,6 +70,8 @@ mod once_per_schedule;
 mod outage;
 #[path = "kubernetes/pages.rs"]
 mod pages;
+#[path = "kubernetes/patch.rs"]
+mod patch;
 #[path = "kubernetes/pods.rs"]
 mod pods;
 #[allow(dead_code)]

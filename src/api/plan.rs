@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::Value;
 
 use super::leader_lock::{Candidates, DeletionPolicy, Enforcement, Fencing, LockState, OnQuorumLoss};
+use super::pointer::Pointer;
 use super::redis_quorum::{FirstStart, SecretRef, SharedLockNames};
-use super::target::{Action, TargetRef};
+use super::target::{Action, ConditionStatus, TargetRef};
 use crate::lease::identity::LockName;
 use crate::lease::timing::Timings;
 
@@ -172,6 +174,45 @@ pub enum TargetWork {
         /// The declared stop time.
         stop: Option<Duration>,
     },
+    Patch {
+        object: TargetRef,
+        patch: PatchPlan,
+        /// The declared stop time.
+        stop: Duration,
+    },
+}
+
+/// The fields that the action Patch sets, and how it learns that the target is stopped.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PatchPlan {
+    pub fields: Vec<FieldPlan>,
+    /// All of them hold when the target is stopped. Empty: it is stopped after the stop time.
+    pub stopped_when: Vec<StatusCheck>,
+    /// The status counts although no generation shows what it is about.
+    pub trusts_status: bool,
+}
+
+/// A field, and its values; `None` where it is removed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldPlan {
+    pub path: Pointer,
+    pub active: Option<Value>,
+    pub standby: Option<Value>,
+}
+
+/// A check of the status of an object.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StatusCheck {
+    Field {
+        path: Pointer,
+        equals: Value,
+    },
+    Condition {
+        kind: String,
+        status: ConditionStatus,
+        /// `None`: any.
+        reason: Option<String>,
+    },
 }
 
 impl TargetWork {
@@ -183,7 +224,10 @@ impl TargetWork {
     /// Whether undoing it takes time of its own, as pods need to end. A label is gone with one write.
     pub fn takes_time_to_stop(&self) -> bool {
         match self {
-            TargetWork::Scale { .. } | TargetWork::Suspend { .. } | TargetWork::Lease { .. } => true,
+            TargetWork::Scale { .. }
+            | TargetWork::Suspend { .. }
+            | TargetWork::Lease { .. }
+            | TargetWork::Patch { .. } => true,
             TargetWork::OncePerSchedule { .. } | TargetWork::LabelPods { .. } => false,
         }
     }
@@ -195,6 +239,7 @@ impl TargetWork {
             TargetWork::OncePerSchedule { .. } => Action::OncePerSchedule,
             TargetWork::LabelPods { .. } => Action::LabelPods,
             TargetWork::Lease { .. } => Action::Lease,
+            TargetWork::Patch { .. } => Action::Patch,
         }
     }
 }

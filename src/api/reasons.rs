@@ -64,6 +64,48 @@ pub(super) const SELECTOR_VALUES: &str = "has an expression whose values do not 
 /// The reason for standbyReplicas.
 pub(super) const STANDBY_REPLICAS: &str = "is out of bounds: use 0 up to one fewer than activeReplicas";
 
+pub(super) const NO_PATCH: &str = "is required with action: Patch: name the fields to set";
+
+pub(super) const NO_PATCH_STOP: &str = "is required with action: Patch: no pod template has the time after which the target is certainly stopped";
+
+pub(super) const FIELD_PATH: &str = "is not the path of a field to switch: write a JSON Pointer below /spec/ or \
+    /metadata/annotations/ without list indices, such as /spec/suspend or \
+    /metadata/annotations/example.com~1paused";
+
+pub(super) const ANNOTATION_PATH: &str = "is not the path of an annotation to switch: write its key, with ~1 for \"/\", \
+    such as /metadata/annotations/example.com~1paused; those of redlock.dev and kubectl.kubernetes.io have another \
+    purpose";
+
+pub(super) const CHECK_PATH: &str = "is not the path of a field of the status: write a JSON Pointer below /status/ without \
+    list indices, such as /status/phase";
+
+/// Follows the value of a field.
+pub(super) const SAME_VALUES: &str = "is the value in both states: a switched field needs two values, of which one may be left \
+    out to remove the field";
+
+pub(super) const HOLDS_NULL: &str = "has a null in it, which a merge patch removes: leave that field out";
+
+pub(super) const ANNOTATION_TEXT: &str = "is no text, and annotations are: write it in quotes";
+
+pub(super) const NO_EQUALS: &str = "is required with path: give the value that shows the stop";
+
+pub(super) const EQUALS_UNUSED: &str =
+    "is read only with path: give the path as well, or status with the condition";
+
+pub(super) const FIELDS_OVERLAP: &str =
+    "has two paths of which one is the other, or leads to it: a field has one value";
+
+pub(super) const ONE_CHECK: &str = "is required without condition, and refused with it: a check is of \
+    a field or of a condition";
+
+pub(super) const CONDITION_STATUS: &str =
+    "is required with condition, and read only with it: give True, False or Unknown";
+
+pub(super) const CONDITION_REASON: &str = "is read only with condition: give the condition as well";
+
+pub(super) const ANNOTATION_TRUST: &str = "cannot be judged by observedGeneration where an annotation is switched, since \
+    annotations do not change the generation: set trustStatusWithoutGeneration: true, or leave stoppedWhen out";
+
 // RedisQuorum
 
 pub(super) const QUORUM_SIZE: &str = "is not a number of masters that can form a quorum: declare 3, 5 or 7";

@@ -8,6 +8,7 @@
 //! - whether a lease is longer than the quorum's longest, and whether three command timeouts fit into the renew
 //!   deadline: both belong to the RedisQuorum, another object;
 //! - timings that depend on the stop time of a target that does not give it: the time is in a pod template;
+//! - the values of the action Patch, which are any JSON;
 //! - that two urls in different spelling are one server, and conflicts between objects: a lock name or a master that
 //!   another object has.
 //!
@@ -15,11 +16,13 @@
 //! the API server, which assumes the longest list of the longest texts.
 
 mod lock;
+mod patch;
 mod quorum;
 mod target;
 mod timings;
 
 pub(super) use lock::*;
+pub(super) use patch::*;
 pub(super) use quorum::*;
 pub(super) use target::*;
 pub(super) use timings::*;

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 pub(super) struct Time;
 pub(super) struct Condition;
 pub(super) struct LabelSelector;
+/// Any JSON value. Rules cannot see it.
+pub(super) struct AnyValue;
 
 macro_rules! schema {
     ($name:ident, $schema:expr) => {
@@ -28,6 +30,10 @@ macro_rules! schema {
 
 schema!(Time, json_schema!({ "type": "string", "format": "date-time" }));
 schema!(Condition, condition());
+schema!(
+    AnyValue,
+    json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
+);
 schema!(LabelSelector, label_selector());
 
 fn text(description: &str) -> Value {

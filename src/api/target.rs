@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::rules;
 
@@ -16,6 +17,9 @@ use super::rules;
 pub(super) const LABEL_LIMIT: usize = 32;
 pub(super) const EXPRESSION_LIMIT: usize = 16;
 pub(super) const VALUE_LIMIT: usize = 32;
+/// Of the action Patch: its fields, and the checks of the status.
+pub(super) const FIELD_LIMIT: usize = 4;
+pub(super) const CHECK_LIMIT: usize = 4;
 /// Operators of an expression.
 pub(super) const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
 
@@ -30,6 +34,8 @@ pub(super) const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"
 #[x_kube(validation = rules::block_of("Scale", "scale"))]
 #[x_kube(validation = rules::block_of("OncePerSchedule", "oncePerSchedule"))]
 #[x_kube(validation = rules::block_of("LabelPods", "labelPods"))]
+#[x_kube(validation = rules::block_of("Patch", "patch"))]
+#[x_kube(validation = rules::patch_given(), validation = rules::patch_stop_given())]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
     /// Name of the target in the status and in events: lower-case letters, digits and `-`, at most 63.
@@ -43,11 +49,11 @@ pub struct Target {
     /// The action that starts and stops the target.
     pub action: Action,
 
-    /// Seconds after which the target is certainly stopped, 0 to 86400; only for Scale, Suspend and Lease. Default: the grace period
-    /// of its pod template in this cluster + 5, at most 35, and 35 where that cannot be read; of a StatefulSet with
-    /// `podManagementPolicy: OrderedReady` the grace periods of all pods that a stop ends + 5. A longer time must be set here;
-    /// the operator emits an event that names it. Of a Lease: 28, for the leaseDurationSeconds of 15 that client-go uses by default;
-    /// 11/6 of another duration and 1 %.
+    /// Seconds after which the target is certainly stopped, 0 to 86400; only for Scale, Suspend, Lease and Patch, and required
+    /// for Patch. Default: the grace period of its pod template in this cluster + 5, at most 35, and 35 where that cannot be
+    /// read; of a StatefulSet with `podManagementPolicy: OrderedReady` the grace periods of all pods that a stop ends + 5. A
+    /// longer time must be set here; the operator emits an event that names it. Of a Lease: 28, for the leaseDurationSeconds of
+    /// 15 that client-go uses by default; 11/6 of another duration and 1 %.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400))]
     pub stop_seconds: Option<i64>,
@@ -63,6 +69,10 @@ pub struct Target {
     /// Settings of the action LabelPods; required there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_pods: Option<LabelPodsSettings>,
+
+    /// Settings of the action Patch; required there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patch: Option<PatchSettings>,
 }
 
 /// An object in the namespace of the lock.
@@ -94,16 +104,19 @@ pub enum Action {
     LabelPods,
     /// Holds the Lease of a controller's leader election where the lock is not held.
     Lease,
+    /// Sets one to four fields of an object.
+    Patch,
 }
 
 impl Action {
     /// All of them.
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Scale,
         Self::Suspend,
         Self::OncePerSchedule,
         Self::LabelPods,
         Self::Lease,
+        Self::Patch,
     ];
 
     /// As users write it.
@@ -114,6 +127,7 @@ impl Action {
             Self::OncePerSchedule => "OncePerSchedule",
             Self::LabelPods => "LabelPods",
             Self::Lease => "Lease",
+            Self::Patch => "Patch",
         }
     }
 }
@@ -154,4 +168,89 @@ pub struct LabelPodsSettings {
     #[schemars(transform = rules::selector_bounds)]
     #[schemars(with = "super::schemas::LabelSelector")]
     pub selector: LabelSelector,
+}
+
+/// Settings of the action Patch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = rules::fields_apart(), validation = rules::annotations_need_trust())]
+#[serde(rename_all = "camelCase")]
+pub struct PatchSettings {
+    /// The fields to set, 1 to 4. The chart must allow each of them (`targetFields`).
+    #[schemars(length(min = 1, max = 4))]
+    pub fields: Vec<PatchField>,
+    /// Checks of the status, at most 4: the target is stopped when all of them hold. Without checks, it is stopped stopSeconds after
+    /// the fields were written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4))]
+    pub stopped_when: Vec<StoppedWhen>,
+    /// Whether `stoppedWhen` counts although the status does not show by `observedGeneration` that it is about the fields as they
+    /// were written. A status that held before the write then counts after stopSeconds. Default false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust_status_without_generation: Option<bool>,
+}
+
+/// A field, and its value in both states.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = rules::field_path(), validation = rules::annotation_path())]
+#[serde(rename_all = "camelCase")]
+pub struct PatchField {
+    /// A JSON Pointer below `/spec/` or `/metadata/annotations/`, such as `/spec/suspend`; `/` in a name is `~1`. No list
+    /// indices.
+    #[schemars(length(min = 1, max = 512))]
+    pub path: String,
+    /// Any value, where the lock is held. Without a value, the field is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "super::schemas::AnyValue")]
+    pub active: Option<Value>,
+    /// Any other value, everywhere else. Without a value, the field is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "super::schemas::AnyValue")]
+    pub standby: Option<Value>,
+}
+
+/// A check of the status: a field, or a condition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = rules::one_check(), validation = rules::check_path())]
+#[x_kube(validation = rules::condition_status(), validation = rules::condition_reason())]
+#[serde(rename_all = "camelCase")]
+pub struct StoppedWhen {
+    /// A JSON Pointer below `/status/`, such as `/status/lifecycleState`. No list indices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub path: Option<String>,
+    /// The value of the field at `path`; required with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "super::schemas::AnyValue")]
+    pub equals: Option<Value>,
+    /// The type of a condition in `/status/conditions`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 316))]
+    pub condition: Option<String>,
+    /// The status of the condition; required with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ConditionStatus")]
+    pub status: Option<ConditionStatus>,
+    /// The reason of the condition. Default: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub reason: Option<String>,
+}
+
+/// The status of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ConditionStatus {
+    True,
+    False,
+    Unknown,
+}
+
+impl ConditionStatus {
+    /// As the API server has it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
 }

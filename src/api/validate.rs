@@ -8,6 +8,7 @@ mod leftovers;
 mod lock;
 mod master_url;
 mod name;
+mod patch;
 mod problems;
 mod quorum;
 mod selector;

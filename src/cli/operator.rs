@@ -8,7 +8,7 @@ use super::{
     ConnectionArgs, Exit, Failure,
     process::{LogArgs, address, ended, host_name},
 };
-use crate::{controller, lease::HolderIdentity, standalone};
+use crate::{controller, lease::HolderIdentity, standalone, targets::AllowedField};
 
 /// Contend for every declared lock.
 ///
@@ -111,6 +111,15 @@ pub(super) struct OperatorArgs {
         conflicts_with = "standalone"
     )]
     lease_fence: bool,
+    /// Fields that the action Patch may set, such as kustomizations.kustomize.toolkit.fluxcd.io:/spec/suspend.
+    #[arg(
+        long,
+        env = "REDLOCK_TARGET_FIELDS",
+        value_name = "RESOURCE.GROUP:PATH,…",
+        value_delimiter = ',',
+        conflicts_with = "standalone"
+    )]
+    target_fields: Vec<AllowedField>,
     /// The most requests per second to the API server. Stops that must finish before a lease ends are exempt.
     #[arg(
         long,
@@ -149,6 +158,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
             siblings: args.pod_selector.map(siblings).transpose()?,
             lock_metrics: args.lock_metrics,
             lease_fence: args.lease_fence,
+            allowed_fields: args.target_fields.into_iter().collect(),
             api_requests_per_second: args.api_requests_per_second,
             quorums_file: args.quorums_file,
             new_password: args.new_password_secret,

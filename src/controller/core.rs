@@ -36,7 +36,7 @@ use crate::{
     clock,
     lease::{ClusterId, HolderIdentity},
     operator::{metrics_watcher::Change, quorum::QuorumEnded, quorums::RunningQuorums, state::ProcessState},
-    targets::Shared,
+    targets::{AllowedFields, Shared},
 };
 
 /// Interval of the decisions that depend on time alone: which replica reports, which masters vote.
@@ -80,6 +80,7 @@ pub(super) struct Setup<'a> {
     pub(super) siblings: Option<&'a Siblings>,
     /// See [`Shared::new`].
     pub(super) lease_fence: bool,
+    pub(super) allowed_fields: AllowedFields,
 }
 
 /// The handles that effects use.
@@ -133,7 +134,11 @@ impl Core {
             in_use: InUseFinalizer::new(release, scopes),
             follows_siblings: siblings.is_some(),
         };
-        let shared = Arc::new(Shared::new(setup.clients.work.clone(), setup.lease_fence));
+        let shared = Arc::new(Shared::new(
+            setup.clients.work.clone(),
+            setup.lease_fence,
+            setup.allowed_fields,
+        ));
         let reader = Reader {
             client: setup.clients.work.clone(),
             shared: shared.clone(),

@@ -34,7 +34,7 @@ use crate::{
         signals::Signals,
         state::{InUse, ProcessState},
     },
-    targets::PAGE,
+    targets::{AllowedFields, PAGE},
 };
 
 /// Bounds the observations in memory: a watch of ten thousand objects waits for the core.
@@ -59,6 +59,8 @@ pub(crate) struct Options {
     pub(crate) lock_metrics: bool,
     /// Whether the admission policy of the chart protects the records of the operator in Leases.
     pub(crate) lease_fence: bool,
+    /// The fields that the action Patch may set.
+    pub(crate) allowed_fields: AllowedFields,
     /// The maximum number of requests to the API server per second.
     pub(crate) api_requests_per_second: u32,
     /// A file of RedisQuorums to apply.
@@ -197,6 +199,7 @@ impl Operator {
             scopes: &scopes,
             siblings: options.siblings.as_ref(),
             lease_fence: options.lease_fence,
+            allowed_fields: options.allowed_fields.clone(),
         });
         Self {
             core,

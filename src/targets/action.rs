@@ -5,6 +5,7 @@ use super::{
     label_pods::LabelPods,
     leader_lease::LeaderLease,
     once_per_schedule::OncePerSchedule,
+    patch::FieldPatch,
     rights,
     scale::Scale,
     suspend::{OneJob, Schedule},
@@ -28,6 +29,7 @@ enum Kind {
     OncePerSchedule(Box<OncePerSchedule>),
     LabelPods(Box<LabelPods>),
     Lease(Box<LeaderLease>),
+    Patch(Box<FieldPatch>),
 }
 
 /// Makes the same call on the action of each kind.
@@ -40,6 +42,7 @@ macro_rules! each {
             Kind::OncePerSchedule($action) => $call,
             Kind::LabelPods($action) => $call,
             Kind::Lease($action) => $call,
+            Kind::Patch($action) => $call,
         }
     };
 }
@@ -69,6 +72,9 @@ impl Action {
             TargetWork::Lease { object, stop } => {
                 Kind::Lease(Box::new(LeaderLease::new(context, object, *stop)))
             }
+            TargetWork::Patch { object, patch, stop } => {
+                Kind::Patch(Box::new(FieldPatch::new(context, object, patch, *stop)))
+            }
         };
         Self {
             kind,
@@ -82,6 +88,7 @@ impl Action {
             Kind::Scale(action) => action.declare(work),
             Kind::OncePerSchedule(action) => action.declare(work),
             Kind::Lease(action) => action.declare(work),
+            Kind::Patch(action) => action.declare(work),
             // These actions have no settings: another selector is another target.
             Kind::SuspendJob(_) | Kind::SuspendCronJob(_) | Kind::LabelPods(_) => {}
         }
@@ -101,6 +108,7 @@ impl Action {
             Kind::OncePerSchedule(action) => action.observe(),
             Kind::LabelPods(action) => action.observe().await,
             Kind::Lease(action) => action.observe().await,
+            Kind::Patch(action) => action.observe().await,
         };
         self.explain(found)
     }
@@ -127,6 +135,7 @@ impl Action {
             Kind::SuspendJob(action) => action.late(),
             Kind::SuspendCronJob(action) => action.late(),
             Kind::Lease(action) => action.late(),
+            Kind::Patch(action) => action.late(),
             Kind::OncePerSchedule(_) | Kind::LabelPods(_) => None,
         }
     }

@@ -43,6 +43,32 @@ pub(crate) enum TargetError {
          CronJobs and Jobs"
     )]
     NoScale { api_version: String, kind: String },
+    #[error(
+        "kind {kind} of {api_version} belongs to no namespace: a lock switches objects of its own namespace"
+    )]
+    ClusterScoped { api_version: String, kind: String },
+    #[error(
+        "{what}: the API server rejects the write: {reason}; correct the path or the value in patch.fields, or change what \
+         rejects it"
+    )]
+    Rejected { what: String, reason: String },
+    #[error(
+        "field {path} of {resource} may not be switched: {}", allowing(.group, .resource, .path)
+    )]
+    NotAllowed {
+        path: String,
+        group: String,
+        resource: String,
+    },
+}
+
+/// Returns text to paste.
+fn allowing(group: &str, resource: &str, path: &str) -> String {
+    let dot = if group.is_empty() { "" } else { "." };
+    format!(
+        "with the chart: targetFields: [{{group: {group:?}, resource: {resource}, path: {path:?}}}]; without: \
+         --target-fields {resource}{dot}{group}:{path}"
+    )
 }
 
 /// The kinds that every cluster serves and that may be targets, with the version that a manifest gives them.
@@ -76,7 +102,10 @@ impl TargetError {
             | Self::ApiVersion { .. }
             | Self::UnknownKind { .. }
             | Self::NotServed { .. }
-            | Self::NoScale { .. } => true,
+            | Self::NoScale { .. }
+            | Self::ClusterScoped { .. }
+            | Self::Rejected { .. }
+            | Self::NotAllowed { .. } => true,
         }
     }
 
@@ -84,7 +113,10 @@ impl TargetError {
     pub(crate) const fn is_about_kind(&self) -> bool {
         matches!(
             self,
-            Self::ApiVersion { .. } | Self::UnknownKind { .. } | Self::NoScale { .. }
+            Self::ApiVersion { .. }
+                | Self::UnknownKind { .. }
+                | Self::NoScale { .. }
+                | Self::ClusterScoped { .. }
         )
     }
 
@@ -92,10 +124,12 @@ impl TargetError {
     pub(crate) const fn reason(&self) -> ConditionReason {
         match self {
             Self::Api { .. } => ConditionReason::TargetUnreachable,
-            Self::Forbidden { .. } => ConditionReason::Forbidden,
-            Self::ApiVersion { .. } | Self::UnknownKind { .. } | Self::NotServed { .. } => {
-                ConditionReason::KindUnknown
-            }
+            Self::Forbidden { .. } | Self::NotAllowed { .. } => ConditionReason::Forbidden,
+            Self::ApiVersion { .. }
+            | Self::UnknownKind { .. }
+            | Self::NotServed { .. }
+            | Self::ClusterScoped { .. } => ConditionReason::KindUnknown,
+            Self::Rejected { .. } => ConditionReason::TargetNotSafe,
             Self::NoScale { .. } => ConditionReason::NoScaleSubresource,
         }
     }

@@ -331,7 +331,13 @@ async fn served(
         client.list_api_group_resources(&api_version).await
     };
     match list {
-        Ok(list) => Ok(resource(&list, version, kind)),
+        Ok(list) => match resource(&list, version, kind) {
+            Some((_, _, false)) => Err(TargetError::ClusterScoped {
+                api_version,
+                kind: kind.to_owned(),
+            }),
+            found => Ok(found.map(|(resource, scales, _)| (resource, scales))),
+        },
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(TargetError::of(
             format!("discovering kind {kind} of {api_version}"),
@@ -340,10 +346,12 @@ async fn served(
     }
 }
 
-fn resource(list: &APIResourceList, version: &GroupVersion, kind: &str) -> Option<(ApiResource, bool)> {
+/// Returns the resource of a kind, whether it has `/scale`, and whether its objects belong to a namespace.
+fn resource(list: &APIResourceList, version: &GroupVersion, kind: &str) -> Option<(ApiResource, bool, bool)> {
     let mut resources = list.resources.iter();
     let found = resources.find(|resource| resource.kind == kind && !resource.name.contains('/'))?;
     let scale = format!("{}/scale", found.name);
+    let namespaced = found.namespaced;
     let resource = ApiResource {
         group: version.group.clone(),
         version: version.version.clone(),
@@ -352,7 +360,7 @@ fn resource(list: &APIResourceList, version: &GroupVersion, kind: &str) -> Optio
         plural: found.name.clone(),
     };
     let scales = list.resources.iter().any(|resource| resource.name == scale);
-    Some((resource, scales))
+    Some((resource, scales, namespaced))
 }
 
 /// Returns all served versions of a group, the preferred one first; empty if the group is not served.

@@ -28,7 +28,7 @@ use super::{
     Change, Changes, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
     in_flight::InFlight,
     kind::Need,
-    read::Place,
+    read::{Place, Read},
     watch_objects,
     write::{Write, managed_by},
 };
@@ -41,7 +41,7 @@ use crate::{
     clock,
     lease::{BootInstant, FencingToken},
 };
-use hold::{Hold, Move, Read, needed};
+use hold::{Hold, Move, needed};
 use record::{Record, created, freed, own_holder, renewed, taken};
 
 /// The field manager that owns the record.

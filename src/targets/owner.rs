@@ -1,7 +1,7 @@
 //! Finds the manager that declares a field: a start does not overwrite the field of another manager.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The prefix of all field managers of the operator.
 const OWN: &str = "redlock-operator";
@@ -16,19 +16,29 @@ const CREATED_ON_STANDBY: &str = "redlock.dev/created-on-standby";
 /// Not every owner in managedFields declares it: a manager that creates an object, or applies it from the client, also
 /// owns the defaults. A creation therefore declares nothing, and an apply from the client declares the fields of its
 /// manifest.
-pub(super) fn declared_by(metadata: &ObjectMeta, path: &[&str]) -> Option<String> {
+pub(super) fn declared_by<P: AsRef<str>>(metadata: &ObjectMeta, path: &[P]) -> Option<String> {
     let owner = foreign(metadata, path).find(|entry| declares(entry, metadata, path))?;
     Some(manager(owner).to_owned())
 }
 
 /// Returns the other manager that wrote this field last, even if it only wrote a default.
-pub(super) fn last_writer(metadata: &ObjectMeta, path: &[&str]) -> Option<String> {
+pub(super) fn last_writer<P: AsRef<str>>(metadata: &ObjectMeta, path: &[P]) -> Option<String> {
     let last = foreign(metadata, path).max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
     Some(manager(last).to_owned())
 }
 
+/// Returns each manager that owns this field, with the time of its last write: a value that was changed and changed back
+/// has another owner, or a later one.
+pub(super) fn writers<P: AsRef<str>>(metadata: &ObjectMeta, path: &[P]) -> Vec<String> {
+    let named = |entry: &ManagedFieldsEntry| {
+        let time = entry.time.as_ref().map(|time| time.0.to_string());
+        format!("{} {}", manager(entry), time.unwrap_or_default())
+    };
+    owners(metadata, path).map(named).collect()
+}
+
 /// Reports whether the operator owns this field, as far as managedFields show.
-pub(super) fn is_own(metadata: &ObjectMeta, path: &[&str]) -> bool {
+pub(super) fn is_own<P: AsRef<str>>(metadata: &ObjectMeta, path: &[P]) -> bool {
     owners(metadata, path).any(|entry| manager(entry).starts_with(OWN))
 }
 
@@ -68,20 +78,35 @@ pub(super) fn named(manager: &str) -> String {
     )
 }
 
-fn foreign<'a>(metadata: &'a ObjectMeta, path: &'a [&str]) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
+fn foreign<'a, P: AsRef<str>>(
+    metadata: &'a ObjectMeta,
+    path: &'a [P],
+) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
     owners(metadata, path).filter(|entry| !manager(entry).starts_with(OWN))
 }
 
-fn owners<'a>(metadata: &'a ObjectMeta, path: &'a [&str]) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
-    let fields = metadata.managed_fields.as_deref().unwrap_or_default();
-    let owns = |entry: &&ManagedFieldsEntry| {
-        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
-        fields.is_some_and(|fields| has(fields, path))
+/// Returns the entries of all managers that own this field, by itself or in a map that has one owner as a whole.
+fn owners<'a, P: AsRef<str>>(
+    metadata: &'a ObjectMeta,
+    path: &'a [P],
+) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
+    let entries = metadata.managed_fields.as_deref().unwrap_or_default();
+    let fields = |entry: &'a ManagedFieldsEntry| entry.fields_v1.as_ref().map(|fields| &fields.0);
+    // Where one manager owns the field by itself, an entry of the map alone shows only that the map exists.
+    let by_itself = entries.iter().filter_map(fields).any(|fields| has(fields, path));
+    let owns = move |entry: &&'a ManagedFieldsEntry| {
+        fields(entry).is_some_and(|fields| {
+            if by_itself {
+                has(fields, path)
+            } else {
+                has_whole(fields, path)
+            }
+        })
     };
-    fields.iter().filter(owns)
+    entries.iter().filter(owns)
 }
 
-fn declares(entry: &ManagedFieldsEntry, metadata: &ObjectMeta, path: &[&str]) -> bool {
+fn declares<P: AsRef<str>>(entry: &ManagedFieldsEntry, metadata: &ObjectMeta, path: &[P]) -> bool {
     let later =
         entry.time.as_ref().map(second) > metadata.creation_timestamp.as_ref().map(|at| second(at) + 1);
     let annotations = metadata.annotations.as_ref();
@@ -95,8 +120,11 @@ fn declares(entry: &ManagedFieldsEntry, metadata: &ObjectMeta, path: &[&str]) ->
     match last_applied(metadata) {
         // The manifest does not describe a write through a subresource.
         Some(manifest) if entry.subresource.is_none() => {
-            let pointer = format!("/{}", path.join("/"));
-            manifest.pointer(&pointer).is_some()
+            let mut at = Some(&manifest);
+            for part in path {
+                at = at.and_then(|at| at.get(part.as_ref()));
+            }
+            at.is_some()
         }
         // A subresource creates no object, so the write is later than the creation.
         _ if entry.subresource.is_some() => true,
@@ -118,12 +146,25 @@ fn manager(entry: &ManagedFieldsEntry) -> &str {
     entry.manager.as_deref().unwrap_or_default()
 }
 
-fn has(fields: &Value, path: &[&str]) -> bool {
+/// Reports whether the fields have this one.
+fn has<P: AsRef<str>>(fields: &Value, path: &[P]) -> bool {
     let mut at = Some(fields);
     for part in path {
-        at = at.and_then(|at| at.get(format!("f:{part}")));
+        at = at.and_then(|at| at.get(format!("f:{}", part.as_ref())));
     }
     at.is_some()
+}
+
+/// Reports whether the fields have a map, below the top level, of which this field is a part, and no part of that map.
+fn has_whole<P: AsRef<str>>(fields: &Value, path: &[P]) -> bool {
+    let mut at = fields;
+    for (depth, part) in path.iter().enumerate() {
+        match at.get(format!("f:{}", part.as_ref())) {
+            Some(next) => at = next,
+            None => return depth > 1 && at.as_object().is_some_and(Map::is_empty),
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -221,6 +262,48 @@ mod tests {
         assert_eq!(suspends(&owner("JobSet", false)), None);
         assert_eq!(suspends(&owner("CronJob", true)), None);
         assert_eq!(suspends(&ObjectMeta::default()), None);
+    }
+
+    #[test]
+    fn a_map_with_one_owner_belongs_to_it_as_a_whole() {
+        let owned = |fields: Value| {
+            let mut metadata = metadata("flux", "Apply", None, 5);
+            metadata.managed_fields.as_mut().unwrap()[0].fields_v1 = serde_json::from_value(fields).unwrap();
+            metadata
+        };
+        let selector = owned(serde_json::json!({"f:spec": {"f:selector": {}}}));
+        assert!(declared_by(&selector, &["spec", "selector"]).is_some());
+        assert!(declared_by(&selector, &["spec", "selector", "app"]).is_some());
+        assert_eq!(declared_by(&selector, &["spec", "ports"]), None);
+        let part = owned(serde_json::json!({"f:spec": {"f:selector": {"f:app": {}}}}));
+        assert!(
+            declared_by(&part, &["spec", "selector"]).is_some(),
+            "a part of it"
+        );
+        assert_eq!(declared_by(&part, &["spec", "selector", "tier"]), None);
+        // An entry of a whole `spec` only shows that it exists.
+        let bare = owned(serde_json::json!({"f:spec": {}}));
+        assert_eq!(declared_by(&bare, &["spec", "replicas"]), None);
+        // So does an entry of a map of which another manager owns a part.
+        let mut shared = owned(serde_json::json!({"f:spec": {"f:sync": {}}}));
+        let mut entry = shared.managed_fields.as_ref().unwrap()[0].clone();
+        entry.manager = Some("redlock-operator-patch".into());
+        entry.fields_v1 =
+            serde_json::from_value(serde_json::json!({"f:spec": {"f:sync": {"f:enabled": {}}}})).unwrap();
+        shared.managed_fields.as_mut().unwrap().push(entry);
+        assert_eq!(declared_by(&shared, &["spec", "sync", "enabled"]), None);
+        let annotation = owned(serde_json::json!({"f:metadata": {"f:annotations": {"f:a.b/c": {}}}}));
+        assert!(declared_by(&annotation, &["metadata", "annotations", "a.b/c"]).is_some());
+    }
+
+    #[test]
+    fn value_that_was_changed_and_changed_back_has_other_writers() {
+        let before = metadata("redlock-operator-patch", "Update", None, 5);
+        let after = metadata("kubectl", "Update", None, 5);
+        let later = metadata("redlock-operator-patch", "Update", None, 6);
+        let [before, after, later] = [before, after, later].map(|metadata| writers(&metadata, &REPLICAS));
+        assert_eq!(before.len(), 1);
+        assert!(before != after && before != later);
     }
 
     #[test]

@@ -10,7 +10,14 @@ use super::{
     TargetError,
     kind::{Kinds, Need},
 };
-use crate::api::target::TargetRef;
+use crate::{api::target::TargetRef, lease::BootInstant};
+
+/// The times of one read: before the request, and after the answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Read {
+    pub(super) asked: BootInstant,
+    pub(super) answered: BootInstant,
+}
 
 /// One object, in a version in which it is served.
 #[derive(Clone)]

@@ -39,8 +39,8 @@ pub(super) fn of(work: &TargetWork) -> Option<String> {
             ("coordination.k8s.io", "leases", leases + &rule("", "pods", "get"))
         }
         TargetWork::LabelPods { .. } => ("", "pods", rule("", "pods", "list, watch, patch")),
-        // The kind is known only after discovery.
-        TargetWork::Scale { .. } => return None,
+        // The resource is known only after discovery.
+        TargetWork::Scale { .. } | TargetWork::Patch { .. } => return None,
     };
     Some(granted(group, resource, rules.trim_end()))
 }

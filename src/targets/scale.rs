@@ -10,13 +10,10 @@ mod subresource;
 
 use std::sync::Arc;
 
-use futures_util::{StreamExt, stream};
-use kube::api::ApiResource;
-use tokio::{sync::watch, time};
-
 use super::{
-    Changes, ConditionReason, EventReason, Pause, StartPermit, Step, StopPermit, TargetContext, TargetError,
+    Changes, ConditionReason, EventReason, StartPermit, Step, StopPermit, TargetContext, TargetError,
     fencing::{not_fenced, unfenced},
+    following::changes_of,
     in_flight::InFlight,
     kind::Need,
     owner::named,
@@ -316,59 +313,7 @@ impl Scale {
     }
 
     pub(super) fn changes(&self) -> Changes {
-        let following = Following {
-            kinds: self.context.shared.kinds.changes(),
-            context: self.context.clone(),
-            reference: self.reference.clone(),
-            followed: None,
-        };
-        let next = |mut following: Following| async {
-            following.changed().await;
-            Some(((), following))
-        };
-        stream::unfold(following, next).boxed()
-    }
-}
-
-/// Follows the object in the version that is served.
-struct Following {
-    context: TargetContext,
-    reference: TargetRef,
-    kinds: watch::Receiver<u64>,
-    followed: Option<(ApiResource, Followed)>,
-}
-
-impl Following {
-    /// Returns when the object changes, or its kind is found: for the first time, again, or in another version.
-    async fn changed(&mut self) {
-        let mut pause = Pause::default();
-        loop {
-            self.kinds.mark_unchanged();
-            match place(&self.context, &self.reference).await {
-                Ok(place) => {
-                    let same = self.followed.as_ref().filter(|(of, _)| *of == place.resource);
-                    if same.is_none() {
-                        let followed = self.context.shared.follow(
-                            &place.resource,
-                            &self.context.namespace,
-                            &self.reference.name,
-                        );
-                        self.followed = Some((place.resource, followed));
-                        return;
-                    }
-                }
-                Err(_) => {
-                    self.followed = None;
-                    time::sleep(pause.next().unwrap_or_default()).await;
-                }
-            }
-            if let Some((_, followed)) = &mut self.followed {
-                tokio::select! {
-                    () = followed.changed() => return,
-                    Ok(()) = self.kinds.changed() => {}
-                }
-            }
-        }
+        changes_of(&self.context, &self.reference, Need::Scale)
     }
 }
 

@@ -12,6 +12,7 @@ use std::{
 use kube::{Client, api::ApiResource};
 
 use super::{
+    AllowedFields,
     fencing::{FencedPods, Namespaces},
     kind::Kinds,
 };
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     pub(super) kinds: Kinds,
     /// Whether the admission policy of the chart protects the records of the operator in Leases.
     pub(super) lease_fence: bool,
+    /// The fields that the action Patch may set.
+    pub(super) allowed_fields: AllowedFields,
     /// The watches by resource and namespace, while they have followers.
     watches: Mutex<HashMap<(String, String), Weak<Objects>>>,
     fenced: Namespaces,
@@ -35,10 +38,11 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// `lease_fence`: the admission policy of the chart protects the records of the operator in Leases.
-    pub(crate) fn new(client: Client, lease_fence: bool) -> Self {
+    pub(crate) fn new(client: Client, lease_fence: bool, allowed_fields: AllowedFields) -> Self {
         Self {
             client,
             lease_fence,
+            allowed_fields,
             kinds: Kinds::default(),
             fenced: Namespaces::default(),
             watches: Mutex::default(),

@@ -19,7 +19,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{api::target::TargetRef, clock, lease::HolderIdentity, telemetry::Origin};
+use crate::{
+    api::{
+        plan::{FieldPlan, PatchPlan},
+        pointer::Pointer,
+        target::TargetRef,
+    },
+    clock,
+    lease::HolderIdentity,
+    telemetry::Origin,
+};
 
 /// An API server with one object of each kind, all of which run.
 #[derive(Default)]
@@ -105,6 +114,15 @@ impl Server {
             "batch/v1/jobs" => list("JobList", &[job(version)]),
             "v1/pods" => list("PodList", &[pod(version)]),
             "coordination.k8s.io/v1/leases/web" => lease(version),
+            "test.example/v1" => json!({
+                "kind": "APIResourceList", "groupVersion": "test.example/v1",
+                "resources": [resource("gates", "Gate")],
+            }),
+            "test.example/v1/gates/web" => json!({
+                "apiVersion": "test.example/v1", "kind": "Gate",
+                "metadata": {"name": "web", "namespace": "n", "uid": "u", "resourceVersion": version.to_string()},
+                "spec": {"open": true},
+            }),
             _ => return None,
         })
     }
@@ -151,9 +169,12 @@ async fn stop(work: &TargetWork, server: Arc<Server>) -> Vec<(Method, String, Va
         cluster: cluster.clone(),
     };
     let (notes, _noted) = mpsc::unbounded_channel();
+    let allowed = ["gates.test.example:/spec/open".parse().unwrap()]
+        .into_iter()
+        .collect();
     let context = TargetContext {
         fenced: false,
-        shared: Arc::new(Shared::new(client.clone(), true)),
+        shared: Arc::new(Shared::new(client.clone(), true, allowed)),
         client,
         namespace: "n".into(),
         object: "lock".into(),
@@ -178,7 +199,7 @@ async fn stop(work: &TargetWork, server: Arc<Server>) -> Vec<(Method, String, Va
 }
 
 /// Returns one target of each action that is undone where the lock is not held.
-fn works() -> [TargetWork; 5] {
+fn works() -> [TargetWork; 6] {
     let object = |api_version: &str, kind: &str| TargetRef {
         api_version: api_version.into(),
         kind: kind.into(),
@@ -205,6 +226,19 @@ fn works() -> [TargetWork; 5] {
         TargetWork::Lease {
             object: object("coordination.k8s.io/v1", "Lease"),
             stop: Some(Duration::from_secs(1)),
+        },
+        TargetWork::Patch {
+            object: object("test.example/v1", "Gate"),
+            patch: PatchPlan {
+                fields: vec![FieldPlan {
+                    path: Pointer::parse("/spec/open").unwrap(),
+                    active: Some(json!(true)),
+                    standby: None,
+                }],
+                stopped_when: Vec::new(),
+                trusts_status: false,
+            },
+            stop: Duration::from_secs(1),
         },
     ]
 }
@@ -263,6 +297,7 @@ async fn an_object_that_changes_all_the_time_is_stopped() {
         let ends: &[&str] = match &work {
             TargetWork::Scale { .. } => &["deployments/web/scale"],
             TargetWork::Suspend { object } if object.kind == "Job" => &["jobs/web"],
+            TargetWork::Patch { .. } => &["gates/web"],
             _ => &["cronjobs/web", "jobs/web-29000000"],
         };
         refused.extend(ends.iter().filter(|end| !lands(end)).copied());

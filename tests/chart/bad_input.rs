@@ -16,6 +16,14 @@ fn invalid_values_are_refused_by_name() {
             "targetKinds[0].group=apps,targetKinds[0].resource=Deployment",
             "/targetKinds/0/resource",
         ),
+        (
+            "targetFields[0].group=a.b,targetFields[0].resource=cs,targetFields[0].path=/status/x",
+            "/targetFields/0/path",
+        ),
+        (
+            "targetFields[0].resource=cs,targetFields[0].path=/spec/x",
+            "cs without a group",
+        ),
         ("watchNamespaces={Billing}", "/watchNamespaces/0"),
         (
             "terminationGracePeriodSeconds=0",

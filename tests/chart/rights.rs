@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::render::{NAMESPACE, of_kind, one, render, render_file, values_files};
+use crate::render::{NAMESPACE, of_kind, one, render, render_file, try_render, values_files};
 
 /// Namespace (`None`: all of them), group, resource, verb.
 type Right = (Option<String>, String, String, String);
@@ -82,6 +82,63 @@ fn kinds_are_granted_one_by_one() {
     ]));
     let more: Vec<&String> = deployments.difference(&none).collect();
     assert_eq!(more, ["deployments", "deployments/scale", "pods"]);
+}
+
+#[test]
+fn fields_are_granted_by_their_resource_and_passed_to_the_operator() {
+    let fields = [
+        "targetFields[0].group=kustomize.toolkit.fluxcd.io,targetFields[0].resource=kustomizations",
+        "targetFields[0].path=/spec/suspend",
+        "targetFields[1].group=kustomize.toolkit.fluxcd.io,targetFields[1].resource=kustomizations",
+        "targetFields[1].path=/spec/prune",
+        "targetFields[2].group=,targetFields[2].resource=services,targetFields[2].path=/spec/selector",
+    ];
+    let objects = render(&fields);
+    let more: Vec<String> = rights(&objects)
+        .difference(&rights(&render(&[])))
+        .map(|(_, group, resource, verb)| format!("{resource}.{group} {verb}"))
+        .collect();
+    let of = |resource: &str| ["get", "list", "patch", "watch"].map(|verb| format!("{resource} {verb}"));
+    let wanted = [of("services."), of("kustomizations.kustomize.toolkit.fluxcd.io")].concat();
+    assert_eq!(more, wanted);
+    let containers = &one(&objects, "Deployment")["spec"]["template"]["spec"]["containers"];
+    let variables = containers[0]["env"].as_array().unwrap().iter();
+    let passed: Vec<&Value> = variables
+        .filter(|variable| variable["name"] == "REDLOCK_TARGET_FIELDS")
+        .map(|variable| &variable["value"])
+        .collect();
+    let flux = "kustomizations.kustomize.toolkit.fluxcd.io:";
+    assert_eq!(
+        passed,
+        [&format!(
+            "{flux}/spec/suspend,{flux}/spec/prune,services:/spec/selector"
+        )]
+    );
+}
+
+#[test]
+fn fields_of_resources_that_carry_rights_or_run_code_are_refused() {
+    for (group, resource) in [
+        ("rbac.authorization.k8s.io", "roles"),
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+        ("apps", "deployments"),
+        ("batch", "cronjobs"),
+        ("redlock.dev", "leaderlocks"),
+        ("", "secrets"),
+        ("", "serviceaccounts"),
+        ("", "pods"),
+    ] {
+        for more in ["", ",rbac.create=false"] {
+            let field = format!(
+                "--set=targetFields[0].group={group},targetFields[0].resource={resource},targetFields[0].path=/spec/x{more}"
+            );
+            let said = try_render(&[&field]).map(|_| ()).expect_err(resource);
+            assert!(
+                said.contains("never switches") && said.contains(resource),
+                "{said}"
+            );
+        }
+    }
 }
 
 #[test]

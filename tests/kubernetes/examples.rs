@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::fixture::kubelet::{Kubelet, Recorder};
 use crate::fixture::{BOUND, Options};
+use crate::patch::{allowed, install_crds};
 use crate::typed::{commands, typed};
 use crate::world::{World, condition};
 use redlock_testkit::eventually;
@@ -22,7 +23,7 @@ const NOT_RECIPES: [&str; 6] = [
     "quickstart",
     "standalone",
 ];
-const RIGHTS: [&str; 10] = [
+const RIGHTS: [&str; 16] = [
     "targetKinds[0].group=apps",
     "targetKinds[0].resource=deployments",
     "targetKinds[1].group=apps",
@@ -33,6 +34,21 @@ const RIGHTS: [&str; 10] = [
     "targetKinds[3].resource=pods",
     "targetKinds[4].group=coordination.k8s.io",
     "targetKinds[4].resource=leases",
+    "targetFields[0].group=kustomize.toolkit.fluxcd.io",
+    "targetFields[0].resource=kustomizations",
+    "targetFields[0].path=/spec/suspend",
+    "targetFields[1].group=keda.sh",
+    "targetFields[1].resource=scaledobjects",
+    "targetFields[1].path=/metadata/annotations/autoscaling.keda.sh~1paused-replicas",
+];
+/// As the chart passes them to the operator.
+const FIELDS: [(&str, &str, &str); 2] = [
+    ("kustomize.toolkit.fluxcd.io", "kustomizations", "/spec/suspend"),
+    (
+        "keda.sh",
+        "scaledobjects",
+        "/metadata/annotations/autoscaling.keda.sh~1paused-replicas",
+    ),
 ];
 
 fn recipes() -> Vec<PathBuf> {
@@ -54,7 +70,12 @@ async fn every_recipe_runs_where_the_lock_is_held() {
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
     world.apply(&quorum.replace("maxLeaseDurationSeconds: 6", "maxLeaseDurationSeconds: 60"));
     let _kubelet = Kubelet::start(&world.plane, "test", 1, &Recorder::default());
-    let _operator = world.operator("replica-1").await;
+    install_crds(&world, &["kustomizations", "scaledobjects"]);
+    let fields = allowed(&FIELDS);
+    let operator = world.operator_with("replica-1", |command| {
+        command.env("REDLOCK_TARGET_FIELDS", &fields);
+    });
+    let _operator = operator.await;
     let recipes = recipes();
     assert!(recipes.len() >= 5, "{recipes:?}");
     for recipe in &recipes {

@@ -78,7 +78,12 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
         "targetKinds[2].resource=gates",
     ];
     let pods = ["targetKinds[3].group=", "targetKinds[3].resource=pods"];
-    let grant = [&suspend::RIGHTS[..], &gates, &pods].concat();
+    let fields = [
+        "targetFields[0].group=test.example",
+        "targetFields[0].resource=gates",
+        "targetFields[0].path=/spec/replicas",
+    ];
+    let grant = [&suspend::RIGHTS[..], &gates, &pods, &fields].concat();
     world.plane.install_rbac_with(&namespace, &grant).await;
     world.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: masters}\nstringData: {password: none}\n");
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
@@ -90,6 +95,7 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
     world.apply(&lock("report", ""));
     let mut operator = targets::replica(&world, "replica-1").await;
     a_target_with_a_pod_that_does_not_go(&world).await;
+    a_field_of_a_target(&world).await;
     suspend::use_every_right(&world).await;
     label_pods::use_every_right(&world).await;
     // A meaningless request is answered, too.
@@ -181,6 +187,16 @@ async fn a_target_with_a_pod_that_does_not_go(world: &World) {
     world.kubectl(&["delete", "ll", "switching"]);
     let pods = world.kubectl(&["get", "pods", "--selector", "app=gate", "--output", "name"]);
     assert_eq!(pods.trim(), "", "its pod was not deleted in the end");
+}
+
+/// Set by action Patch, which writes the object itself.
+async fn a_field_of_a_target(world: &World) {
+    world.apply(&GATE.replace("name: gate", "name: patched"));
+    let target = "{name: gate, action: Patch, stopSeconds: 1, ref: {apiVersion: test.example/v1, kind: Gate, name: patched}, \
+                  patch: {fields: [{path: /spec/replicas, active: 7, standby: 0}]}}";
+    world.apply(&lock("patching", &format!(", targets: [{target}]")));
+    Gates::of(world).until("patched", 7).await;
+    world.kubectl(&["delete", "ll", "patching"]);
 }
 
 /// `--watch-namespaces`: the operator ignores the others.

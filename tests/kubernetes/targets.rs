@@ -171,7 +171,10 @@ pub fn running_pod(world: &World, name: &str, port: u16, ready: bool) {
 
 pub async fn replica(world: &World, name: &str) -> Operator {
     let kubeconfig = world.kubeconfig(None).await;
-    Operator::start_with(&kubeconfig, world.namespace.name(), name, siblings)
+    Operator::start_with(&kubeconfig, world.namespace.name(), name, |command| {
+        siblings(command);
+        command.env("REDLOCK_TARGET_FIELDS", "gates.test.example:/spec/replicas");
+    })
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -45,6 +45,9 @@ fn bounds(schema: &Value, least: &str, most: &str) -> Option<String> {
 
 /// Returns the allowed values.
 fn kind(schema: &Value) -> String {
+    if schema["type"].is_null() && schema["x-kubernetes-preserve-unknown-fields"] == true {
+        return "any value".into();
+    }
     let name = schema["type"].as_str().unwrap_or("object");
     let words = schema["enum"].as_array().map(|words| {
         let words: Vec<String> = words

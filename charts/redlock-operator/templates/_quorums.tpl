@@ -34,6 +34,23 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: quickstart-master
 {{- end -}}
 
+{{/* Fields that locks may set, RESOURCE.GROUP:PATH, …. Refuses those of resources that carry rights or run code. */}}
+{{- define "redlock-operator.targetFields" -}}
+{{- $groups := list "admissionregistration.k8s.io" "apiextensions.k8s.io" "apiregistration.k8s.io" "apps" "authentication.k8s.io" "authorization.k8s.io" "batch" "certificates.k8s.io" "coordination.k8s.io" "extensions" "policy" "rbac.authorization.k8s.io" "redlock.dev" -}}
+{{- $fields := list -}}
+{{- range .Values.targetFields -}}
+{{- $group := .group | default "" -}}
+{{- $of := printf "%s%s" .resource (ternary (printf ".%s" $group) "" (ne $group "")) -}}
+{{- if and (eq $group "") (ne .resource "services") -}}
+{{- fail (printf "targetFields: %s without a group is a resource of the core group, of which action Patch never switches any but services: Secrets, ServiceAccounts and pods carry rights or run code. Remove %s:%s, or give its group" .resource $of .path) -}}
+{{- else if has $group $groups -}}
+{{- fail (printf "targetFields: %s is a resource that action Patch never switches: a lock could grant rights, change what the API server admits or run other code. Workloads are switched by Scale and Suspend, Leases by Lease (targetKinds). Remove %s:%s" $of $of .path) -}}
+{{- end -}}
+{{- $fields = append $fields (printf "%s:%s" $of .path) -}}
+{{- end -}}
+{{- join "," $fields -}}
+{{- end -}}
+
 {{/* Kinds that locks may switch. */}}
 {{- define "redlock-operator.targetKinds" -}}
 {{- $kinds := .Values.targetKinds -}}

@@ -64,6 +64,18 @@
 {{- end }}
 {{- end }}
 {{- end }}
+{{- $patched := list }}
+{{- range .Values.targetFields }}
+{{- $group := .group | default "" }}
+{{- $of := printf "%s/%s" $group .resource }}
+{{- if not (has $of $patched) }}
+{{- $patched = append $patched $of }}
+# The operator follows targets of this kind, and sets the fields of targetFields.
+- apiGroups: [{{ $group | quote }}]
+  resources: [{{ .resource }}]
+  verbs: [get, list, watch, patch]
+{{- end }}
+{{- end }}
 {{- if $podsGo }}
 # A target is stopped when its pods are gone. The pods of locks with `fencing: Node` are followed from their creation.
 - apiGroups: [""]

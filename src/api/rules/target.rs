@@ -59,7 +59,7 @@ pub(in crate::api) fn block_of(action: &str, block: &str) -> Rule {
 pub(in crate::api) fn stop_of_use() -> Rule {
     rule(
         "stopSeconds",
-        "self.action in ['Scale', 'Suspend', 'Lease'] || !has(self.stopSeconds)",
+        "self.action in ['Scale', 'Suspend', 'Lease', 'Patch'] || !has(self.stopSeconds)",
         said("'has no effect: ' + self.action + ' stops nothing; remove it'"),
     )
 }

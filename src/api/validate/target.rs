@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::graces::{Grace, Graces};
 use super::name::{check_label, check_subdomain, is_api_version};
+use super::patch::patch;
 use super::problems::{FieldError, Problems, Quoted};
 use super::selector::check_selector;
 use crate::api::leader_lock::{Candidates, Fencing, LeaderLockSpec};
@@ -91,6 +92,7 @@ fn check_blocks(problems: &mut Problems, field: &str, target: &Target) {
             Action::OncePerSchedule,
         ),
         ("labelPods", target.label_pods.is_some(), Action::LabelPods),
+        ("patch", target.patch.is_some(), Action::Patch),
     ];
     for (block, given, action) in blocks {
         if given && target.action != action {
@@ -108,7 +110,7 @@ fn stop(problems: &mut Problems, field: &str, target: &Target) -> Option<Duratio
     let stop_field = format!("{field}.stopSeconds");
     let given = problems.seconds(&stop_field, target.stop_seconds, 0..=LONGEST_STOP);
     match target.action {
-        Action::Scale | Action::Suspend | Action::Lease => given,
+        Action::Scale | Action::Suspend | Action::Lease | Action::Patch => given,
         Action::OncePerSchedule | Action::LabelPods => {
             if let Some(seconds) = target.stop_seconds {
                 let reason = format!("has no effect: {:?} stops nothing; remove it", target.action);
@@ -192,6 +194,15 @@ fn work(problems: &mut Problems, field: &str, target: &Target, stop: Option<Dura
                 Some(("coordination.k8s.io/v1", &["Lease"])),
             )?;
             Some(TargetWork::Lease { object, stop })
+        }
+        Action::Patch => {
+            let object = object(problems, field, target, None);
+            let patch = patch(problems, field, target);
+            Some(TargetWork::Patch {
+                object: object?,
+                patch: patch?,
+                stop: stop?,
+            })
         }
     }
 }

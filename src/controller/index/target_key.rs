@@ -28,7 +28,8 @@ impl TargetKey {
             TargetWork::Scale { object, .. }
             | TargetWork::Suspend { object }
             | TargetWork::OncePerSchedule { object, .. }
-            | TargetWork::Lease { object, .. } => Self::Object {
+            | TargetWork::Lease { object, .. }
+            | TargetWork::Patch { object, .. } => Self::Object {
                 namespace,
                 group: group(&object.api_version).to_owned(),
                 kind: object.kind.clone(),

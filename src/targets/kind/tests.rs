@@ -94,9 +94,28 @@ fn resource_is_found_with_its_scale() {
     }))
     .unwrap();
     let version = GroupVersion::gv("test.example", "v2");
-    assert_eq!(resource(&list, &version, "Gate"), Some((gates("v2"), true)));
+    assert_eq!(resource(&list, &version, "Gate"), Some((gates("v2"), true, true)));
     assert!(!resource(&list, &version, "Door").unwrap().1);
     assert_eq!(resource(&list, &version, "Scale"), None);
+}
+
+#[tokio::test]
+async fn kind_without_namespaces_is_refused() {
+    let list = json!({
+        "kind": "APIResourceList", "groupVersion": "test.example/v1",
+        "resources": [{"name": "gates", "kind": "Gate", "namespaced": false, "singularName": "", "verbs": []}],
+    });
+    let routes = Router::new().route("/apis/test.example/v1", get(|| async { Json(list) }));
+    let gate = TargetRef {
+        api_version: "test.example/v1".into(),
+        kind: "Gate".into(),
+        name: "a".into(),
+    };
+    let found = discover(&fake_server(routes).await, &gate, Need::Served).await;
+    assert!(
+        matches!(found, Err(TargetError::ClusterScoped { .. })),
+        "{found:?}"
+    );
 }
 
 /// Serves gates of `test.example/v1`, and an aggregated API that accepts requests and does not answer.

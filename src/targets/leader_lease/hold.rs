@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::record::{Record, stop_after};
-use crate::{api::plan::LEASE_STOP, lease::BootInstant};
+use crate::{api::plan::LEASE_STOP, lease::BootInstant, targets::read::Read};
 
 /// What this replica knows of the record of the operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,13 +30,6 @@ pub(super) enum Move {
     Wait(BootInstant),
     /// No leader runs any more.
     Stopped,
-}
-
-/// The times of one read: before the request, and after the answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Read {
-    pub(super) asked: BootInstant,
-    pub(super) answered: BootInstant,
 }
 
 impl Hold {

@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
     pin::pin,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -31,6 +32,8 @@ pub(in crate::targets) struct Known {
     pub(in crate::targets) version: Option<String>,
     generation: Option<i64>,
     going: bool,
+    /// A digest of the annotations: a write to them leaves the generation as it is.
+    annotations: u64,
     /// The other manager that declares its replicas.
     pub(in crate::targets) declared_by: Option<String>,
     /// The other manager that wrote its replicas last.
@@ -46,6 +49,7 @@ impl Known {
             version: metadata.resource_version.clone(),
             generation: metadata.generation.filter(|generation| *generation > 0),
             going: metadata.deletion_timestamp.is_some(),
+            annotations: digest(&metadata.annotations),
             declared_by: declared_by(metadata, &REPLICAS),
             writer: last_writer(metadata, &REPLICAS),
             is_own: is_own(metadata, &REPLICAS),
@@ -58,9 +62,16 @@ impl Known {
         self.uid != before.uid
             || self.generation != before.generation
             || self.going != before.going
+            || self.annotations != before.annotations
             || self.declared_by != before.declared_by
             || (self.generation.is_none() && self.version != before.version)
     }
+}
+
+fn digest(annotations: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    annotations.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The metadata of an object.

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::targets::{
+    AllowedFields,
     fake_server::fake_server,
     kind::{Kinds, Need},
     shared::Shared,
@@ -62,7 +63,7 @@ fn object(client: &Client, resource: ApiResource) -> Object {
     };
     Object {
         api: Api::namespaced_with(client.clone(), "n", &resource),
-        followed: Shared::new(client.clone(), false).follow(&resource, "n", "web"),
+        followed: Shared::new(client.clone(), false, AllowedFields::default()).follow(&resource, "n", "web"),
         pods: Pods::new(client, "n", "web"),
         place: Place::of(client, &Kinds::default(), &reference, Need::Scale, resource),
         name: "web".into(),
