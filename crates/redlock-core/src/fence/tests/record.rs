@@ -327,7 +327,10 @@ fn a_container_that_the_kubelet_starts_before_the_thaw_is_killed() {
     let mut record = killed();
     let _ = record.handle(cgroup(false), at(10_200));
     assert_eq!(record.handle(round(permit(10_300, 20_000)), at(10_310)).len(), 1);
-    assert_eq!(record.handle(cgroup(true), at(10_320)), [Effect::StoreKilled(None)]);
+    assert_eq!(
+        record.handle(cgroup(true), at(10_320)),
+        [Effect::StoreKilled(None)]
+    );
     assert_eq!(
         record.handle(Input::Stored, at(10_330)),
         [Effect::Freeze, Effect::Kill]
