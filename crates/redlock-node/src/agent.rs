@@ -10,6 +10,7 @@ mod pod;
 mod quorum;
 mod report;
 mod restore;
+mod turn;
 mod volumes;
 
 use std::{
@@ -23,14 +24,19 @@ use tokio::{
     task::{JoinError, JoinHandle},
 };
 
-use self::owner::{Command, Owner};
+use redlock_client::clock;
+
 pub use self::report::{BOUNDS, Change, ChangeKind, Latency, PodReport, QuorumReport, Report};
+use self::{
+    owner::{Command, Shared},
+    turn::Turns,
+};
 use crate::{
     cgroup::{CgroupError, pod::PodCgroupError},
     kubelet::KubeletError,
     resolver::{Resolver, Unresolved},
     spec::SpecError,
-    table::{PodName, TableError},
+    table::{PodName, Table, TableError},
     volume::{self, Contents, VolumeError},
 };
 
@@ -75,7 +81,7 @@ pub enum PublishError {
     Replaced,
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    #[error("the agent is shutting down")]
+    #[error("the agent is starting or shutting down")]
     Stopped,
 }
 
@@ -88,7 +94,7 @@ pub enum UnpublishError {
     Unknown { uid: String, source: CgroupError },
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    #[error("the agent is shutting down")]
+    #[error("the agent is starting or shutting down")]
     Stopped,
 }
 
@@ -100,6 +106,8 @@ pub enum AgentError {
     Kubelet(#[from] KubeletError),
     #[error("the thread that freezes cannot be started")]
     Freezer(#[source] std::io::Error),
+    #[error("which agent of the node acts cannot be found out")]
+    Turn(#[source] std::io::Error),
     #[error("a task of the agent ended: {0}")]
     Task(String),
 }
@@ -118,21 +126,32 @@ pub struct Agent {
 pub struct AgentTask(JoinHandle<Result<(), AgentError>>);
 
 impl Agent {
-    /// Restores the pods of the table, freezes the unknown ones, and starts the task.
+    /// Starts the task. It takes over from an agent that runs already, restores the pods of the table, and freezes the
+    /// unknown ones.
     ///
     /// # Errors
-    /// The table or the kubelet's volumes cannot be read.
+    /// The table cannot be opened.
     pub fn start(options: Options, resolver: Arc<dyn Resolver>) -> Result<(Self, AgentTask), AgentError> {
         let (commands, received) = mpsc::unbounded_channel();
         let (ready, seen) = watch::channel(false);
         let changes = broadcast::Sender::new(CHANGES);
-        let owner = Owner::start(options, resolver, ready, changes.clone())?;
+        let table = Table::open(&options.state_dir)?;
+        let turns = Turns::new(&options.state_dir);
+        turns.claim(clock::now()).map_err(AgentError::Turn)?;
+        let shared = Shared {
+            options,
+            table,
+            turns,
+            resolver,
+            ready,
+            changes: changes.clone(),
+        };
         let agent = Self {
             commands,
             ready: seen,
             changes,
         };
-        Ok((agent, AgentTask(tokio::spawn(owner.run(received)))))
+        Ok((agent, AgentTask(tokio::spawn(shared.run(received)))))
     }
 
     /// Waits until the pod may start. The call may be dropped and repeated.

@@ -43,18 +43,32 @@ pub enum GuardianError {
     Wait(#[from] io::Error),
 }
 
+/// SIGTERM and SIGINT, as a file that can be waited for.
+#[derive(Debug)]
+pub struct Signals(SignalFd);
+
+impl Signals {
+    /// Call this before the process has further threads: as the first process of a container, it would otherwise lose a
+    /// signal to a thread that does not block the signal.
+    ///
+    /// # Errors
+    /// The kernel refuses the file.
+    pub fn block() -> io::Result<Self> {
+        let mut signals = SigSet::empty();
+        signals.add(Signal::SIGTERM);
+        signals.add(Signal::SIGINT);
+        signals.thread_block()?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        Ok(Self(SignalFd::with_flags(&signals, flags)?))
+    }
+}
+
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// The table cannot be opened, or the kernel refuses a timer.
-pub fn run(options: &Options) -> Result<(), GuardianError> {
-    let mut signals = SigSet::empty();
-    signals.add(Signal::SIGTERM);
-    signals.add(Signal::SIGINT);
-    signals.thread_block().map_err(io::Error::from)?;
-    let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
-        .map_err(io::Error::from)?;
-    Guardian::new(options)?.run(&signals)
+pub fn run(options: &Options, signals: &Signals) -> Result<(), GuardianError> {
+    Guardian::new(options)?.run(&signals.0)
 }
 
 struct Guardian {
@@ -82,7 +96,11 @@ enum Cgroup {
 impl Guardian {
     fn new(options: &Options) -> Result<Self, GuardianError> {
         let table = Table::open(&options.state_dir)?;
-        let refused = [realtime::schedule_first(), realtime::lock_memory()];
+        let refused = [
+            realtime::schedule_first(),
+            realtime::lock_memory(),
+            table.is_on_tmpfs(),
+        ];
         let degraded: Vec<String> = refused.into_iter().filter_map(Result::err).collect();
         for reason in &degraded {
             tracing::warn!("the guardian is degraded: {reason}");

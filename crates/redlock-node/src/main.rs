@@ -57,11 +57,14 @@ fn run() -> Result<(), Failure> {
     let locks = required("--locks");
     let kubelet_dir = given.remove("--kubelet-dir");
     match &*command {
-        "guardian" => Ok(guardian::run(&guardian::Options {
-            state_dir,
-            cgroup_root,
-            kubelet_dir,
-        })?),
+        "guardian" => {
+            let options = guardian::Options {
+                state_dir,
+                cgroup_root,
+                kubelet_dir,
+            };
+            Ok(guardian::run(&options, &guardian::Signals::block()?)?)
+        }
         "agent" => {
             let options = Options {
                 state_dir,

@@ -20,7 +20,7 @@ pub fn schedule_first() -> Result<(), String> {
              on a busy node"
         )
     };
-    let priority = ThreadPriorityValue::try_from(PRIORITY).map_err(|reason| refused(reason.to_owned()))?;
+    let priority = ThreadPriorityValue::try_from(PRIORITY).map_err(refused)?;
     let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
     set_thread_priority_and_policy(
         thread_native_id(),

@@ -11,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use redlock_core::{
     BootInstant, FencingToken,
     fence::{Lineage, Run, Stored},
@@ -191,6 +192,20 @@ impl Table {
             fs::create_dir_all(&directory).map_err(|cause| failed("creating", &directory, cause))?;
         }
         Ok(())
+    }
+
+    /// Why a write may take long.
+    ///
+    /// # Errors
+    /// Returns the reason, and what to do.
+    pub fn is_on_tmpfs(&self) -> Result<(), String> {
+        match statfs(&self.directory) {
+            Ok(found) if found.filesystem_type() == TMPFS_MAGIC => Ok(()),
+            _ => Err(format!(
+                "the table in {} is not on tmpfs: use a directory below /run; a freeze may wait for a disk",
+                self.directory.display()
+            )),
+        }
     }
 
     /// The directory of the entries, to be watched.

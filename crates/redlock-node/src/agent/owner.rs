@@ -27,6 +27,7 @@ use super::{
     pod::{self, Pod},
     quorum::{Quorum, Round},
     report::Latency,
+    turn::{Turn, Turns},
     volumes::Volumes,
 };
 use crate::{
@@ -38,6 +39,8 @@ use crate::{
 
 /// While a record waits for its acknowledgement or for an empty cgroup. The guardian acknowledges within a millisecond.
 const SOON: Duration = Duration::from_millis(5);
+/// The older agent sees a claim within a second.
+const NEXT_TRY: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) enum Command {
@@ -50,10 +53,27 @@ pub(super) enum Command {
     ShutDown,
 }
 
-pub(super) struct Owner {
+/// What outlives the turn of an agent.
+pub(super) struct Shared {
     pub(super) options: Options,
     pub(super) table: Table,
+    pub(super) turns: Turns,
     pub(super) resolver: Arc<dyn Resolver>,
+    pub(super) ready: watch::Sender<bool>,
+    pub(super) changes: broadcast::Sender<Change>,
+}
+
+/// How a turn ended.
+enum End {
+    ShutDown,
+    /// A newer agent takes over.
+    Claimed,
+}
+
+/// One turn of the agent.
+pub(super) struct Owner<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) turn: Turn,
     pub(super) freezer: Freezer,
     pub(super) froze: mpsc::UnboundedReceiver<Froze>,
     pub(super) pods: BTreeMap<String, Pod>,
@@ -63,23 +83,64 @@ pub(super) struct Owner {
     pub(super) rounds: JoinSet<Round>,
     pub(super) closing: JoinSet<()>,
     pub(super) volumes: Volumes,
-    pub(super) ready: watch::Sender<bool>,
-    pub(super) changes: broadcast::Sender<Change>,
     pub(super) latency: Latency,
     pub(super) tick_at: BootInstant,
     pub(super) ticks: u64,
 }
 
-impl Owner {
-    pub(super) async fn run(
-        mut self,
-        mut commands: mpsc::UnboundedReceiver<Command>,
-    ) -> Result<(), AgentError> {
+impl Shared {
+    /// Acts whenever it is the turn of this agent.
+    pub(super) async fn run(self, mut commands: mpsc::UnboundedReceiver<Command>) -> Result<(), AgentError> {
+        while let Some(turn) = self.wait(&mut commands).await? {
+            match Owner::start(&self, turn)?.run(&mut commands).await? {
+                End::ShutDown => break,
+                End::Claimed => tracing::info!("a newer agent takes over"),
+            }
+        }
+        Ok(())
+    }
+
+    /// `None` for an end before the turn has come.
+    async fn wait(
+        &self,
+        commands: &mut mpsc::UnboundedReceiver<Command>,
+    ) -> Result<Option<Turn>, AgentError> {
         loop {
+            if let Some(turn) = self.turns.take(clock::now()).map_err(AgentError::Turn)? {
+                return Ok(Some(turn));
+            }
+            tokio::select! {
+                command = commands.recv() => match command {
+                    Some(Command::Publish(_, answer)) => _ = answer.send(Err(PublishError::Stopped)),
+                    Some(Command::Unpublish(_, _, answer)) => _ = answer.send(Err(UnpublishError::Stopped)),
+                    Some(Command::Report(answer)) => _ = answer.send(self.no_report()),
+                    Some(Command::ShutDown) | None => return Ok(None),
+                },
+                () = tokio::time::sleep(NEXT_TRY) => {}
+            }
+        }
+    }
+
+    fn no_report(&self) -> Report {
+        Report {
+            pods: Vec::new(),
+            quorums: Vec::new(),
+            guardian: self.table.heartbeat(),
+            latency: Latency::default(),
+        }
+    }
+}
+
+impl Owner<'_> {
+    async fn run(mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> Result<End, AgentError> {
+        let end = loop {
             let now = clock::now();
             self.wake_records(now);
             if now >= self.tick_at {
                 self.tick_at = now + REPEAT_EVERY;
+                if self.turn.is_claimed() {
+                    break End::Claimed;
+                }
                 self.tick(now);
             }
             self.poll_soon();
@@ -87,7 +148,7 @@ impl Owner {
             let wake = self.next_wake(now);
             tokio::select! {
                 command = commands.recv() => match command {
-                    Some(Command::ShutDown) | None => break,
+                    Some(Command::ShutDown) | None => break End::ShutDown,
                     Some(command) => self.on_command(command),
                 },
                 Some(round) = self.rounds.join_next() => {
@@ -98,19 +159,31 @@ impl Owner {
                 Some(_) = self.closing.join_next() => {}
                 () = clock::sleep_until(wake) => {}
             }
-        }
+        };
         self.close().await;
-        Ok(())
+        Ok(end)
     }
 
-    /// The pods run on until their permits end.
-    async fn close(mut self) {
-        self.rounds.shutdown().await;
-        for (_, quorum) in std::mem::take(&mut self.quorums) {
+    /// The pods run on until their permits end. Another agent acts once this one writes no more.
+    async fn close(self) {
+        self.shared.ready.send_replace(false);
+        let Self {
+            freezer,
+            turn,
+            quorums,
+            mut rounds,
+            closing,
+            volumes,
+            ..
+        } = self;
+        drop(freezer);
+        drop(turn);
+        rounds.shutdown().await;
+        for quorum in quorums.into_values() {
             quorum.close().await;
         }
-        self.closing.join_all().await;
-        self.volumes.close().await;
+        closing.join_all().await;
+        volumes.close().await;
     }
 
     fn on_command(&mut self, command: Command) {
@@ -217,7 +290,7 @@ impl Owner {
                 ?kind,
                 "pod"
             );
-            let _ = self.changes.send(Change { pod, lock, kind });
+            let _ = self.shared.changes.send(Change { pod, lock, kind });
         }
         for effect in effects {
             self.effect(uid, effect);

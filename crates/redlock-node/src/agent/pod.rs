@@ -70,10 +70,10 @@ impl Pod {
         matches!(self.record.state(), State::Killed { populated, .. } if *populated != Some(false))
     }
 
-    pub(super) fn answer(&mut self, answer: Result<(), Refusal>, holder: Option<&str>) {
+    pub(super) fn answer(&mut self, answer: &Result<(), Refusal>, holder: Option<&str>) {
         let contents = self.contents();
         for caller in self.callers.drain(..) {
-            let _ = caller.send(match &answer {
+            let _ = caller.send(match answer {
                 Ok(()) => Ok(contents.clone()),
                 Err(refusal) => Err(PublishError::NoPermit {
                     lock: self.declared.clone(),

@@ -1,52 +1,40 @@
 //! The start of the agent: what the table and the kubelet's volumes show of the pods.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use redlock_client::clock;
 use redlock_core::{
     BootInstant,
     fence::{Record, Run, Stored},
 };
-use tokio::{
-    sync::{broadcast, mpsc, watch},
-    task::JoinSet,
-};
+use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
-    AgentError, Change, Options,
+    AgentError,
     freezer::Freezer,
-    owner::Owner,
+    owner::{Owner, Shared},
     pod::{Pod, StoredEntry},
     report::Latency,
+    turn::Turn,
     volumes::Volumes,
 };
 use crate::{
     cgroup,
     guardian::chain,
     kubelet,
-    resolver::Resolver,
-    table::{Entry, EntryState, Found, PodName, Table},
+    table::{Entry, EntryState, Found, PodName},
     volume,
 };
 
-impl Owner {
-    /// Reads the table and the volumes. Every pod that is not known to run by a permit is frozen at the first turn.
-    pub(super) fn start(
-        options: Options,
-        resolver: Arc<dyn Resolver>,
-        ready: watch::Sender<bool>,
-        changes: broadcast::Sender<Change>,
-    ) -> Result<Self, AgentError> {
-        let table = Table::open(&options.state_dir)?;
+impl<'a> Owner<'a> {
+    /// Reads the table and the volumes. Every pod that is not known to run by a permit is frozen at the first turn of the
+    /// task.
+    pub(super) fn start(shared: &'a Shared, turn: Turn) -> Result<Self, AgentError> {
         let (reports, froze) = mpsc::unbounded_channel();
         let freezer = Freezer::start(reports).map_err(AgentError::Freezer)?;
         let mut owner = Self {
-            options,
-            table,
-            resolver,
+            shared,
+            turn,
             freezer,
             froze,
             pods: BTreeMap::new(),
@@ -55,8 +43,6 @@ impl Owner {
             rounds: JoinSet::new(),
             closing: JoinSet::new(),
             volumes: Volumes::start(),
-            ready,
-            changes,
             latency: Latency::default(),
             tick_at: BootInstant::default(),
             ticks: 0,
@@ -67,7 +53,7 @@ impl Owner {
 
     fn restore(&mut self) -> Result<(), AgentError> {
         let now = clock::now();
-        for (uid, found) in self.table.load()? {
+        for (uid, found) in self.shared.table.load()? {
             match found {
                 Found::Entry { entry, bytes } if entry.state == EntryState::Ended => {
                     self.ended.insert(uid, bytes);
@@ -77,7 +63,7 @@ impl Owner {
                 Found::Missing => {}
             }
         }
-        let published = match &self.options.kubelet_dir {
+        let published = match &self.shared.options.kubelet_dir {
             Some(kubelet) => kubelet::published(kubelet)?,
             None => Vec::new(),
         };
@@ -133,7 +119,7 @@ impl Owner {
 
     fn restore_unknown(&mut self, uid: &str, reason: &str, now: BootInstant) {
         tracing::warn!(pod = uid, reason, "nothing is known of the pod: it is frozen");
-        let cgroup = cgroup::pod::find(&self.options.cgroup_root, uid);
+        let cgroup = cgroup::pod::find(&self.shared.options.cgroup_root, uid);
         let cgroup = cgroup
             .inspect_err(|error| tracing::warn!(pod = uid, error = %chain(error), "no cgroup to freeze"))
             .ok();

@@ -56,7 +56,7 @@ async fn a_pod_starts_only_by_a_permit() {
         .send_line(&format!("unpublish {} {}", pod.uid, pod.target.display()));
     world.line(&format!("unpublished {}", pod.uid)).await;
     assert!(!pod.target.exists());
-    let entry = world.path("state/pods").join(&pod.uid);
+    let entry = world.state().join("pods").join(&pod.uid);
     eventually(BOUND, "the entry is removed", async || {
         if entry.exists() { Err(()) } else { Ok(()) }
     })

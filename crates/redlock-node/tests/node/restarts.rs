@@ -59,7 +59,7 @@ async fn a_running_agent_writes_a_lost_table_again() {
     let pod = world.run_pod().await;
     let begun = clock::now();
     world.lose_table();
-    let acknowledged = world.path("state/acknowledged").join(&pod.uid);
+    let acknowledged = world.state().join("acknowledged").join(&pod.uid);
     eventually(BOUND, "the entry is back and acknowledged", async || {
         if acknowledged.exists() { Ok(()) } else { Err(()) }
     })
@@ -117,7 +117,48 @@ async fn an_entry_that_cannot_be_read_freezes_its_pod() {
     let _holder = world.holder("here").await;
     let pod = world.run_pod().await;
     world.agent().kill();
-    fs::write(world.path("state/pods").join(&pod.uid), "{\"version\":1,").unwrap();
+    fs::write(world.state().join("pods").join(&pod.uid), "{\"version\":1,").unwrap();
     pod.frozen().await;
     assert!(pod.last().unwrap() < pod.valid_until());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newer_agent_takes_over_without_a_freeze() {
+    let Some(mut world) = World::guarded("an upgrade of the agent").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    let begun = clock::now();
+    let mut older = world.agent.take().unwrap();
+    world.start_agent().await;
+    eventually(BOUND, "the older agent ends its turn", async || {
+        let lines = older.stderr();
+        let found = lines.iter().any(|line| line.contains("a newer agent takes over"));
+        if found { Ok(()) } else { Err(lines.last().cloned()) }
+    })
+    .await;
+    let until = pod.stored_until(&world);
+    eventually(BOUND, "the newer agent renews the permit", async || {
+        if pod.stored_until(&world) > until {
+            Ok(())
+        } else {
+            Err(())
+        }
+    })
+    .await;
+    // The newer one dies: the older one continues.
+    world.agent().kill();
+    let until = pod.stored_until(&world);
+    eventually(BOUND, "the older agent renews the permit", async || {
+        if pod.stored_until(&world) > until {
+            Ok(())
+        } else {
+            Err(())
+        }
+    })
+    .await;
+    pod.writes().await;
+    assert!(pod.longest_gap(begun) < Duration::from_millis(500));
+    older.kill();
 }

@@ -5,7 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -23,6 +23,8 @@ use redlock_testkit::{
     masters::{Opened, config, identity, lock_name, open},
 };
 
+use tokio::task::AbortHandle;
+
 use super::cgroups::{Made, own_or_report};
 
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
@@ -39,6 +41,8 @@ pub(crate) struct World {
     pub(crate) guardian: Option<ChildGuard>,
     pub(crate) agent: Option<ChildGuard>,
     pub(crate) folder: tempfile::TempDir,
+    /// On tmpfs: a disk may hang for seconds.
+    state: tempfile::TempDir,
     /// The kubelet's part of the tree.
     pub(crate) kubepods: PathBuf,
     pub(crate) root: Made,
@@ -53,6 +57,7 @@ pub(crate) struct Candidate {
     elector: Elector,
     task: ElectorTask,
     lock: LockName,
+    keeper: Mutex<Option<AbortHandle>>,
     _tasks: redlock_client::masters::Tasks,
 }
 
@@ -80,8 +85,6 @@ impl World {
     pub(crate) async fn start(what: &str) -> Option<Self> {
         let own = own_or_report(what)?;
         let root = Made::below(&own, "node").unwrap();
-        let kubepods = root.0.join("kubepods.slice/kubepods-burstable.slice");
-        fs::create_dir_all(&kubepods).unwrap();
         let options = ServerOptions {
             users: vec![reader()],
             ..ServerOptions::default()
@@ -95,14 +98,21 @@ impl World {
         (config.cluster, config.longest_lease) = (cluster("here"), LONGEST);
         config.command_timeout = Duration::from_millis(500);
         let masters = open(&config);
-        init(&masters).await.unwrap();
+        // A busy machine may not answer in time.
+        eventually(BOUND, "the masters are sealed", async || {
+            init(&masters).await.map(drop)
+        })
+        .await;
         masters.voters(3).await;
         let folder = tempfile::tempdir().unwrap();
+        let kubepods = root.0.join("kubepods.slice/kubepods-burstable.slice");
+        fs::create_dir_all(&kubepods).unwrap();
         let world = Self {
             proxies,
             guardian: None,
             agent: None,
             folder,
+            state: tempfile::tempdir_in("/dev/shm").unwrap(),
             kubepods,
             root,
             config,
@@ -158,6 +168,10 @@ impl World {
         self.folder.path().join(name)
     }
 
+    pub(crate) fn state(&self) -> PathBuf {
+        self.state.path().join("state")
+    }
+
     pub(crate) fn kubelet(&self) -> PathBuf {
         self.path("kubelet")
     }
@@ -167,7 +181,7 @@ impl World {
         command
             .arg(what)
             .arg("--state-dir")
-            .arg(self.path("state"))
+            .arg(self.state())
             .arg("--cgroup-root")
             .arg(&self.root.0)
             .arg("--kubelet-dir")
@@ -223,7 +237,7 @@ impl World {
     /// Deletes the table, into which agent and guardian may write meanwhile.
     pub(crate) fn lose_table(&self) {
         redlock_testkit::eventually_blocking(BOUND, "the table is deleted", || {
-            fs::remove_dir_all(self.path("state"))
+            fs::remove_dir_all(self.state())
         });
     }
 
@@ -299,6 +313,7 @@ impl World {
             elector,
             task,
             lock,
+            keeper: Mutex::default(),
             _tasks: tasks,
         }
     }
@@ -338,34 +353,63 @@ pub(crate) fn timings() -> Timings {
     Timings::resolve(given, Duration::ZERO, Some(Duration::from_millis(500)), LONGEST).unwrap()
 }
 
+async fn held(elector: &Elector, lock: &LockName) -> FencingToken {
+    eventually(BOUND, "the lock is held", async || {
+        let seen = elector.watch(lock).ok_or("not contended for")?;
+        let held = seen.borrow().authority_at(clock::now());
+        held.map(|authority| authority.token).ok_or("not held")
+    })
+    .await
+}
+
+async fn mark(elector: &Elector, lock: &LockName, token: FencingToken) {
+    let delay = Duration::from_secs(1);
+    eventually(BOUND, "the lease is marked", async || {
+        let marked = elector.mark(lock.clone(), token, Mark::Held { delay }).await;
+        marked.then_some(()).ok_or(())
+    })
+    .await;
+}
+
 impl Candidate {
     /// Waits for the lease, and marks it.
     pub(crate) async fn hold(&self) -> FencingToken {
-        let token = eventually(BOUND, "the lock is held", async || {
-            let seen = self.elector.watch(&self.lock).ok_or("not contended for")?;
-            let held = seen.borrow().authority_at(clock::now());
-            held.map(|authority| authority.token).ok_or("not held")
-        })
-        .await;
-        let delay = Duration::from_secs(1);
-        eventually(BOUND, "the lease is marked", async || {
-            let marked = self
-                .elector
-                .mark(self.lock.clone(), token, Mark::Held { delay })
-                .await;
-            marked.then_some(()).ok_or(())
-        })
-        .await;
+        let token = held(&self.elector, &self.lock).await;
+        let (elector, lock) = (self.elector.clone(), self.lock.clone());
+        // As the operator does after each win: on a busy machine a lease may be lost.
+        let keeper = tokio::spawn(async move {
+            let mut view = elector.watch(&lock).unwrap();
+            let mut marked = token;
+            while view.changed().await.is_ok() {
+                let held = view.borrow().authority_at(clock::now()).map(|held| held.token);
+                let delay = Duration::from_secs(1);
+                if let Some(won) = held.filter(|won| *won != marked)
+                    && elector.mark(lock.clone(), won, Mark::Held { delay }).await
+                {
+                    marked = won;
+                }
+            }
+        });
+        self.keeper.lock().unwrap().replace(keeper.abort_handle());
+        mark(&self.elector, &self.lock, token).await;
         token
+    }
+
+    fn let_go(&self) {
+        if let Some(keeper) = self.keeper.lock().unwrap().take() {
+            keeper.abort();
+        }
     }
 
     /// The cluster is gone at once, with what it holds.
     pub(crate) fn vanish(self) {
+        self.let_go();
         self.task.abort();
     }
 
     /// Everything of this cluster has stopped.
     pub(crate) async fn end_cleanly(self, token: FencingToken) {
+        self.let_go();
         assert!(self.elector.mark(self.lock.clone(), token, Mark::Closed).await);
         assert!(self.elector.mark(self.lock.clone(), token, Mark::Clean).await);
         self.elector.remove(self.lock.clone(), ReleaseMode::Release);
@@ -455,7 +499,7 @@ impl Pod {
 
     /// The end of the permit in the table.
     pub(crate) fn stored_until(&self, world: &World) -> BootInstant {
-        let text = fs::read_to_string(world.path("state/pods").join(&self.uid)).unwrap();
+        let text = fs::read_to_string(world.state().join("pods").join(&self.uid)).unwrap();
         let after = text.split("\"untilBootNanoseconds\":").nth(1).unwrap();
         let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
         BootInstant::from_nanos(digits.parse().unwrap())

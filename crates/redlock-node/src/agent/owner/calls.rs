@@ -19,7 +19,7 @@ use crate::{
     table::EntryState,
 };
 
-impl Owner {
+impl Owner<'_> {
     pub(super) fn publish(&mut self, request: PublishRequest, caller: Caller) {
         let uid = request.pod.uid.clone();
         if let Err(error) = self.admit(request) {
@@ -61,7 +61,7 @@ impl Owner {
                 Ok(())
             }
             None => {
-                let cgroup = cgroup::pod::find(&self.options.cgroup_root, &pod.uid)?;
+                let cgroup = cgroup::pod::find(&self.shared.options.cgroup_root, &pod.uid)?;
                 let resolved = self.resolve(&pod.namespace, &lock)?;
                 let new = Pod {
                     name: pod.clone(),
@@ -81,7 +81,7 @@ impl Owner {
 
     /// Finds the lock, and opens its masters.
     pub(super) fn resolve(&mut self, namespace: &str, lock: &str) -> Result<LockSpec, PublishError> {
-        let resolved = self.resolver.resolve(namespace, lock)?;
+        let resolved = self.shared.resolver.resolve(namespace, lock)?;
         self.open(&resolved)?;
         Ok(resolved)
     }
@@ -93,7 +93,7 @@ impl Owner {
                 lock: lock.name.clone(),
                 reason,
             };
-            let access = self.resolver.access(&lock.quorum).map_err(failed)?;
+            let access = self.shared.resolver.access(&lock.quorum).map_err(failed)?;
             let quorum = Quorum::open(lock, access, clock::now());
             let quorum = quorum.map_err(|error| failed(error.to_string()))?;
             self.quorums.insert(lock.quorum.clone(), quorum);
@@ -206,7 +206,7 @@ impl Owner {
         Report {
             pods: self.pods.values().map(|pod| pod.report(now)).collect(),
             quorums: quorums.collect::<Vec<QuorumReport>>(),
-            guardian: self.table.heartbeat(),
+            guardian: self.shared.table.heartbeat(),
             latency: self.latency,
         }
     }

@@ -6,7 +6,7 @@ use redlock_core::fence::{Effect, Input, Run};
 use super::Owner;
 use crate::{agent::pod::StoredEntry, cgroup, guardian::chain, table::EntryState};
 
-impl Owner {
+impl Owner<'_> {
     pub(super) fn effect(&mut self, uid: &str, effect: Effect) {
         match effect {
             Effect::Freeze => self.freeze(uid),
@@ -33,7 +33,7 @@ impl Owner {
                 let holder = holder
                     .and_then(|(quorum, lock)| quorum.holder(lock))
                     .map(str::to_owned);
-                pod.answer(answer, holder.as_deref());
+                pod.answer(&answer, holder.as_deref());
                 // The guardian may have frozen the empty cgroup by an earlier entry.
                 self.check_cgroup(uid);
             }
@@ -45,7 +45,7 @@ impl Owner {
             return;
         };
         if pod.cgroup.is_none() {
-            match cgroup::pod::find(&self.options.cgroup_root, uid) {
+            match cgroup::pod::find(&self.shared.options.cgroup_root, uid) {
                 Ok(path) => pod.cgroup = Some(path),
                 Err(error) => tracing::warn!(pod = uid, error = %chain(&error), "no cgroup to freeze"),
             }
@@ -81,8 +81,8 @@ impl Owner {
             return;
         };
         let of = (pod.name.clone(), cgroup.clone(), pod.targets.clone());
-        let entry = self.table.entry(of, lock.clone(), state, clock::now());
-        let bytes = self.table.store(&entry).unwrap_or_else(|error| {
+        let entry = self.shared.table.entry(of, lock.clone(), state, clock::now());
+        let bytes = self.shared.table.store(&entry).unwrap_or_else(|error| {
             tracing::error!(pod = uid, error = %chain(&error), "the entry cannot be stored");
             Vec::new()
         });

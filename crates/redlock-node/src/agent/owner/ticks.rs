@@ -15,7 +15,7 @@ const SILENT: Duration = Duration::from_secs(3);
 /// Credentials are read anew after so many ticks: a Secret that changed is in its file after about a minute.
 const REKEY_TICKS: u64 = 10;
 
-impl Owner {
+impl Owner<'_> {
     pub(super) fn tick(&mut self, now: BootInstant) {
         self.ticks += 1;
         self.take_steps(now);
@@ -60,7 +60,7 @@ impl Owner {
         let Some(stored) = pod.stored.as_mut().filter(|stored| !stored.bytes.is_empty()) else {
             return;
         };
-        if stored.acknowledged || self.table.is_acknowledged(uid, &stored.bytes) {
+        if stored.acknowledged || self.shared.table.is_acknowledged(uid, &stored.bytes) {
             stored.acknowledged = true;
             if pod.is_storing() {
                 self.input(uid, Input::Stored);
@@ -75,7 +75,7 @@ impl Owner {
     }
 
     fn remove_ended(&mut self) {
-        let (table, pods) = (&self.table, &self.pods);
+        let (table, pods) = (&self.shared.table, &self.pods);
         self.ended.retain(|uid, bytes| {
             if pods.contains_key(uid) {
                 // Published again: the entry is that of a new record.
@@ -96,7 +96,7 @@ impl Owner {
         let lost = |(uid, pod): &(&String, &Pod)| {
             let stored = pod.stored.as_ref();
             stored.is_some_and(|stored| stored.bytes.is_empty())
-                || stored.is_some() && self.table.read(uid) == Found::Missing
+                || stored.is_some() && self.shared.table.read(uid) == Found::Missing
         };
         let lost: Vec<String> = self
             .pods
@@ -107,7 +107,7 @@ impl Owner {
         if lost.is_empty() {
             return;
         }
-        if let Err(error) = self.table.create() {
+        if let Err(error) = self.shared.table.create() {
             tracing::error!(error = %chain(&error), "the table cannot be created");
         }
         for uid in lost {
@@ -133,7 +133,7 @@ impl Owner {
 
     fn rekey(&self) {
         for (spec, quorum) in &self.quorums {
-            let rekeyed = self.resolver.access(spec).map_err(|reason| reason.to_string());
+            let rekeyed = self.shared.resolver.access(spec);
             let rekeyed = rekeyed.and_then(|access| quorum.rekey(access).map_err(|error| error.to_string()));
             if let Err(reason) = rekeyed {
                 tracing::warn!(quorum = spec.name, reason, "credentials cannot be renewed");
@@ -142,10 +142,11 @@ impl Owner {
     }
 
     fn publish_readiness(&self, now: BootInstant) {
-        let guardian = self.table.heartbeat();
+        let guardian = self.shared.table.heartbeat();
         let alive = guardian.is_some_and(|guardian| guardian.age(now) <= SILENT);
         let ready = alive && self.pods.values().all(Pod::is_guarded);
-        self.ready
+        self.shared
+            .ready
             .send_if_modified(|known| std::mem::replace(known, ready) != ready);
     }
 }
