@@ -1,9 +1,17 @@
 //! The guardian: freezes each pod of the table at the end of its permit, whether or not the agent runs.
 //!
-//! A process of its own without a runtime and without threads. It freezes, and never thaws or kills. Before each freeze it
+//! A process of its own without a runtime. It waits for no disk. It freezes, and never thaws or kills. Before each freeze it
 //! reads the entry again, so that a later one counts. An entry that is deleted without its end is kept until then.
 
-use std::{collections::BTreeMap, fs, io, os::unix::fs::MetadataExt, path::PathBuf, time::Duration};
+mod scan;
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::{fd::AsFd, unix::fs::MetadataExt},
+    path::PathBuf,
+    time::Duration,
+};
 
 use nix::sys::{
     inotify::{AddWatchFlags, InitFlags, Inotify},
@@ -14,10 +22,12 @@ use redlock_client::clock;
 use redlock_core::BootInstant;
 use thiserror::Error;
 
+use self::scan::Scan;
 use crate::{
     cgroup::pod::{self, Written},
     deadlines::Deadlines,
-    kubelet, realtime,
+    kubelet::Published,
+    realtime,
     table::{Found, Table, TableError},
     waker::Waker,
 };
@@ -79,8 +89,10 @@ struct Guardian {
     /// What the kernel refused.
     degraded: Vec<String>,
     refresh_at: BootInstant,
-    /// Before the first time that all entries were read, a pod without an entry is one that the table has lost.
-    started: bool,
+    /// `None` without a directory of the kubelet.
+    scan: Option<Scan>,
+    /// The volumes that the kubelet had when the guardian started are known.
+    scanned: bool,
 }
 
 /// Where a pod is frozen.
@@ -96,6 +108,7 @@ enum Cgroup {
 impl Guardian {
     fn new(options: &Options) -> Result<Self, GuardianError> {
         let table = Table::open(&options.state_dir)?;
+        let scan = options.kubelet_dir.clone().map(Scan::start).transpose()?;
         let refused = [
             realtime::schedule_first(),
             realtime::lock_memory(),
@@ -112,7 +125,8 @@ impl Guardian {
             cgroups: BTreeMap::new(),
             degraded,
             refresh_at: BootInstant::default(),
-            started: false,
+            scan,
+            scanned: false,
         })
     }
 
@@ -132,18 +146,19 @@ impl Guardian {
                 self.freeze_due();
             }
             let next = self.deadlines.next().min(self.refresh_at);
-            let [signalled, changed] = match &changes {
-                Some((changes, _)) => waker.wait(next, [signals, changes])?,
-                None => waker
-                    .wait(next, [signals])
-                    .map(|[signalled]| [signalled, false])?,
-            };
+            let changed = changes.as_ref().map(|(changes, _)| changes as &dyn AsFd);
+            let scanned = self.scan.as_ref().map(|scan| scan.done() as &dyn AsFd);
+            let files = [Some(signals as &dyn AsFd), changed, scanned];
+            let [signalled, changed, scanned] = waker.wait(next, files)?;
             if signalled {
                 tracing::info!("the guardian ends; the agent freezes alone");
                 return Ok(());
             }
             if changed && let Some((changes, _)) = &changes {
                 self.read_changes(changes);
+            }
+            if scanned && let Some(published) = self.scan.as_ref().and_then(Scan::take) {
+                self.find_lost(&published);
             }
         }
     }
@@ -190,8 +205,9 @@ impl Guardian {
             }
             Err(error) => tracing::error!(error = %chain(&error), "the table cannot be read"),
         }
-        self.find_lost();
-        self.started = true;
+        if !self.scanned || self.unknown_pods().next().is_some() {
+            self.scan.iter().for_each(Scan::ask);
+        }
         if let Err(error) = self.table.beat(&self.degraded, self.deadlines.len(), now) {
             tracing::error!(error = %chain(&error), "the heartbeat cannot be written");
         }
@@ -243,34 +259,30 @@ impl Guardian {
 
     /// The pods of which the kubelet has a volume and the table no entry: the table was lost before the guardian started. A
     /// pod that appears later is about to be started by the agent.
-    fn find_lost(&mut self) {
-        let Some(kubelet) = self.options.kubelet_dir.clone() else {
-            return;
-        };
-        let published = match kubelet::published(&kubelet) {
-            Ok(published) => published,
-            Err(error) => {
-                tracing::warn!(error = %chain(&error), "the volumes of the kubelet cannot be read");
-                return;
-            }
-        };
+    fn find_lost(&mut self, published: &[Published]) {
         let has_volume = |uid: &str| published.iter().any(|volume| volume.uid == uid);
-        let lost = self
-            .cgroups
-            .iter()
-            .filter(|(_, cgroup)| **cgroup == Cgroup::Unknown);
-        let over: Vec<String> = lost
-            .map(|(uid, _)| uid.clone())
+        let over: Vec<String> = self
+            .unknown_pods()
             .filter(|uid| !has_volume(uid) && self.table.read(uid) == Found::Missing)
+            .map(str::to_owned)
             .collect();
         over.iter().for_each(|uid| self.forget(uid));
-        if !self.started {
-            for volume in &published {
+        if !std::mem::replace(&mut self.scanned, true) {
+            for volume in published {
+                self.read(&volume.uid);
                 if !self.cgroups.contains_key(&volume.uid) {
                     self.unknown(&volume.uid, "the table has no entry for a volume of the kubelet");
                 }
             }
         }
+    }
+
+    fn unknown_pods(&self) -> impl Iterator<Item = &str> {
+        let unknown = self
+            .cgroups
+            .iter()
+            .filter(|(_, cgroup)| **cgroup == Cgroup::Unknown);
+        unknown.map(|(uid, _)| uid.as_str())
     }
 
     fn freeze_due(&mut self) {

@@ -50,6 +50,8 @@ pub struct Entry {
     pub cgroup: PathBuf,
     /// The directories of its volumes.
     pub targets: BTreeSet<PathBuf>,
+    /// `namespace/name` of the declared lock.
+    pub declared: String,
     pub lock: LockSpec,
     pub state: EntryState,
 }
@@ -225,7 +227,7 @@ impl Table {
     pub fn entry(
         &self,
         (pod, cgroup, targets): (PodName, PathBuf, BTreeSet<PathBuf>),
-        lock: LockSpec,
+        (declared, lock): (String, LockSpec),
         state: EntryState,
         now: BootInstant,
     ) -> Entry {
@@ -236,6 +238,7 @@ impl Table {
             pod,
             cgroup,
             targets,
+            declared,
             lock,
             state,
         }

@@ -1,6 +1,6 @@
 //! Waits for a moment of the boot-time clock or for one of several files.
 
-use std::{io, os::fd::AsFd};
+use std::{io, os::fd::AsFd, time::Duration};
 
 use nix::{
     errno::Errno,
@@ -26,30 +26,23 @@ impl Waker {
     pub(crate) fn wait<const N: usize>(
         &self,
         moment: BootInstant,
-        files: [&dyn AsFd; N],
+        files: [Option<&dyn AsFd>; N],
     ) -> io::Result<[bool; N]> {
         // Zero would disarm the timer.
-        let at = TimeSpec::from_duration(
-            moment
-                .since(BootInstant::default())
-                .max(std::time::Duration::from_nanos(1)),
-        );
-        self.0
-            .set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
+        let at = moment.since(BootInstant::default()).max(Duration::from_nanos(1));
+        let once = Expiration::OneShot(TimeSpec::from_duration(at));
+        self.0.set(once, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
         let mut polled = vec![PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
-        polled.extend(
-            files
-                .iter()
-                .map(|file| PollFd::new(file.as_fd(), PollFlags::POLLIN)),
-        );
+        let given = files.iter().flatten();
+        polled.extend(given.map(|file| PollFd::new(file.as_fd(), PollFlags::POLLIN)));
         match poll(&mut polled, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        let mut ready = [false; N];
-        for (ready, polled) in ready.iter_mut().zip(&polled[1..]) {
-            *ready = polled.revents().is_some_and(|events| !events.is_empty());
-        }
-        Ok(ready)
+        let mut ready = polled
+            .iter()
+            .skip(1)
+            .map(|file| file.revents().is_some_and(|events| !events.is_empty()));
+        Ok(files.map(|file| file.is_some() && ready.next().unwrap_or_default()))
     }
 }

@@ -146,7 +146,7 @@ impl Work {
                     Err(TryRecvError::Disconnected) => return,
                 }
             }
-            if let Err(error) = waker.wait(self.deadlines.next(), [wake]) {
+            if let Err(error) = waker.wait(self.deadlines.next(), [Some(wake)]) {
                 tracing::error!(%error, "the thread that freezes cannot wait");
                 return;
             }

@@ -23,7 +23,6 @@ use crate::{
     guardian::chain,
     kubelet,
     table::{Entry, EntryState, Found, PodName},
-    volume,
 };
 
 impl<'a> Owner<'a> {
@@ -99,12 +98,11 @@ impl<'a> Owner<'a> {
             state = super::pod::name(record.state()),
             "pod restored"
         );
-        let declared = entry.targets.iter().find_map(|target| volume::lock(target));
         let pod = Pod {
             name: entry.pod.clone(),
             cgroup: Some(entry.cgroup.clone()),
             targets: entry.targets.clone(),
-            declared: declared.map_or_else(String::new, |(namespace, lock)| format!("{namespace}/{lock}")),
+            declared: entry.declared.clone(),
             lock: Some(entry.lock.clone()),
             record,
             callers: Vec::new(),

@@ -48,7 +48,12 @@ fn entry(table: &Table, state: EntryState, now: u64) -> Entry {
         namespace: "team".into(),
         name: "report-0".into(),
     };
-    table.entry((pod, "/cgroup".into(), BTreeSet::new()), lock(), state, at(now))
+    table.entry(
+        (pod, "/cgroup".into(), BTreeSet::new()),
+        ("team/report".into(), lock()),
+        state,
+        at(now),
+    )
 }
 
 #[test]

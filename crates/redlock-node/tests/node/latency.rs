@@ -3,9 +3,10 @@
 use std::process::Command;
 
 use nix::sys::signal::Signal;
-use redlock_testkit::ChildGuard;
+use redlock_client::lease::BootInstant;
+use redlock_testkit::{ChildGuard, eventually};
 
-use super::world::{Pod, World};
+use super::world::{BOUND, World};
 
 /// Ends of permits.
 const TRIALS: usize = 200;
@@ -40,9 +41,21 @@ async fn margin_at_the_end_of_a_permit() {
         } else {
             world.cut();
         }
-        for pod in &pods {
-            pod.frozen().await;
-            late.push(lateness(pod, &world));
+        // The greatest end that is stored: with the freeze, the agent stores an earlier one.
+        let mut untils = vec![BootInstant::default(); PODS];
+        eventually(BOUND, "the pods are frozen", async || {
+            for (until, pod) in untils.iter_mut().zip(&pods) {
+                *until = pod.stored_until(&world).max(*until);
+            }
+            let running = pods.iter().filter(|pod| !pod.events()["frozen"]).count();
+            if running == 0 { Ok(()) } else { Err(running) }
+        })
+        .await;
+        for (until, pod) in untils.iter().zip(&pods) {
+            let last = pod.last().unwrap();
+            late.push(
+                i128::from(last.as_nanos() / 1_000) - (i128::from(until.as_nanos() / 1_000) - FREEZE_BEFORE),
+            );
         }
         if alone == "guardian" {
             world.agent().signal(Signal::SIGCONT);
@@ -62,13 +75,8 @@ async fn margin_at_the_end_of_a_permit() {
         part(99),
         part(100)
     );
+    let guardian = world.guardian.as_ref().unwrap().stderr();
+    let froze = |line: &&String| line.contains("froze the pod") && !line.contains("µs");
+    guardian.iter().filter(froze).for_each(|line| println!("{line}"));
     assert!(part(100) < FREEZE_BEFORE, "code ran after the end: {late:?}");
-}
-
-fn lateness(pod: &Pod, world: &World) -> i128 {
-    // The agent stores an earlier end with the freeze, and leaves the volume as it was. One that stands still may not have
-    // written the volume.
-    let until = pod.stored_until(world).max(pod.valid_until());
-    let last = pod.last().unwrap();
-    i128::from(last.as_nanos() / 1_000) - (i128::from(until.as_nanos() / 1_000) - FREEZE_BEFORE)
 }

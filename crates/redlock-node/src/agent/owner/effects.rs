@@ -81,7 +81,8 @@ impl Owner<'_> {
             return;
         };
         let of = (pod.name.clone(), cgroup.clone(), pod.targets.clone());
-        let entry = self.shared.table.entry(of, lock.clone(), state, clock::now());
+        let by = (pod.declared.clone(), lock.clone());
+        let entry = self.shared.table.entry(of, by, state, clock::now());
         let bytes = self.shared.table.store(&entry).unwrap_or_else(|error| {
             tracing::error!(pod = uid, error = %chain(&error), "the entry cannot be stored");
             Vec::new()
