@@ -37,6 +37,7 @@ COPY crates/redlock-bench/Cargo.toml crates/redlock-bench/
 COPY crates/redlock-client/Cargo.toml crates/redlock-client/
 COPY crates/redlock-csi/Cargo.toml crates/redlock-csi/
 COPY crates/redlock-demo/Cargo.toml crates/redlock-demo/
+COPY crates/redlock-node/Cargo.toml crates/redlock-node/
 COPY crates/redlock-testkit/Cargo.toml crates/redlock-testkit/
 RUN mkdir -p benches crates/redlock-bench/benches && touch src/lib.rs; \
     for package in tests/model crates/*; do mkdir $package/src && touch $package/src/lib.rs; done; \

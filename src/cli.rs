@@ -16,6 +16,7 @@ mod hand_over;
 mod init;
 mod install;
 mod man;
+mod node_guardian;
 mod operator;
 mod place;
 mod process;
@@ -50,6 +51,7 @@ enum Command {
     Operator(Box<operator::OperatorArgs>),
     Run(Box<run::RunArgs>),
     Agent(Box<agent::AgentArgs>),
+    NodeGuardian(node_guardian::NodeGuardianArgs),
     Status(status::StatusArgs),
     Top(top::TopArgs),
     Doctor(doctor::DoctorArgs),
@@ -146,6 +148,7 @@ fn run(command: Command, called: Called) -> Result<Exit, Failure> {
         Command::Install(args) => install::run(&args),
         Command::Man(args) => man::run(&args, program()),
         Command::Replay(args) => replay::run(&args),
+        Command::NodeGuardian(args) => node_guardian::run(args),
         Command::Operator(args) => block_on(operator::run(*args))?,
         Command::Run(args) => block_on_this_thread(run::run(*args))?,
         Command::Agent(args) => block_on(agent::run(*args))?,

@@ -6,7 +6,6 @@
 
 mod agent;
 pub mod api;
-mod cgroup;
 pub mod cli;
 mod controller;
 pub mod inspect;

@@ -24,6 +24,7 @@ mod work;
 use std::{ffi::OsString, io, process::ExitStatus, time::Duration};
 
 use nix::sys::signal::Signal;
+use redlock_node::cgroup::CgroupError;
 use thiserror::Error;
 
 pub(crate) use election::Ended;
@@ -35,7 +36,6 @@ use self::{
     terminal::Terminal, wait::Waited, work::End,
 };
 use crate::{
-    cgroup::CgroupError,
     clock,
     lease::{BootInstant, HolderIdentity, LockName, Timings, timing::TimingError},
     masters::{AdoptError, ConfigError, Masters, MastersConfig},

@@ -19,8 +19,7 @@ use nix::{
     },
     unistd::{self, Pid},
 };
-
-use crate::cgroup::{Cgroup, CgroupError};
+use redlock_node::cgroup::{Cgroup, CgroupError};
 
 /// Dropping it kills all of it.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use std::{
 };
 
 use nix::unistd::Pid;
+use redlock_node::cgroup::Cgroup;
 use thiserror::Error;
 use tokio::{io::AsyncReadExt, net::unix::pipe};
 
@@ -18,7 +19,7 @@ use super::{
     RunError, process,
     record::{Order, Record},
 };
-use crate::{cgroup::Cgroup, clock, lease::BootInstant};
+use crate::{clock, lease::BootInstant};
 
 /// A guardian answers in a millisecond. One that takes so long is stopped, or as good as that.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);

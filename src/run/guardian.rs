@@ -21,10 +21,11 @@ use nix::{
     },
     unistd,
 };
+use redlock_node::cgroup::Cgroup;
 use rustix::process::setpriority_process;
 
 use super::record::{Order, Record};
-use crate::{cgroup::Cgroup, clock, lease::BootInstant};
+use crate::{clock, lease::BootInstant};
 
 /// Between two kills of a group whose deadline has passed: one that joined it meanwhile dies, too.
 const AGAIN: Duration = Duration::from_millis(20);

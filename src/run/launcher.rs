@@ -18,10 +18,10 @@ use nix::{
     sys::{prctl, signal::Signal},
     unistd::{self, Pid},
 };
+use redlock_node::cgroup::Cgroup;
 
 use super::{Options, RunError, group::Group, process};
 use crate::{
-    cgroup::Cgroup,
     clock,
     lease::{BootInstant, FencingToken},
 };

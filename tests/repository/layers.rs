@@ -32,9 +32,9 @@ pub const LAYERS: &[Layer] = &[
     layer(OPERATOR, &["telemetry"], "metrics, logs, the health server"),
     layer(OPERATOR, &["api"], "the types that users write"),
     layer(
-        OPERATOR,
-        &["cgroup"],
-        "a cgroup that is killed as a whole and known to be empty",
+        "redlock-node",
+        &[],
+        "node fencing: agent and guardian, the cgroups of pods and of contained commands",
     ),
     layer(
         "redlock-csi",

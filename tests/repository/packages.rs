@@ -11,10 +11,11 @@ const CORE_MAY_USE: [&str; 3] = ["serde", "serde_json", "thiserror"];
 /// These turn values into text and back, and only where traces are recorded or replayed.
 const FOR_TRACES: [&str; 2] = ["serde", "serde_json"];
 /// The packages that a program without Kubernetes can use.
-const WITHOUT_KUBERNETES: [&str; 6] = [
+const WITHOUT_KUBERNETES: [&str; 7] = [
     "redlock-core",
     "redlock-client",
     "redlock-csi",
+    "redlock-node",
     "redlock-testkit",
     "redlock-bench",
     "redlock-demo",

@@ -7,6 +7,7 @@ mod access;
 mod adopt;
 mod config;
 mod driver;
+mod fence;
 mod first_look;
 mod link;
 mod permission;
@@ -28,6 +29,7 @@ pub use config::{
     without_credentials,
 };
 pub use driver::{Call, Meter};
+pub use fence::{FenceReadings, FenceRound};
 pub use link::{MasterStatus, Notice};
 pub use preflight::PreflightError;
 pub use redlock_core::{

@@ -69,7 +69,8 @@ pub struct MastersConfig {
     /// The id of the quorum, where it was stored outside the masters; the process then joins no other quorum. `None`
     /// stands for the id that a majority of the masters shows.
     pub quorum: Option<QuorumId>,
-    /// Whether to re-seal masters that lost their memory. False for tools that only inspect.
+    /// Whether to re-seal masters that lost their memory. False for programs that only read: rotated credentials are then
+    /// tried out without the scripts that write.
     pub reseal: bool,
 }
 

@@ -130,6 +130,7 @@ impl Masters {
         let renewer = Renewer {
             peers: peers.clone(),
             cluster: config.cluster.clone(),
+            writes: config.reseal,
         };
         let driver = Driver {
             links: links.clone(),

@@ -27,6 +27,16 @@ impl Run {
     }
 }
 
+/// What the table of the guardian holds of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// The record is lost, or cannot be read.
+    Unknown,
+    Run(Run),
+    /// The pod was killed, and is not known to have started afresh: it starts by a start permit only.
+    Killed,
+}
+
 /// What a pod waited for before its record is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -101,6 +111,10 @@ pub enum Effect {
     Kill,
     /// Write the record into the table of the guardian.
     Store(Run),
+    /// Write into the table that the pod is killed, and the permit under which it is about to start afresh, if there is
+    /// one. It is stored before the kill: an agent that is started anew must not take the pod for one that is only frozen,
+    /// and thaw what the kubelet has started since.
+    StoreKilled(Option<Run>),
     AnswerPublish(Result<(), Refusal>),
 }
 
@@ -125,13 +139,20 @@ impl Record {
     /// An agent that was started anew finds a pod. What the table does not show is frozen: write the freeze at once, as
     /// [`Record::next_wake`] asks.
     #[must_use]
-    pub fn restored(stored: Option<Run>, now: BootInstant) -> Self {
+    pub fn restored(stored: Stored, now: BootInstant) -> Self {
+        let frozen = |lineage| State::Frozen {
+            lineage,
+            since: now,
+            repeat_at: now,
+        };
         let state = match stored {
-            Some(run) if now < run.freeze_at() => State::Running(run),
-            _ => State::Frozen {
-                lineage: stored.map(|run| run.lineage),
+            Stored::Run(run) if now < run.freeze_at() => State::Running(run),
+            Stored::Run(run) => frozen(Some(run.lineage)),
+            Stored::Unknown => frozen(None),
+            Stored::Killed => State::Killed {
                 since: now,
                 repeat_at: now,
+                populated: None,
             },
         };
         Self {
@@ -203,7 +224,7 @@ impl Record {
             }
             State::Storing { run, origin } if now >= run.freeze_at() => {
                 let origin = *origin;
-                self.back_to(origin, Refusal::NotStored, now);
+                self.back_to(origin, Refusal::NotStored, now, out);
                 self.expire(now, out);
             }
             State::Running(run) if now >= run.freeze_at() => {
@@ -229,14 +250,17 @@ impl Record {
     }
 
     /// What the record waited for before the permit that has ended.
-    fn back_to(&mut self, origin: Origin, refusal: Refusal, now: BootInstant) {
+    fn back_to(&mut self, origin: Origin, refusal: Refusal, now: BootInstant, out: &mut Vec<Effect>) {
         self.state = match origin {
             Origin::Publish { called } => State::Waiting { called, refusal },
-            Origin::Kill { since } => State::Killed {
-                since,
-                repeat_at: now,
-                populated: None,
-            },
+            Origin::Kill { since } => {
+                out.push(Effect::StoreKilled(None));
+                State::Killed {
+                    since,
+                    repeat_at: now,
+                    populated: None,
+                }
+            }
         };
     }
 
@@ -253,11 +277,7 @@ impl Record {
 
     /// The cgroup stays frozen: what the kubelet starts in it again does not run before the next permit.
     fn kill(&mut self, now: BootInstant, out: &mut Vec<Effect>) {
-        match self.state {
-            State::Running(run) => self.freeze(run, now, out),
-            _ => out.push(Effect::Freeze),
-        }
-        out.push(Effect::Kill);
+        out.extend([Effect::Freeze, Effect::StoreKilled(None), Effect::Kill]);
         self.state = State::Killed {
             since: now,
             repeat_at: now + REPEAT_EVERY,
@@ -288,10 +308,10 @@ impl Record {
         let State::Storing { run, origin } = self.state else {
             return;
         };
-        out.push(match origin {
-            Origin::Publish { .. } => Effect::AnswerPublish(Ok(())),
-            Origin::Kill { .. } => Effect::Thaw,
-        });
+        match origin {
+            Origin::Publish { .. } => out.push(Effect::AnswerPublish(Ok(()))),
+            Origin::Kill { .. } => out.extend([Effect::Store(run), Effect::Thaw]),
+        }
         self.state = State::Running(run);
     }
 
@@ -303,6 +323,7 @@ impl Record {
                 origin: Origin::Kill { since },
                 ..
             } if found => {
+                out.push(Effect::StoreKilled(None));
                 self.state = State::Killed {
                     since: *since,
                     repeat_at: now,

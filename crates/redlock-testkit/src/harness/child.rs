@@ -1,7 +1,7 @@
 //! Runs a program under test as a child process that ends with its test.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -31,8 +31,17 @@ pub struct ChildGuard {
 impl ChildGuard {
     /// Starts the command without stdin. `name` labels its output.
     pub fn spawn(name: &str, command: &mut Command) -> Self {
+        Self::spawn_with(name, command, Stdio::null())
+    }
+
+    /// Starts the command with a stdin for [`Self::send_line`].
+    pub fn spawn_with_input(name: &str, command: &mut Command) -> Self {
+        Self::spawn_with(name, command, Stdio::piped())
+    }
+
+    fn spawn_with(name: &str, command: &mut Command, stdin: Stdio) -> Self {
         let mut child = command
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -49,6 +58,12 @@ impl ChildGuard {
             stderr,
             readers,
         }
+    }
+
+    /// Writes one line to its stdin.
+    pub fn send_line(&mut self, line: &str) {
+        let stdin = self.child.stdin.as_mut().expect("started with an input");
+        writeln!(stdin, "{line}").unwrap_or_else(|error| panic!("writing to {}: {error}", self.name));
     }
 
     pub fn pid(&self) -> u32 {

@@ -7,7 +7,7 @@ use redlock_core::{
     QuorumSize,
     fence::{
         FenceMark, FencedLease, Finding, Input, Left, Lineage, MarkRegister, Observation, Reading, Record,
-        Refusal, Removal, Run, State as RecordState, Succession, Watch, own_reservation,
+        Refusal, Removal, Run, State as RecordState, Stored, Succession, Watch, own_reservation,
     },
     planted::Plant,
 };
@@ -211,7 +211,7 @@ pub(super) fn pod(pod: Pod, happens: Happens, bug: Bug) -> Pod {
         return pod;
     };
     let mut record = match (happens, &state) {
-        (Happens::Restart, RecordState::Running(run)) => Record::restored(Some(*run), NOW),
+        (Happens::Restart, RecordState::Running(run)) => Record::restored(Stored::Run(*run), NOW),
         (Happens::Restart, _) => return pod,
         (happens, _) => {
             let mut record = Record::in_state(state);

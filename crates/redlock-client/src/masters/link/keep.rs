@@ -222,8 +222,9 @@ async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -
                     connection,
                     facts,
                 });
-                // A subscription without an answer is repeated; a refused one stays refused on this connection.
-                subscribed = subscribed || subscribe(link).await;
+                // A subscription without an answer is repeated; a refused one stays refused on this connection. Without a
+                // listener there is none: a user that only reads needs no channel.
+                subscribed = subscribed || !link.has_listener() || subscribe(link).await;
             }
             Err(reason) => {
                 // During the wait there was no request that could have gone unanswered.
@@ -312,6 +313,10 @@ fn released(releases: &str, data: &[Value]) -> Option<LockName> {
 }
 
 impl Link {
+    fn has_listener(&self) -> bool {
+        self.notices.upgrade().is_some_and(|notices| !notices.is_closed())
+    }
+
     /// Subscribes to the messages of released locks; repeating it is harmless.
     pub(crate) async fn subscribe(&self) -> Result<(), Unknown> {
         let open = self.state().open.clone();

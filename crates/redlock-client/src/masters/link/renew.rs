@@ -21,6 +21,8 @@ const AGAIN: Duration = Duration::from_secs(2);
 pub(crate) struct Renewer {
     pub(crate) peers: Peers,
     pub(crate) cluster: ClusterId,
+    /// Whether the new credentials must permit the scripts that write.
+    pub(crate) writes: bool,
 }
 
 impl Renewer {
@@ -73,6 +75,9 @@ impl Renewer {
     async fn try_out(&self, beside: &Link) -> Result<(MasterFacts, Pushes), Unknown> {
         let pushes = keep::open(beside).await?;
         let facts = beside.look().await?;
+        if !self.writes {
+            return Ok((facts, pushes));
+        }
         match preflight::try_out(beside, &self.cluster).await {
             Err(error) if error.reason.is_auth() || !error.reason.is_of_server() => Err(error.reason),
             _ => Ok((facts, pushes)),

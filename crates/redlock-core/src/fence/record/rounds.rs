@@ -70,7 +70,10 @@ impl Record {
 
     fn store(&mut self, permit: &Permit, origin: Origin, out: &mut Vec<Effect>) {
         let run = permit.run();
-        out.push(Effect::Store(run));
+        out.push(match origin {
+            Origin::Publish { .. } => Effect::Store(run),
+            Origin::Kill { .. } => Effect::StoreKilled(Some(run)),
+        });
         self.state = State::Storing { run, origin };
     }
 
@@ -108,7 +111,7 @@ impl Record {
             State::Running(_) if self.plant.is(Plant::ContraryIgnored) => {}
             State::Running(run) => self.freeze(run, now, out),
             State::Storing { origin, .. } => {
-                self.back_to(origin, Refusal::Finding(finding), now);
+                self.back_to(origin, Refusal::Finding(finding), now, out);
             }
             _ => self.refuse(Refusal::Finding(finding)),
         }

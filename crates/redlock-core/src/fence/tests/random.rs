@@ -82,7 +82,7 @@ impl Monitor {
                 }
                 self.frozen = false;
             }
-            Effect::AnswerPublish(_) | Effect::Store(_) => {}
+            Effect::AnswerPublish(_) | Effect::Store(_) | Effect::StoreKilled(_) => {}
         }
         Ok(())
     }

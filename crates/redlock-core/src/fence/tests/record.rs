@@ -49,7 +49,7 @@ fn frozen() -> Record {
 fn killed() -> Record {
     let mut record = frozen();
     let effects = record.handle(Input::Round(foreign(9)), at(10_100));
-    assert_eq!(effects, [Effect::Freeze, Effect::Kill]);
+    assert_eq!(effects, [Effect::Freeze, Effect::StoreKilled(None), Effect::Kill]);
     record
 }
 
@@ -220,17 +220,16 @@ fn contrary_evidence_ends_the_permit_at_once() {
 
 #[test]
 fn a_pod_whose_lineage_ended_is_killed() {
-    let killed = [Effect::Freeze, Effect::Kill];
-    // The end of the permit is stored: an agent that is started anew does not find one.
-    let ended = [Effect::Freeze, Effect::Store(run(100)), Effect::Kill];
-    assert_eq!(running().handle(Input::Round(foreign(8)), at(100)), ended);
+    // Stored before the kill: an agent that is started anew finds neither a permit nor a pod that is only frozen.
+    let killed = [Effect::Freeze, Effect::StoreKilled(None), Effect::Kill];
+    assert_eq!(running().handle(Input::Round(foreign(8)), at(100)), killed);
     assert_eq!(frozen().handle(Input::Round(foreign(8)), at(9_960)), killed);
     let other = |sent| Permit {
         first: FencingToken(9),
         token: FencingToken(9),
         ..permit(sent, 20_000)
     };
-    assert_eq!(running().handle(round(other(99)), at(100)), ended);
+    assert_eq!(running().handle(round(other(99)), at(100)), killed);
     assert_eq!(frozen().handle(round(other(9_960)), at(9_970)), killed);
 }
 
@@ -271,7 +270,7 @@ fn a_pod_that_was_frozen_for_long_is_killed() {
     assert_eq!(record.next_wake(), at(last));
     assert_eq!(
         record.handle(Input::Timer, at(last)),
-        [Effect::Freeze, Effect::Kill]
+        [Effect::Freeze, Effect::StoreKilled(None), Effect::Kill]
     );
 }
 
@@ -312,8 +311,14 @@ fn a_killed_pod_starts_afresh_in_an_empty_cgroup_under_the_new_lineage() {
         },
         until: at(50_000),
     };
-    assert_eq!(record.handle(round(other), at(40_050)), [Effect::Store(run)]);
-    assert_eq!(record.handle(Input::Stored, at(40_060)), [Effect::Thaw]);
+    assert_eq!(
+        record.handle(round(other), at(40_050)),
+        [Effect::StoreKilled(Some(run))]
+    );
+    assert_eq!(
+        record.handle(Input::Stored, at(40_060)),
+        [Effect::Store(run), Effect::Thaw]
+    );
     assert_eq!(record.state(), &State::Running(run));
 }
 
@@ -322,7 +327,10 @@ fn a_container_that_the_kubelet_starts_before_the_thaw_is_killed() {
     let mut record = killed();
     let _ = record.handle(cgroup(false), at(10_200));
     assert_eq!(record.handle(round(permit(10_300, 20_000)), at(10_310)).len(), 1);
-    assert_eq!(record.handle(cgroup(true), at(10_320)), []);
+    assert_eq!(
+        record.handle(cgroup(true), at(10_320)),
+        [Effect::StoreKilled(None)]
+    );
     assert_eq!(
         record.handle(Input::Stored, at(10_330)),
         [Effect::Freeze, Effect::Kill]
@@ -352,7 +360,7 @@ fn a_permit_that_ends_before_the_killed_pod_is_stored_leaves_it_frozen() {
     // The first permit has ended: the freeze is repeated, and the cgroup must be found empty again.
     assert_eq!(
         record.handle(Input::Stored, at(10_950)),
-        [Effect::Freeze, Effect::Kill]
+        [Effect::StoreKilled(None), Effect::Freeze, Effect::Kill]
     );
     assert_eq!(record.handle(round(permit(11_000, 20_000)), at(11_010)), []);
 }
@@ -375,21 +383,44 @@ fn a_pod_that_the_guardian_froze_by_an_earlier_record_is_thawed() {
 #[test]
 fn a_restarted_agent_freezes_unknown_pods() {
     let restored = |stored, now| Record::restored(stored, at(now));
-    let known = restored(Some(run(10_000)), 9_949);
+    let known = restored(Stored::Run(run(10_000)), 9_949);
     assert_eq!(known.state(), &State::Running(run(10_000)));
-    let mut ended = restored(Some(run(10_000)), 9_950);
+    let mut ended = restored(Stored::Run(run(10_000)), 9_950);
     assert_eq!(ended.next_wake(), at(9_950));
     assert_eq!(ended.handle(Input::Timer, at(9_950)), [Effect::Freeze]);
     let thawed = ended.handle(round(permit(9_960, 20_000)), at(9_970));
     assert_eq!(thawed, [Effect::Store(run(20_000)), Effect::Thaw]);
     // A lost table: no permit is known to be of its lineage, so it is killed before it starts afresh.
-    let mut lost = restored(None, 0);
+    let mut lost = restored(Stored::Unknown, 0);
     assert_eq!(lost.handle(Input::Timer, at(0)), [Effect::Freeze]);
     assert_eq!(lost.handle(round(permit(1, 10_000)), at(2)), []);
     assert_eq!(
         lost.handle(Input::Timer, at(30_000)),
+        [Effect::Freeze, Effect::StoreKilled(None), Effect::Kill]
+    );
+    let seen = restored(Stored::Unknown, 0).handle(Input::Round(foreign(9)), at(1));
+    assert!(seen.contains(&Effect::Kill));
+}
+
+#[test]
+fn a_restarted_agent_does_not_thaw_a_killed_pod() {
+    // The pod was killed after 30 s in the freezer, and the kubelet started its containers again, frozen. The permit is
+    // back, of the same lineage, and closed: the holder has judged the pod gone.
+    let mut record = Record::restored(Stored::Killed, at(40_000));
+    assert_eq!(
+        record.handle(Input::Timer, at(40_000)),
         [Effect::Freeze, Effect::Kill]
     );
-    let seen = restored(None, 0).handle(Input::Round(foreign(9)), at(1));
-    assert!(seen.contains(&Effect::Kill));
+    let closed = Permit {
+        closed: true,
+        ..permit(40_100, 60_000)
+    };
+    assert_eq!(record.handle(round(closed), at(40_200)), []);
+    let _ = record.handle(cgroup(false), at(40_300));
+    assert_eq!(record.handle(round(closed), at(40_400)), []);
+    // Until it is thawed, a pod that is about to start afresh is stored as killed.
+    let stored = record.handle(round(permit(40_500, 60_000)), at(40_600));
+    assert_eq!(stored, [Effect::StoreKilled(Some(run(60_000)))]);
+    let populated = record.handle(cgroup(true), at(40_700));
+    assert!(populated.contains(&Effect::StoreKilled(None)), "{populated:?}");
 }

@@ -52,7 +52,7 @@ fn a_mark_that_was_replaced_gives_no_permit_again() {
 }
 
 fn running(until: u64) -> Record {
-    Record::restored(Some(run(until)), at(0))
+    Record::restored(Stored::Run(run(until)), at(0))
 }
 
 fn run(until: u64) -> Run {

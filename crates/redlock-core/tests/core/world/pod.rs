@@ -2,7 +2,7 @@
 
 use redlock_core::{
     BootInstant,
-    fence::{ClockWatch, Effect, Input, Record, Run, State, Watch},
+    fence::{ClockWatch, Effect, Input, Record, State, Stored, Watch},
 };
 
 use super::{World, agent::Step};
@@ -18,7 +18,7 @@ pub(crate) struct Pod {
     pub(super) number: u64,
     pub(super) record: Record,
     /// What the table holds.
-    pub(super) stored: Option<Run>,
+    pub(super) stored: Option<Stored>,
     /// The kubelet has started its containers, in a frozen cgroup or not.
     started: bool,
     /// Its containers execute.
@@ -77,8 +77,11 @@ impl World {
                 self.on_node(soon, agent, Step::Empty { pod: number });
                 self.count("pod killed");
             }
-            Effect::Store(run) => {
-                pod.stored = Some(*run);
+            Effect::Store(_) | Effect::StoreKilled(_) => {
+                pod.stored = Some(match effect {
+                    Effect::Store(run) => Stored::Run(*run),
+                    _ => Stored::Killed,
+                });
                 if matches!(pod.record.state(), State::Storing { .. }) {
                     self.on_node(soon, agent, Step::Stored { pod: number });
                 }
@@ -138,7 +141,7 @@ impl World {
         // The kubelet calls again for a pod that was not started.
         of.pods.retain(|pod| pod.stored.is_some());
         for pod in &mut of.pods {
-            pod.record = Record::restored(pod.stored, now);
+            pod.record = Record::restored(pod.stored.unwrap_or(Stored::Unknown), now);
             pod.record.plant(code);
             woken.push((pod.number, of.clock.instant(pod.record.next_wake())));
         }

@@ -5,6 +5,7 @@
 
 mod error;
 mod own;
+pub mod pod;
 
 use std::{
     collections::HashSet,
@@ -26,9 +27,9 @@ use nix::{
 };
 use rustix::process::{self, PidfdFlags};
 
-pub(crate) use error::CgroupError;
+pub use error::CgroupError;
 
-use crate::clock;
+use redlock_client::clock;
 
 const PROCESSES: &str = "cgroup.procs";
 const KILL: &str = "cgroup.kill";
@@ -43,7 +44,7 @@ const OPEN_AT_ONCE: usize = 64;
 
 /// The files that decide are open from the beginning: a process with too many open files can kill the cgroup, too.
 #[derive(Debug)]
-pub(crate) struct Cgroup {
+pub struct Cgroup {
     path: PathBuf,
     kill: File,
     events: File,
@@ -54,7 +55,7 @@ impl Cgroup {
     ///
     /// # Errors
     /// No cgroup2 file system, no right to create a cgroup there, a threaded parent, or a kernel without `cgroup.kill`.
-    pub(crate) fn create(name: &str) -> Result<Self, CgroupError> {
+    pub fn create(name: &str) -> Result<Self, CgroupError> {
         Self::create_below(&own::directory()?, name)
     }
 
@@ -69,7 +70,7 @@ impl Cgroup {
     }
 
     /// One that exists.
-    pub(crate) fn open(path: PathBuf) -> Result<Self, CgroupError> {
+    pub fn open(path: PathBuf) -> Result<Self, CgroupError> {
         let file = path.join(KILL);
         let kill = match OpenOptions::new().write(true).open(&file) {
             Ok(kill) => kill,
@@ -81,12 +82,12 @@ impl Cgroup {
         Ok(Self { path, kill, events })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Moves a process into it, with all of its threads and without its children.
-    pub(crate) fn add(&self, process: Pid) -> Result<(), CgroupError> {
+    pub fn add(&self, process: Pid) -> Result<(), CgroupError> {
         let file = self.path.join(PROCESSES);
         let opened = OpenOptions::new().write(true).open(&file);
         opened
@@ -95,25 +96,25 @@ impl Cgroup {
     }
 
     /// SIGKILL to every process in it and in the cgroups below it, also to those that are being forked.
-    pub(crate) fn kill(&self) -> Result<(), CgroupError> {
+    pub fn kill(&self) -> Result<(), CgroupError> {
         let written = self.kill.write_all_at(b"1", 0);
         written.map_err(|cause| CgroupError::file("writing", &self.path.join(KILL), cause))
     }
 
     /// Whether no process is in it, nor in a cgroup below it.
-    pub(crate) fn is_empty(&self) -> Result<bool, CgroupError> {
+    pub fn is_empty(&self) -> Result<bool, CgroupError> {
         let file = || self.path.join(EVENTS);
         let mut text = [0; EVENTS_LENGTH];
         let read = self.events.read_at(&mut text, 0);
         let read = read.map_err(|cause| CgroupError::file("reading", &file(), cause))?;
         let text = String::from_utf8_lossy(text.get(..read).unwrap_or_default());
-        populated(&text)
+        pod::flag(&text, "populated ")
             .map(|populated| !populated)
             .ok_or_else(|| CgroupError::file("reading", &file(), ErrorKind::InvalidData.into()))
     }
 
     /// The same once it is, or at the end of this time.
-    pub(crate) fn is_empty_within(&self, time: Duration) -> Result<bool, CgroupError> {
+    pub fn is_empty_within(&self, time: Duration) -> Result<bool, CgroupError> {
         let end = clock::now() + time;
         loop {
             // The read marks the events that were seen: a change after it ends the poll at once.
@@ -132,7 +133,7 @@ impl Cgroup {
     }
 
     /// Sends a signal to each process in it and below it that `wanted` does not leave out.
-    pub(crate) fn signal(&self, signal: Signal, wanted: impl Fn(Pid) -> bool) -> Result<(), CgroupError> {
+    pub fn signal(&self, signal: Signal, wanted: impl Fn(Pid) -> bool) -> Result<(), CgroupError> {
         let mut seen = HashSet::new();
         for _ in 0..PASSES {
             let mut new = processes(&self.path)?;
@@ -165,7 +166,7 @@ impl Cgroup {
     }
 
     /// Removes the directory, and those that its processes created below it. The kernel refuses that while a process is in one.
-    pub(crate) fn remove(&self) -> Result<(), CgroupError> {
+    pub fn remove(&self) -> Result<(), CgroupError> {
         remove(&self.path)
     }
 }
@@ -186,16 +187,6 @@ fn check_type(path: &Path) -> Result<(), CgroupError> {
         // It is as old as processes in cgroups of version 2: this is another file system, which has no `cgroup.kill`, too.
         Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(()),
         Err(cause) => Err(CgroupError::file("reading", &file, cause)),
-    }
-}
-
-/// By the text of `cgroup.events`.
-fn populated(events: &str) -> Option<bool> {
-    let value = events.lines().find_map(|line| line.strip_prefix("populated "))?;
-    match value {
-        "0" => Some(false),
-        "1" => Some(true),
-        _ => None,
     }
 }
 
@@ -260,8 +251,8 @@ mod tests {
 
     #[test]
     fn state_that_cannot_be_read_is_not_empty() {
-        assert_eq!(populated("populated 0\nfrozen 0\n"), Some(false));
-        assert_eq!(populated("frozen 1\npopulated 1\n"), Some(true));
+        assert_eq!(pod::flag("populated 0\nfrozen 0\n", "populated "), Some(false));
+        assert_eq!(pod::flag("frozen 1\npopulated 1\n", "populated "), Some(true));
         for text in [
             "",
             "frozen 0\n",
@@ -269,7 +260,7 @@ mod tests {
             "populated 2\n",
             "unpopulated 0\n",
         ] {
-            assert_eq!(populated(text), None, "{text:?}");
+            assert_eq!(pod::flag(text, "populated "), None, "{text:?}");
         }
     }
 

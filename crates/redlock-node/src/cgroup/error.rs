@@ -13,7 +13,7 @@ const DELEGATED: &str = "run it as root, by `systemd-run --user --scope -p Deleg
                          cgroup file system is writable";
 
 #[derive(Debug, Error)]
-pub(crate) enum CgroupError {
+pub enum CgroupError {
     #[error(
         "no cgroup2 file system is mounted for this process (/proc/self/mountinfo, /proc/self/cgroup): mount one, or boot \
          with systemd.unified_cgroup_hierarchy=1"

@@ -1,0 +1,79 @@
+//! Reads fenced locks at all masters, for the agent of a node: one call of a script that writes nothing for each master.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use redlock_core::{
+    Admission, BootInstant, LockKeys, Sample, Unknown,
+    fence::{Reading, readings},
+    script::{FENCE, write_fence_call},
+};
+
+use super::{
+    Masters,
+    link::{Link, Packed},
+};
+use crate::clock;
+
+/// One round over all masters.
+#[derive(Debug)]
+pub struct FenceRound {
+    /// Read before the first byte was sent.
+    pub sent: BootInstant,
+    /// By master.
+    pub readings: Vec<Result<FenceReadings, Unknown>>,
+    /// The local clock stepped or stood still during the round, as the calls and polls of the connections show.
+    pub local_clock_stepped: bool,
+}
+
+/// What one master shows of the locks, in the order of the call.
+#[derive(Debug)]
+pub struct FenceReadings {
+    pub clock: Sample,
+    pub locks: Vec<Reading>,
+}
+
+impl Masters {
+    /// Reads these locks, and waits for every master that may vote until the command timeout. Writes nothing.
+    pub async fn read_fences(&self, locks: &[Arc<LockKeys>]) -> FenceRound {
+        let steps = self.local_steps();
+        let stamp = self.shared().read(|engine, _| engine.stamp());
+        let sent = clock::now();
+        let calls = self.links().iter().map(|link| read(link, locks, &stamp, sent));
+        let readings = join_all(calls).await;
+        FenceRound {
+            sent,
+            readings,
+            local_clock_stepped: self.local_steps() != steps,
+        }
+    }
+
+    /// The number of steps of the local clock that the connections have shown, as [`FenceRound::local_clock_stepped`].
+    #[must_use]
+    pub fn clock_steps(&self) -> u64 {
+        self.local_steps()
+    }
+}
+
+async fn read(
+    link: &Link,
+    locks: &[Arc<LockKeys>],
+    stamp: &str,
+    sent: BootInstant,
+) -> Result<FenceReadings, Unknown> {
+    let deadline = link.command_timeout();
+    let exchange = link
+        .call(&FENCE, Admission::Voting, deadline, |command, not_after| {
+            write_fence_call(&mut Packed(command), &link.keys, (not_after, stamp), locks);
+        })
+        .await;
+    let (reply, received) = (exchange.reply?, exchange.received);
+    Ok(FenceReadings {
+        clock: Sample {
+            master: reply.time,
+            sent,
+            received,
+        },
+        locks: readings(&reply, locks.len(), received)?,
+    })
+}

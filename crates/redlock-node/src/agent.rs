@@ -1,0 +1,227 @@
+//! The agent of a node: starts a pod of a fenced lock by a permit of the masters, freezes the pod at the end of the permit,
+//! and thaws or kills it by what the masters show then.
+//!
+//! One task owns the records of all pods. A thread of its own writes to the cgroups, and a guardian in another process
+//! freezes by the same table.
+
+mod freezer;
+mod owner;
+mod pod;
+mod quorum;
+mod report;
+mod restore;
+mod turn;
+mod volumes;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use thiserror::Error;
+use tokio::{
+    sync::{broadcast, mpsc, oneshot, watch},
+    task::{JoinError, JoinHandle},
+};
+
+use redlock_client::clock;
+
+pub use self::report::{BOUNDS, Change, ChangeKind, Latency, PodReport, QuorumReport, Report};
+use self::{
+    owner::{Command, Shared},
+    turn::Turns,
+};
+use crate::{
+    cgroup::{CgroupError, pod::PodCgroupError},
+    kubelet::KubeletError,
+    resolver::{Resolver, Unresolved},
+    spec::SpecError,
+    table::{PodName, Table, TableError},
+    volume::{self, Contents, VolumeError},
+};
+
+/// A change of which no receiver has heard is dropped: the report shows the present state.
+const CHANGES: usize = 256;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The table that is shared with the guardian, on tmpfs.
+    pub state_dir: PathBuf,
+    /// Where the cgroup2 file system of the node is mounted.
+    pub cgroup_root: PathBuf,
+    /// `None` without a kubelet: then the table alone names the pods of a restarted agent.
+    pub kubelet_dir: Option<PathBuf>,
+}
+
+/// A call to publish the volume of a pod.
+#[derive(Clone, Debug)]
+pub struct PublishRequest {
+    pub pod: PodName,
+    /// The name of the declared lock, in the namespace of the pod.
+    pub lock: String,
+    pub target: PathBuf,
+}
+
+/// Why a pod may not start. Each of them may pass: the kubelet calls again.
+#[derive(Debug, Error)]
+pub enum PublishError {
+    #[error(transparent)]
+    Cgroup(#[from] PodCgroupError),
+    #[error(transparent)]
+    Lock(#[from] Unresolved),
+    #[error("the pod has volumes of two locks, {first} and {second}: a pod is fenced by one lock")]
+    OtherLock { first: String, second: String },
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    #[error("the masters of lock {lock} cannot be used: {reason}")]
+    Quorum { lock: String, reason: String },
+    #[error("lock {lock} gives no permit to start: {reason}")]
+    NoPermit { lock: String, reason: String },
+    #[error("the call was replaced by a later one for the same pod, or the volume was unpublished")]
+    Replaced,
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    #[error("the agent is starting or shutting down")]
+    Stopped,
+}
+
+/// Why a volume was not unpublished.
+#[derive(Debug, Error)]
+pub enum UnpublishError {
+    #[error("the cgroup {} of pod {uid} still has processes, which nothing would fence any more", path.display())]
+    Populated { uid: String, path: PathBuf },
+    #[error("whether pod {uid} still runs is unknown")]
+    Unknown { uid: String, source: CgroupError },
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    #[error("the agent is starting or shutting down")]
+    Stopped,
+}
+
+#[derive(Debug, Error)]
+pub enum AgentError {
+    #[error(transparent)]
+    Table(#[from] TableError),
+    #[error(transparent)]
+    Kubelet(#[from] KubeletError),
+    #[error("the thread that freezes cannot be started")]
+    Freezer(#[source] std::io::Error),
+    #[error("which agent of the node acts cannot be found out")]
+    Turn(#[source] std::io::Error),
+    #[error("a task of the agent ended: {0}")]
+    Task(String),
+}
+
+/// A handle to the agent; clones share it.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    commands: mpsc::UnboundedSender<Command>,
+    ready: watch::Receiver<bool>,
+    changes: broadcast::Sender<Change>,
+}
+
+/// The task of the agent. Its owner joins it.
+#[derive(Debug)]
+#[must_use = "the agent ends with its task"]
+pub struct AgentTask(JoinHandle<Result<(), AgentError>>);
+
+impl Agent {
+    /// Starts the task. It takes over from an agent that runs already, restores the pods of the table, and freezes the
+    /// unknown ones.
+    ///
+    /// # Errors
+    /// The table cannot be opened.
+    pub fn start(options: Options, resolver: Arc<dyn Resolver>) -> Result<(Self, AgentTask), AgentError> {
+        let (commands, received) = mpsc::unbounded_channel();
+        let (ready, seen) = watch::channel(false);
+        let changes = broadcast::Sender::new(CHANGES);
+        let table = Table::open(&options.state_dir)?;
+        let turns = Turns::new(&options.state_dir);
+        turns.claim(clock::now()).map_err(AgentError::Turn)?;
+        let shared = Shared {
+            options,
+            table,
+            turns,
+            resolver,
+            ready,
+            changes: changes.clone(),
+        };
+        let agent = Self {
+            commands,
+            ready: seen,
+            changes,
+        };
+        Ok((agent, AgentTask(tokio::spawn(shared.run(received)))))
+    }
+
+    /// Waits until the pod may start. The call may be dropped and repeated.
+    ///
+    /// # Errors
+    /// Returns the reason why the pod may not start.
+    pub async fn publish(&self, request: PublishRequest) -> Result<(), PublishError> {
+        let target = request.target.clone();
+        let contents = self
+            .ask(|answer| Command::Publish(Box::new(request), answer))
+            .await
+            .unwrap_or(Err(PublishError::Stopped))?;
+        write(target, contents).await
+    }
+
+    /// The volume is no longer used: nothing guards the pod any more.
+    ///
+    /// # Errors
+    /// The pod still runs, or that is unknown, or the directory cannot be removed.
+    pub async fn unpublish(&self, uid: &str, target: &Path) -> Result<(), UnpublishError> {
+        let (uid, of) = (uid.to_owned(), target.to_owned());
+        self.ask(|answer| Command::Unpublish(uid, of, answer))
+            .await
+            .unwrap_or(Err(UnpublishError::Stopped))?;
+        let target = target.to_owned();
+        let removed = tokio::task::spawn_blocking(move || volume::remove(&target)).await;
+        Ok(removed.map_err(|_| UnpublishError::Stopped)??)
+    }
+
+    /// Whether a guardian runs and has acknowledged every record.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        *self.ready.borrow()
+    }
+
+    /// Every pod and quorum; `None` once the agent has ended.
+    pub async fn report(&self) -> Option<Report> {
+        self.ask(Command::Report).await
+    }
+
+    /// Freezes, thaws, kills and starts from now on.
+    #[must_use]
+    pub fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    /// Ends the task. The pods run on until their permits end; then the guardian freezes them.
+    pub fn shut_down(&self) {
+        let _ = self.commands.send(Command::ShutDown);
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        self.commands.send(command(answer)).ok()?;
+        answered.await.ok()
+    }
+}
+
+impl AgentTask {
+    /// Waits for the end. Cancel safe.
+    ///
+    /// # Errors
+    /// Returns the reason, where the task did not end by [`Agent::shut_down`].
+    pub async fn ended(&mut self) -> Result<(), AgentError> {
+        let failed = |error: JoinError| Err(AgentError::Task(error.to_string()));
+        (&mut self.0).await.unwrap_or_else(failed)
+    }
+}
+
+async fn write(target: PathBuf, contents: Contents) -> Result<(), PublishError> {
+    let written = tokio::task::spawn_blocking(move || volume::write(&target, &contents)).await;
+    Ok(written.map_err(|_| PublishError::Stopped)??)
+}

@@ -1,0 +1,304 @@
+//! The task that owns all records: gives them inputs, and carries out their effects.
+
+mod calls;
+mod effects;
+mod ticks;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use redlock_client::clock;
+use redlock_core::{
+    BootInstant,
+    fence::{Finding, Input, Pace, REPEAT_EVERY},
+};
+use tokio::{
+    sync::{broadcast, mpsc, oneshot, watch},
+    task::JoinSet,
+};
+
+use super::{
+    AgentError, Change, Options, PublishError, PublishRequest, Report, UnpublishError,
+    freezer::{Freezer, Froze},
+    pod::{self, Pod},
+    quorum::{Quorum, Round},
+    report::Latency,
+    turn::{Turn, Turns},
+    volumes::Volumes,
+};
+use crate::{
+    resolver::Resolver,
+    spec::{LockSpec, QuorumSpec},
+    table::Table,
+    volume::Contents,
+};
+
+/// While a record waits for its acknowledgement or for an empty cgroup. The guardian acknowledges within a millisecond.
+const SOON: Duration = Duration::from_millis(5);
+/// The older agent sees a claim within a second.
+const NEXT_TRY: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(super) enum Command {
+    Publish(
+        Box<PublishRequest>,
+        oneshot::Sender<Result<Contents, PublishError>>,
+    ),
+    Unpublish(String, PathBuf, oneshot::Sender<Result<(), UnpublishError>>),
+    Report(oneshot::Sender<Report>),
+    ShutDown,
+}
+
+/// What outlives the turn of an agent.
+pub(super) struct Shared {
+    pub(super) options: Options,
+    pub(super) table: Table,
+    pub(super) turns: Turns,
+    pub(super) resolver: Arc<dyn Resolver>,
+    pub(super) ready: watch::Sender<bool>,
+    pub(super) changes: broadcast::Sender<Change>,
+}
+
+/// How a turn ended.
+enum End {
+    ShutDown,
+    /// A newer agent takes over.
+    Claimed,
+}
+
+/// One turn of the agent.
+pub(super) struct Owner<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) turn: Turn,
+    pub(super) freezer: Freezer,
+    pub(super) froze: mpsc::UnboundedReceiver<Froze>,
+    pub(super) pods: BTreeMap<String, Pod>,
+    pub(super) quorums: BTreeMap<QuorumSpec, Quorum>,
+    /// Entries that have ended, until the guardian has acknowledged that.
+    pub(super) ended: BTreeMap<String, Vec<u8>>,
+    pub(super) rounds: JoinSet<Round>,
+    pub(super) closing: JoinSet<()>,
+    pub(super) volumes: Volumes,
+    pub(super) latency: Latency,
+    pub(super) tick_at: BootInstant,
+    pub(super) ticks: u64,
+}
+
+impl Shared {
+    /// Acts whenever it is the turn of this agent.
+    pub(super) async fn run(self, mut commands: mpsc::UnboundedReceiver<Command>) -> Result<(), AgentError> {
+        while let Some(turn) = self.wait(&mut commands).await? {
+            match Owner::start(&self, turn)?.run(&mut commands).await? {
+                End::ShutDown => break,
+                End::Claimed => tracing::info!("a newer agent takes over"),
+            }
+        }
+        Ok(())
+    }
+
+    /// `None` for an end before the turn has come.
+    async fn wait(
+        &self,
+        commands: &mut mpsc::UnboundedReceiver<Command>,
+    ) -> Result<Option<Turn>, AgentError> {
+        loop {
+            if let Some(turn) = self.turns.take(clock::now()).map_err(AgentError::Turn)? {
+                return Ok(Some(turn));
+            }
+            tokio::select! {
+                command = commands.recv() => match command {
+                    Some(Command::Publish(_, answer)) => _ = answer.send(Err(PublishError::Stopped)),
+                    Some(Command::Unpublish(_, _, answer)) => _ = answer.send(Err(UnpublishError::Stopped)),
+                    Some(Command::Report(answer)) => _ = answer.send(self.no_report()),
+                    Some(Command::ShutDown) | None => return Ok(None),
+                },
+                () = tokio::time::sleep(NEXT_TRY) => {}
+            }
+        }
+    }
+
+    fn no_report(&self) -> Report {
+        Report {
+            pods: Vec::new(),
+            quorums: Vec::new(),
+            guardian: self.table.heartbeat(),
+            latency: Latency::default(),
+        }
+    }
+}
+
+impl Owner<'_> {
+    async fn run(mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> Result<End, AgentError> {
+        let end = loop {
+            let now = clock::now();
+            self.wake_records(now);
+            if now >= self.tick_at {
+                self.tick_at = now + REPEAT_EVERY;
+                if self.turn.is_claimed() {
+                    break End::Claimed;
+                }
+                self.tick(now);
+            }
+            self.poll_soon();
+            self.begin_rounds(now);
+            let wake = self.next_wake(now);
+            tokio::select! {
+                command = commands.recv() => match command {
+                    Some(Command::ShutDown) | None => break End::ShutDown,
+                    Some(command) => self.on_command(command),
+                },
+                Some(round) = self.rounds.join_next() => {
+                    let round = round.map_err(|error| AgentError::Task(error.to_string()))?;
+                    self.on_round(&round);
+                }
+                Some(froze) = self.froze.recv() => self.latency.add(froze.late),
+                Some(_) = self.closing.join_next() => {}
+                () = clock::sleep_until(wake) => {}
+            }
+        };
+        self.close().await;
+        Ok(end)
+    }
+
+    /// The pods run on until their permits end. Another agent acts once this one writes no more.
+    async fn close(self) {
+        self.shared.ready.send_replace(false);
+        let Self {
+            freezer,
+            turn,
+            quorums,
+            mut rounds,
+            closing,
+            volumes,
+            ..
+        } = self;
+        drop(freezer);
+        drop(turn);
+        rounds.shutdown().await;
+        for quorum in quorums.into_values() {
+            quorum.close().await;
+        }
+        closing.join_all().await;
+        volumes.close().await;
+    }
+
+    fn on_command(&mut self, command: Command) {
+        match command {
+            Command::Publish(request, answer) => self.publish(*request, answer),
+            Command::Unpublish(uid, target, answer) => {
+                let _ = answer.send(self.unpublish(&uid, &target));
+            }
+            Command::Report(answer) => {
+                let _ = answer.send(self.report());
+            }
+            Command::ShutDown => {}
+        }
+    }
+
+    fn next_wake(&self, now: BootInstant) -> BootInstant {
+        let records = self.pods.values().map(|pod| pod.record.next_wake());
+        let rounds = self.quorums.values().filter(|quorum| !quorum.under_way);
+        let rounds = rounds.map(|quorum| quorum.due);
+        let wakes = records.chain(rounds).chain([self.tick_at]);
+        let soon = self.pods.values().any(Pod::is_storing).then(|| now + SOON);
+        wakes.chain(soon).min().unwrap_or(self.tick_at)
+    }
+
+    fn wake_records(&mut self, now: BootInstant) {
+        let due = self.pods.iter().filter(|(_, pod)| pod.record.next_wake() <= now);
+        let due: Vec<String> = due.map(|(uid, _)| uid.clone()).collect();
+        for uid in due {
+            self.input(&uid, Input::Timer);
+        }
+    }
+
+    fn begin_rounds(&mut self, now: BootInstant) {
+        for (spec, quorum) in &mut self.quorums {
+            if !quorum.under_way && quorum.due <= now {
+                quorum.under_way = true;
+                self.rounds.spawn(quorum.round(spec.clone()));
+            }
+        }
+    }
+
+    fn on_round(&mut self, round: &Round) {
+        let now = clock::now();
+        let Some(quorum) = self.quorums.get_mut(&round.quorum) else {
+            return;
+        };
+        quorum.under_way = false;
+        let findings = quorum.on_round(round, now);
+        self.on_findings(findings);
+        self.plan_round(&round.quorum, round.sent());
+    }
+
+    pub(super) fn on_findings(&mut self, findings: Vec<(LockSpec, Finding)>) {
+        for (lock, finding) in findings {
+            let of_lock = self
+                .pods
+                .iter()
+                .filter(|(_, pod)| pod.lock.as_ref() == Some(&lock));
+            let uids: Vec<String> = of_lock.map(|(uid, _)| uid.clone()).collect();
+            for uid in uids {
+                self.input(&uid, Input::Round(finding.clone()));
+            }
+        }
+    }
+
+    /// When the round after this one begins. A call that came meanwhile has asked for one at once.
+    fn plan_round(&mut self, spec: &QuorumSpec, sent: BootInstant) {
+        let Some(quorum) = self.quorums.get_mut(spec) else {
+            return;
+        };
+        if quorum.due > sent {
+            return;
+        }
+        let of_quorum = |lock: &&LockSpec| lock.quorum == *spec;
+        let locks: BTreeSet<&LockSpec> = self
+            .pods
+            .values()
+            .filter_map(|pod| pod.lock.as_ref())
+            .filter(of_quorum)
+            .collect();
+        let next = |lock: &LockSpec| {
+            let pods = self.pods.values().filter(|pod| pod.lock.as_ref() == Some(lock));
+            let pace: Pace = lock.pace();
+            pace.next(sent, pods.map(|pod| &pod.record))
+        };
+        quorum.due = locks.into_iter().map(next).min().unwrap_or(BootInstant::NEVER);
+    }
+
+    /// Gives one input to the record of a pod, and carries out its effects.
+    pub(super) fn input(&mut self, uid: &str, input: Input) {
+        let Some(found) = self.pods.get_mut(uid) else {
+            return;
+        };
+        let before = pod::name(found.record.state());
+        let effects = found.record.handle(input, clock::now());
+        let after = pod::name(found.record.state());
+        if let Some(kind) = pod::change(before, after) {
+            let (pod, lock) = (found.name.clone(), found.declared.clone());
+            tracing::info!(
+                pod = uid,
+                namespace = pod.namespace,
+                name = pod.name,
+                lock,
+                ?kind,
+                "pod"
+            );
+            let _ = self.shared.changes.send(Change { pod, lock, kind });
+        }
+        for effect in effects {
+            self.effect(uid, effect);
+        }
+        if after == "refused" {
+            // The kubelet calls again, for a new record.
+            self.pods.remove(uid);
+            self.close_unused();
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The calls of the kubelet.
+
+use std::{collections::BTreeSet, path::Path};
+
+use redlock_client::clock;
+use redlock_core::fence::{Input, Record};
+
+use super::Owner;
+use crate::{
+    agent::{
+        PublishError, PublishRequest, QuorumReport, Report, UnpublishError,
+        pod::{Caller, Pod},
+        quorum::Quorum,
+    },
+    cgroup,
+    guardian::chain,
+    resolver::Unresolved,
+    spec::LockSpec,
+    table::EntryState,
+};
+
+impl Owner<'_> {
+    pub(super) fn publish(&mut self, request: PublishRequest, caller: Caller) {
+        let uid = request.pod.uid.clone();
+        if let Err(error) = self.admit(request) {
+            let _ = caller.send(Err(error));
+            return;
+        }
+        if let Some(pod) = self.pods.get_mut(&uid) {
+            pod.callers.push(caller);
+        }
+        self.input(&uid, Input::Published);
+        self.ask_soon(&uid);
+    }
+
+    /// Makes a record for a pod that is not known.
+    fn admit(&mut self, request: PublishRequest) -> Result<(), PublishError> {
+        let PublishRequest { pod, lock, target } = request;
+        let declared = format!("{}/{lock}", pod.namespace);
+        let known = self
+            .pods
+            .get(&pod.uid)
+            .map(|known| (known.declared.clone(), known.lock.is_some()));
+        match known {
+            Some((first, _)) if !first.is_empty() && first != declared => Err(PublishError::OtherLock {
+                first,
+                second: declared,
+            }),
+            Some((_, has_lock)) => {
+                if !has_lock {
+                    let resolved = self.resolve(&pod.namespace, &lock)?;
+                    if let Some(known) = self.pods.get_mut(&pod.uid) {
+                        known.lock = Some(resolved);
+                    }
+                }
+                if let Some(known) = self.pods.get_mut(&pod.uid) {
+                    known.declared = declared;
+                    known.name = pod;
+                    known.targets.insert(target);
+                }
+                Ok(())
+            }
+            None => {
+                let cgroup = cgroup::pod::find(&self.shared.options.cgroup_root, &pod.uid)?;
+                let resolved = self.resolve(&pod.namespace, &lock)?;
+                let new = Pod {
+                    name: pod.clone(),
+                    cgroup: Some(cgroup),
+                    targets: BTreeSet::from([target]),
+                    declared,
+                    lock: Some(resolved),
+                    record: Record::new(clock::now()),
+                    callers: Vec::new(),
+                    stored: None,
+                };
+                self.pods.insert(pod.uid, new);
+                Ok(())
+            }
+        }
+    }
+
+    /// Finds the lock, and opens its masters.
+    pub(super) fn resolve(&mut self, namespace: &str, lock: &str) -> Result<LockSpec, PublishError> {
+        let resolved = self.shared.resolver.resolve(namespace, lock)?;
+        self.open(&resolved)?;
+        Ok(resolved)
+    }
+
+    /// Connects to the masters of a lock, unless that was done before.
+    pub(super) fn open(&mut self, lock: &LockSpec) -> Result<(), PublishError> {
+        if !self.quorums.contains_key(&lock.quorum) {
+            let failed = |reason: String| PublishError::Quorum {
+                lock: lock.name.clone(),
+                reason,
+            };
+            let access = self.shared.resolver.access(&lock.quorum).map_err(failed)?;
+            let quorum = Quorum::open(lock, access, clock::now());
+            let quorum = quorum.map_err(|error| failed(error.to_string()))?;
+            self.quorums.insert(lock.quorum.clone(), quorum);
+        }
+        match self.quorums.get_mut(&lock.quorum) {
+            Some(quorum) => Ok(quorum.add(lock)?),
+            None => Ok(()),
+        }
+    }
+
+    /// A call waits for a round that began after it.
+    fn ask_soon(&mut self, uid: &str) {
+        let Some(pod) = self.pods.get(uid) else {
+            return;
+        };
+        if !pod.callers.is_empty()
+            && let Some(lock) = &pod.lock
+            && let Some(quorum) = self.quorums.get_mut(&lock.quorum)
+        {
+            quorum.due = clock::now();
+        }
+    }
+
+    pub(super) fn unpublish(&mut self, uid: &str, target: &Path) -> Result<(), UnpublishError> {
+        let Some(pod) = self.pods.get_mut(uid) else {
+            return Ok(());
+        };
+        if pod.targets.iter().any(|other| other != target) {
+            pod.targets.remove(target);
+            return Ok(());
+        }
+        if let Some(path) = &pod.cgroup {
+            match cgroup::pod::events(path) {
+                Ok(Some(events)) if events.populated && pod.stored.is_some() => {
+                    return Err(UnpublishError::Populated {
+                        uid: uid.to_owned(),
+                        path: path.clone(),
+                    });
+                }
+                Ok(_) => {}
+                Err(source) => {
+                    let uid = uid.to_owned();
+                    return Err(UnpublishError::Unknown { uid, source });
+                }
+            }
+        }
+        self.end(uid);
+        Ok(())
+    }
+
+    /// Nothing guards the pod any more.
+    pub(super) fn end(&mut self, uid: &str) {
+        if self.pods.get(uid).is_some_and(|pod| pod.stored.is_some()) {
+            self.store(uid, EntryState::Ended);
+        }
+        self.freezer.forget(uid);
+        let Some(pod) = self.pods.remove(uid) else {
+            return;
+        };
+        for caller in pod.callers {
+            let _ = caller.send(Err(PublishError::Replaced));
+        }
+        if let Some(stored) = pod.stored {
+            self.ended.insert(uid.to_owned(), stored.bytes);
+        }
+        self.close_unused();
+    }
+
+    /// Disconnects from masters that no pod needs.
+    pub(super) fn close_unused(&mut self) {
+        let pods = &self.pods;
+        let used = |lock: &LockSpec| pods.values().any(|pod| pod.lock.as_ref() == Some(lock));
+        let unused = self
+            .quorums
+            .iter_mut()
+            .filter_map(|(spec, quorum)| (!quorum.keep(used)).then(|| spec.clone()));
+        let unused: Vec<_> = unused.collect();
+        for spec in unused {
+            if let Some(quorum) = self.quorums.remove(&spec) {
+                self.closing.spawn(quorum.close());
+            }
+        }
+    }
+
+    /// A pod that was found without an entry: by the lock that its volume names.
+    pub(super) fn resolve_again(&mut self, uid: &str) {
+        let Some(pod) = self.pods.get(uid) else {
+            return;
+        };
+        let Some((namespace, lock)) = pod.targets.iter().find_map(|target| crate::volume::lock(target))
+        else {
+            return;
+        };
+        match self.resolve(&namespace, &lock) {
+            Ok(resolved) => {
+                if let Some(pod) = self.pods.get_mut(uid) {
+                    pod.declared = format!("{namespace}/{lock}");
+                    pod.lock = Some(resolved);
+                }
+            }
+            Err(PublishError::Lock(Unresolved::NotReady { .. })) => {}
+            Err(error) => tracing::warn!(pod = uid, error = %chain(&error), "the lock of the pod is unknown"),
+        }
+    }
+
+    pub(super) fn report(&self) -> Report {
+        let now = clock::now();
+        let quorums = self.quorums.iter();
+        let quorums = quorums.map(|(spec, quorum)| quorum.report(&spec.name));
+        Report {
+            pods: self.pods.values().map(|pod| pod.report(now)).collect(),
+            quorums: quorums.collect::<Vec<QuorumReport>>(),
+            guardian: self.shared.table.heartbeat(),
+            latency: self.latency,
+        }
+    }
+}

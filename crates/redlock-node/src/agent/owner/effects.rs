@@ -1,0 +1,114 @@
+//! Carries out what a record decides.
+
+use redlock_client::clock;
+use redlock_core::fence::{Effect, Input, Run};
+
+use super::Owner;
+use crate::{agent::pod::StoredEntry, cgroup, guardian::chain, table::EntryState};
+
+impl Owner<'_> {
+    pub(super) fn effect(&mut self, uid: &str, effect: Effect) {
+        match effect {
+            Effect::Freeze => self.freeze(uid),
+            Effect::Thaw => self.freezer.thaw(uid),
+            Effect::Kill => self.freezer.kill(uid),
+            Effect::Store(run) => {
+                self.store(uid, EntryState::Permitted(run.into()));
+                self.permit(uid, run);
+            }
+            Effect::StoreKilled(start) => {
+                let run = start.map(Into::into);
+                self.store(uid, EntryState::Killed { start: run });
+                if let Some(run) = start {
+                    self.permit(uid, run);
+                }
+            }
+            Effect::AnswerPublish(answer) => {
+                let Some(pod) = self.pods.get_mut(uid) else {
+                    return;
+                };
+                let quorum = pod.lock.as_ref().map(|lock| &lock.quorum);
+                let quorum = quorum.and_then(|quorum| self.quorums.get(quorum));
+                let holder = quorum.zip(pod.lock.as_ref());
+                let holder = holder
+                    .and_then(|(quorum, lock)| quorum.holder(lock))
+                    .map(str::to_owned);
+                pod.answer(&answer, holder.as_deref());
+                // The guardian may have frozen the empty cgroup by an earlier entry.
+                self.check_cgroup(uid);
+            }
+        }
+    }
+
+    fn freeze(&mut self, uid: &str) {
+        let Some(pod) = self.pods.get_mut(uid) else {
+            return;
+        };
+        if pod.cgroup.is_none() {
+            match cgroup::pod::find(&self.shared.options.cgroup_root, uid) {
+                Ok(path) => pod.cgroup = Some(path),
+                Err(error) => tracing::warn!(pod = uid, error = %chain(&error), "no cgroup to freeze"),
+            }
+        }
+        if let Some(path) = &pod.cgroup {
+            self.freezer.freeze(uid, path);
+        }
+    }
+
+    /// The thread freezes the pod at the end of this permit, and the pod reads its end in its volume.
+    fn permit(&mut self, uid: &str, run: Run) {
+        let Some(pod) = self.pods.get(uid) else {
+            return;
+        };
+        if clock::now() < run.freeze_at()
+            && let Some(cgroup) = &pod.cgroup
+        {
+            self.freezer.until(uid, cgroup, run.until);
+        }
+        if pod.is_running() {
+            for target in &pod.targets {
+                self.volumes.update(target.clone(), pod.contents());
+            }
+        }
+    }
+
+    /// An entry that cannot be written is not acknowledged: the guardian keeps the end of the one before.
+    pub(super) fn store(&mut self, uid: &str, state: EntryState) {
+        let Some(pod) = self.pods.get_mut(uid) else {
+            return;
+        };
+        let (Some(cgroup), Some(lock)) = (&pod.cgroup, &pod.lock) else {
+            return;
+        };
+        let of = (pod.name.clone(), cgroup.clone(), pod.targets.clone());
+        let by = (pod.declared.clone(), lock.clone());
+        let entry = self.shared.table.entry(of, by, state, clock::now());
+        let bytes = self.shared.table.store(&entry).unwrap_or_else(|error| {
+            tracing::error!(pod = uid, error = %chain(&error), "the entry cannot be stored");
+            Vec::new()
+        });
+        pod.stored = Some(StoredEntry {
+            entry,
+            bytes,
+            acknowledged: false,
+        });
+    }
+
+    /// Unknown where the file cannot be read: no input.
+    pub(super) fn check_cgroup(&mut self, uid: &str) {
+        let Some(path) = self.pods.get(uid).and_then(|pod| pod.cgroup.as_ref()) else {
+            return;
+        };
+        match cgroup::pod::events(path) {
+            Ok(events) => {
+                // One that is gone has no process.
+                let (populated, frozen) =
+                    events.map_or((false, false), |found| (found.populated, found.frozen));
+                self.input(uid, Input::Cgroup { populated, frozen });
+            }
+            Err(error) => {
+                tracing::warn!(pod = uid, error = %chain(&error), "the state of the cgroup is unknown")
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! One pod of the agent: its record, its entry in the table, and the calls that wait for it.
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use redlock_core::{
+    BootInstant, FencingToken,
+    fence::{Finding, Lineage, Record, Refusal, Run, State, Withheld},
+};
+use tokio::sync::oneshot;
+
+use super::{ChangeKind, PodReport, PublishError};
+use crate::{
+    spec::LockSpec,
+    table::{Entry, PodName},
+    volume::Contents,
+};
+
+pub(super) type Caller = oneshot::Sender<Result<Contents, PublishError>>;
+
+#[derive(Debug)]
+pub(super) struct Pod {
+    pub(super) name: PodName,
+    /// `None` where the pod was found without an entry, and has no cgroup yet.
+    pub(super) cgroup: Option<PathBuf>,
+    pub(super) targets: BTreeSet<PathBuf>,
+    /// `namespace/name` of the declared lock; empty where it is not known.
+    pub(super) declared: String,
+    /// `None` until the lock of a pod without an entry is resolved again.
+    pub(super) lock: Option<LockSpec>,
+    pub(super) record: Record,
+    pub(super) callers: Vec<Caller>,
+    pub(super) stored: Option<StoredEntry>,
+}
+
+/// The entry that was written last.
+#[derive(Debug)]
+pub(super) struct StoredEntry {
+    pub(super) entry: Entry,
+    pub(super) bytes: Vec<u8>,
+    pub(super) acknowledged: bool,
+}
+
+impl Pod {
+    /// What the pod reads in its volume.
+    pub(super) fn contents(&self) -> Contents {
+        let run = match self.record.state() {
+            State::Running(run) | State::Storing { run, .. } => *run,
+            State::Frozen { lineage, .. } => ended(lineage.unwrap_or(NO_LINEAGE)),
+            State::Waiting { .. } | State::Killed { .. } | State::Refused => ended(NO_LINEAGE),
+        };
+        let cluster = self.lock.as_ref().map(|lock| lock.cluster.name.clone());
+        Contents {
+            lock: self.declared.clone(),
+            token: run.lineage.token,
+            cluster: cluster.unwrap_or_default(),
+            until: run.until,
+        }
+    }
+
+    pub(super) const fn is_running(&self) -> bool {
+        matches!(self.record.state(), State::Running(_))
+    }
+
+    pub(super) const fn is_storing(&self) -> bool {
+        matches!(self.record.state(), State::Storing { .. })
+    }
+
+    /// A killed pod starts afresh once its cgroup is empty.
+    pub(super) fn waits_for_empty(&self) -> bool {
+        matches!(self.record.state(), State::Killed { populated, .. } if *populated != Some(false))
+    }
+
+    pub(super) fn answer(&mut self, answer: &Result<(), Refusal>, holder: Option<&str>) {
+        let contents = self.contents();
+        for caller in self.callers.drain(..) {
+            let _ = caller.send(match answer {
+                Ok(()) => Ok(contents.clone()),
+                Err(refusal) => Err(PublishError::NoPermit {
+                    lock: self.declared.clone(),
+                    reason: explained(refusal, holder),
+                }),
+            });
+        }
+    }
+
+    pub(super) fn report(&self, now: BootInstant) -> PodReport {
+        PodReport {
+            pod: self.name.clone(),
+            lock: self.declared.clone(),
+            state: name(self.record.state()),
+            permit: self.record.permitted_until().map(|until| until.left(now)),
+            guarded: self.is_guarded(),
+        }
+    }
+
+    /// A pod that never had a permit needs no guard.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.stored.as_ref().is_none_or(|stored| stored.acknowledged)
+    }
+}
+
+const NO_LINEAGE: Lineage = Lineage {
+    first: FencingToken(0),
+    token: FencingToken(0),
+};
+
+fn ended(lineage: Lineage) -> Run {
+    Run {
+        lineage,
+        until: BootInstant::default(),
+    }
+}
+
+/// The change from one state to the next, if it is one to report.
+pub(super) fn change(before: &'static str, after: &'static str) -> Option<ChangeKind> {
+    match (before, after) {
+        (_, "killed") if before != "killed" && before != "storing" => Some(ChangeKind::Killed),
+        ("running", "frozen") => Some(ChangeKind::Fenced),
+        ("frozen", "running") => Some(ChangeKind::Thawed),
+        ("storing", "running") => Some(ChangeKind::Started),
+        _ => None,
+    }
+}
+
+pub(super) const fn name(state: &State) -> &'static str {
+    match state {
+        State::Waiting { .. } => "waiting",
+        State::Storing { .. } => "storing",
+        State::Running(_) => "running",
+        State::Frozen { .. } => "frozen",
+        State::Killed { .. } => "killed",
+        State::Refused => "refused",
+    }
+}
+
+fn explained(refusal: &Refusal, holder: Option<&str>) -> String {
+    let reason = match refusal {
+        Refusal::NoRound => "the masters have not been read since the call".to_owned(),
+        Refusal::Closed => "its holder is stopping its targets, and allows no start".to_owned(),
+        Refusal::NotStored => {
+            "the guardian did not acknowledge the record; check that the node guardian runs on this node"
+                .to_owned()
+        }
+        Refusal::Finding(finding) => found(finding),
+    };
+    match holder {
+        Some(holder) => format!("{reason}; it is held by {holder}"),
+        None => format!("{reason}; the masters that answered show no holder"),
+    }
+}
+
+fn found(finding: &Finding) -> String {
+    match finding {
+        Finding::Permit(_) => "the permit is about to end".to_owned(),
+        Finding::Foreign { cluster_uid, .. } => format!("another cluster (UID {cluster_uid}) has marked it"),
+        Finding::Unheld => "this cluster does not hold it, or has not marked its lease".to_owned(),
+        Finding::ClockStoodStill => "the clock of this node stood still".to_owned(),
+        Finding::Withheld(withheld) => match withheld {
+            Withheld::NoMajority => "fewer than a majority of the masters answered".to_owned(),
+            Withheld::MarkIsOlder { mark, held } => {
+                format!("its holder has not marked its lease (mark {mark}, held {held})")
+            }
+            Withheld::MarkOnMinority => {
+                "the mark of its holder is on fewer than a majority of the masters".to_owned()
+            }
+            Withheld::MarkIsSplit => "the masters show different marks".to_owned(),
+            Withheld::Overtaken => "the round was overtaken by later evidence".to_owned(),
+        },
+    }
+}

@@ -1,0 +1,85 @@
+//! What the agent shows: for metrics, events, conditions and readiness.
+
+use std::time::Duration;
+
+use crate::table::{Heartbeat, PodName};
+
+/// The upper bounds of the buckets of [`Latency`]: the margin before the end of a permit is 50 ms.
+pub const BOUNDS: [Duration; 8] = [
+    Duration::from_micros(100),
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+];
+
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub pods: Vec<PodReport>,
+    pub quorums: Vec<QuorumReport>,
+    /// `None` if no guardian has reported since the machine booted.
+    pub guardian: Option<Heartbeat>,
+    /// From the moment at which a freeze is due until it is written.
+    pub latency: Latency,
+}
+
+#[derive(Clone, Debug)]
+pub struct PodReport {
+    pub pod: PodName,
+    /// `namespace/name` of the declared lock; empty where it is not known.
+    pub lock: String,
+    /// `waiting`, `storing`, `running`, `frozen`, `killed` or `refused`.
+    pub state: &'static str,
+    /// What is left of its permit.
+    pub permit: Option<Duration>,
+    /// The guardian has acknowledged its record.
+    pub guarded: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct QuorumReport {
+    pub name: String,
+    /// The masters that can vote now.
+    pub voters: usize,
+    pub masters: usize,
+}
+
+/// A histogram.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Latency {
+    /// By bucket of [`BOUNDS`], not cumulated.
+    pub counts: [u64; BOUNDS.len()],
+    pub count: u64,
+    pub sum: Duration,
+    pub max: Duration,
+}
+
+impl Latency {
+    pub(super) fn add(&mut self, late: Duration) {
+        if let Some(bucket) = BOUNDS.iter().position(|bound| late <= *bound) {
+            self.counts[bucket] += 1;
+        }
+        self.count += 1;
+        self.sum += late;
+        self.max = self.max.max(late);
+    }
+}
+
+/// Of one pod, for an event.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub pod: PodName,
+    pub lock: String,
+    pub kind: ChangeKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    Started,
+    Fenced,
+    Thawed,
+    Killed,
+}

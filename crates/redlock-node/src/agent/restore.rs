@@ -1,0 +1,140 @@
+//! The start of the agent: what the table and the kubelet's volumes show of the pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redlock_client::clock;
+use redlock_core::{
+    BootInstant,
+    fence::{Record, Run, Stored},
+};
+use tokio::{sync::mpsc, task::JoinSet};
+
+use super::{
+    AgentError,
+    freezer::Freezer,
+    owner::{Owner, Shared},
+    pod::{Pod, StoredEntry},
+    report::Latency,
+    turn::Turn,
+    volumes::Volumes,
+};
+use crate::{
+    cgroup,
+    guardian::chain,
+    kubelet,
+    table::{Entry, EntryState, Found, PodName},
+};
+
+impl<'a> Owner<'a> {
+    /// Reads the table and the volumes. Every pod that is not known to run by a permit is frozen at the first turn of the
+    /// task.
+    pub(super) fn start(shared: &'a Shared, turn: Turn) -> Result<Self, AgentError> {
+        let (reports, froze) = mpsc::unbounded_channel();
+        let freezer = Freezer::start(reports).map_err(AgentError::Freezer)?;
+        let mut owner = Self {
+            shared,
+            turn,
+            freezer,
+            froze,
+            pods: BTreeMap::new(),
+            quorums: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            rounds: JoinSet::new(),
+            closing: JoinSet::new(),
+            volumes: Volumes::start(),
+            latency: Latency::default(),
+            tick_at: BootInstant::default(),
+            ticks: 0,
+        };
+        owner.restore()?;
+        Ok(owner)
+    }
+
+    fn restore(&mut self) -> Result<(), AgentError> {
+        let now = clock::now();
+        for (uid, found) in self.shared.table.load()? {
+            match found {
+                Found::Entry { entry, bytes } if entry.state == EntryState::Ended => {
+                    self.ended.insert(uid, bytes);
+                }
+                Found::Entry { entry, bytes } => self.restore_entry(*entry, bytes, now),
+                Found::Unreadable { reason } => self.restore_unknown(&uid, &reason, now),
+                Found::Missing => {}
+            }
+        }
+        let published = match &self.shared.options.kubelet_dir {
+            Some(kubelet) => kubelet::published(kubelet)?,
+            None => Vec::new(),
+        };
+        for volume in published {
+            if !self.pods.contains_key(&volume.uid) {
+                let reason = "the table has no entry for a volume of the kubelet";
+                self.restore_unknown(&volume.uid, reason, now);
+            }
+            if let Some(pod) = self.pods.get_mut(&volume.uid) {
+                pod.targets.insert(volume.target);
+            }
+        }
+        Ok(())
+    }
+
+    fn restore_entry(&mut self, entry: Entry, bytes: Vec<u8>, now: BootInstant) {
+        // Frozen under a permit that still holds: evidence ended the permit, and the agent ended before that was stored.
+        let frozen = !matches!(cgroup::pod::events(&entry.cgroup), Ok(Some(events)) if !events.frozen);
+        let stored = match entry.stored() {
+            Stored::Run(run) if frozen => Stored::Run(Run {
+                until: run.until.min(now),
+                ..run
+            }),
+            stored => stored,
+        };
+        let uid = entry.pod.uid.clone();
+        let record = Record::restored(stored, now);
+        if let Some(until) = record.permitted_until() {
+            self.freezer.until(&uid, &entry.cgroup, until);
+        }
+        tracing::info!(
+            pod = uid,
+            state = super::pod::name(record.state()),
+            "pod restored"
+        );
+        let pod = Pod {
+            name: entry.pod.clone(),
+            cgroup: Some(entry.cgroup.clone()),
+            targets: entry.targets.clone(),
+            declared: entry.declared.clone(),
+            lock: Some(entry.lock.clone()),
+            record,
+            callers: Vec::new(),
+            stored: Some(StoredEntry {
+                entry,
+                bytes,
+                acknowledged: false,
+            }),
+        };
+        self.pods.insert(uid, pod);
+    }
+
+    fn restore_unknown(&mut self, uid: &str, reason: &str, now: BootInstant) {
+        tracing::warn!(pod = uid, reason, "nothing is known of the pod: it is frozen");
+        let cgroup = cgroup::pod::find(&self.shared.options.cgroup_root, uid);
+        let cgroup = cgroup
+            .inspect_err(|error| tracing::warn!(pod = uid, error = %chain(error), "no cgroup to freeze"))
+            .ok();
+        let pod = Pod {
+            name: PodName {
+                uid: uid.to_owned(),
+                namespace: String::new(),
+                name: String::new(),
+            },
+            cgroup,
+            targets: BTreeSet::new(),
+            declared: String::new(),
+            lock: None,
+            record: Record::restored(Stored::Unknown, now),
+            callers: Vec::new(),
+            stored: None,
+        };
+        self.pods.insert(uid.to_owned(), pod);
+    }
+}

@@ -1,0 +1,294 @@
+//! The cgroup of a pod: found by the UID of the pod; frozen, thawed and killed by its path.
+//!
+//! Each write opens the file anew: the kubelet may remove a cgroup and create another one under the same path.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, ErrorKind, Write},
+    path::{Path, PathBuf},
+};
+
+use nix::{
+    errno::Errno,
+    sys::statfs::{CGROUP2_SUPER_MAGIC, statfs},
+};
+use thiserror::Error;
+
+use super::{CgroupError, EVENTS, KILL};
+
+const FREEZE: &str = "cgroup.freeze";
+/// The kubelet creates pods in the second level below its root (`kubepods/burstable/pod…`), and its root may be a few levels
+/// deep, as in a node that is a container.
+const DEPTH: usize = 8;
+
+/// Why a pod cannot be fenced by its cgroup.
+#[derive(Debug, Error)]
+pub enum PodCgroupError {
+    #[error(
+        "{} is not in a cgroup2 file system: the node uses cgroup v1, which cannot freeze a pod as a whole; boot the node with \
+         systemd.unified_cgroup_hierarchy=1", root.display()
+    )]
+    Version1 { root: PathBuf },
+    #[error("pod UID {uid:?} is not valid: expected letters, digits and \"-\"")]
+    Uid { uid: String },
+    #[error(
+        "pod {uid} has no cgroup below {}: expected a directory pod{uid} or …-pod{}.slice; check that the agent mounts the \
+         cgroup2 file system of the node", root.display(), uid.replace('-', "_")
+    )]
+    Missing { uid: String, root: PathBuf },
+    #[error("pod {uid} has several cgroups: {}; expected one", paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "))]
+    Several { uid: String, paths: Vec<PathBuf> },
+    #[error("the cgroup of pod {uid} cannot be found: reading {}", path.display())]
+    Read {
+        uid: String,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Unusable(#[from] CgroupError),
+}
+
+/// What `cgroup.events` shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Events {
+    /// A process is in it, or in a cgroup below it.
+    pub populated: bool,
+    /// Every process in it is frozen.
+    pub frozen: bool,
+}
+
+/// Whether a file of the cgroup was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    Done,
+    /// The cgroup does not exist any more: no process is in it.
+    Gone,
+}
+
+impl Events {
+    /// `None` if a value is missing: an old kernel has no `frozen`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        Some(Self {
+            populated: flag(text, "populated ")?,
+            frozen: flag(text, "frozen ")?,
+        })
+    }
+}
+
+/// One flag of `cgroup.events`.
+pub(super) fn flag(text: &str, key: &str) -> Option<bool> {
+    match text.lines().find_map(|line| line.strip_prefix(key))? {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
+/// Stops every process of the cgroup, and of those below it.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn freeze(path: &Path) -> Result<Written, CgroupError> {
+    write(path, FREEZE, "1")
+}
+
+/// # Errors
+/// The file cannot be written.
+pub fn thaw(path: &Path) -> Result<Written, CgroupError> {
+    write(path, FREEZE, "0")
+}
+
+/// Sends SIGKILL to every process, frozen or not.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn kill(path: &Path) -> Result<Written, CgroupError> {
+    write(path, KILL, "1")
+}
+
+/// `None` if the cgroup does not exist.
+///
+/// # Errors
+/// The file cannot be read, or shows no state.
+pub fn events(path: &Path) -> Result<Option<Events>, CgroupError> {
+    let file = path.join(EVENTS);
+    match fs::read_to_string(&file) {
+        Ok(text) => match Events::parse(&text) {
+            Some(events) => Ok(Some(events)),
+            None => Err(CgroupError::file("reading", &file, ErrorKind::InvalidData.into())),
+        },
+        Err(cause) if is_gone(&cause) => Ok(None),
+        Err(cause) => Err(CgroupError::file("reading", &file, cause)),
+    }
+}
+
+fn write(path: &Path, name: &str, value: &str) -> Result<Written, CgroupError> {
+    let file = path.join(name);
+    let written = OpenOptions::new()
+        .write(true)
+        .open(&file)
+        .and_then(|mut open| open.write_all(value.as_bytes()));
+    match written {
+        Ok(()) => Ok(Written::Done),
+        // A cgroup that exists without this file cannot be frozen, which is an error and not an end.
+        Err(cause) if is_gone(&cause) && !path.exists() => Ok(Written::Gone),
+        Err(cause) => Err(CgroupError::file("writing", &file, cause)),
+    }
+}
+
+fn is_gone(cause: &io::Error) -> bool {
+    let gone = [Errno::ENOENT, Errno::ENODEV].map(|errno| Some(errno as i32));
+    gone.contains(&cause.raw_os_error())
+}
+
+/// Finds the one cgroup of a pod below `root`, in either naming of the kubelet (cgroupfs, systemd).
+///
+/// # Errors
+/// `root` is not of version 2, or there is none or more than one, or it cannot be frozen and killed.
+pub fn find(root: &Path, uid: &str) -> Result<PathBuf, PodCgroupError> {
+    let valid = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if uid.is_empty() || !uid.chars().all(valid) {
+        return Err(PodCgroupError::Uid { uid: uid.to_owned() });
+    }
+    let read = |path: &Path, source| PodCgroupError::Read {
+        uid: uid.to_owned(),
+        path: path.to_owned(),
+        source,
+    };
+    match statfs(root) {
+        Ok(found) if found.filesystem_type() == CGROUP2_SUPER_MAGIC => {}
+        Ok(_) => {
+            return Err(PodCgroupError::Version1 {
+                root: root.to_owned(),
+            });
+        }
+        Err(errno) => return Err(read(root, errno.into())),
+    }
+    let names = [
+        format!("pod{uid}"),
+        format!("-pod{}.slice", uid.replace('-', "_")),
+    ];
+    let mut found = Vec::new();
+    search(root, DEPTH, &names, &mut found).map_err(|(path, cause)| read(&path, cause))?;
+    match found.len() {
+        0 => Err(PodCgroupError::Missing {
+            uid: uid.to_owned(),
+            root: root.to_owned(),
+        }),
+        1 => check(found.remove(0)),
+        _ => Err(PodCgroupError::Several {
+            uid: uid.to_owned(),
+            paths: found,
+        }),
+    }
+}
+
+/// The files that fencing needs.
+fn check(path: PathBuf) -> Result<PathBuf, PodCgroupError> {
+    if !path.join(KILL).exists() {
+        return Err(CgroupError::no_kill(&path).into());
+    }
+    events(&path)?;
+    Ok(path)
+}
+
+/// Does not enter the cgroup of a pod: its processes may create any name there.
+fn search(
+    directory: &Path,
+    depth: usize,
+    [plain, slice]: &[String; 2],
+    found: &mut Vec<PathBuf>,
+) -> Result<(), (PathBuf, io::Error)> {
+    for path in directories(directory)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name == **plain || name.ends_with(&**slice) {
+            found.push(path);
+        } else if depth > 0 && !is_of_a_pod(&name) {
+            search(&path, depth - 1, &[plain.clone(), slice.clone()], found)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_of_a_pod(name: &str) -> bool {
+    let uid =
+        |text: &str| text.len() >= 32 && text.chars().all(|c| c.is_ascii_hexdigit() || "-_".contains(c));
+    let plain = name.strip_prefix("pod");
+    let slice = name
+        .strip_suffix(".slice")
+        .and_then(|name| name.rsplit_once("-pod"))
+        .map(|(_, uid)| uid);
+    plain.or(slice).is_some_and(uid)
+}
+
+fn directories(path: &Path) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
+    let failed = |cause| (path.to_owned(), cause);
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        // It was removed during the search.
+        Err(cause) if is_gone(&cause) => return Ok(Vec::new()),
+        Err(cause) => return Err(failed(cause)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        if entry.file_type().map_err(failed)?.is_dir() {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_flag_is_no_state() {
+        let events = |populated, frozen| Some(Events { populated, frozen });
+        assert_eq!(Events::parse("populated 0\nfrozen 1\n"), events(false, true));
+        assert_eq!(Events::parse("frozen 0\npopulated 1\n"), events(true, false));
+        for text in ["", "populated 1\n", "populated 1\nfrozen 2\n", "frozen 1\n"] {
+            assert_eq!(Events::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn cgroups_of_pods_are_recognised_in_both_namings() {
+        for name in [
+            "pod0f3c9a52-7d0e-4a4b-9d4f-1f2f3a4b5c6d",
+            "kubepods-burstable-pod0f3c9a52_7d0e_4a4b_9d4f_1f2f3a4b5c6d.slice",
+            "pod0123456789abcdef0123456789abcdef",
+        ] {
+            assert!(is_of_a_pod(name), "{name}");
+        }
+        for name in [
+            "kubepods",
+            "podinfo",
+            "kubepods-burstable.slice",
+            "system.slice",
+            "pods",
+        ] {
+            assert!(!is_of_a_pod(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn cgroup_v1_and_odd_uids_are_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let error = find(root.path(), "a-1").unwrap_err().to_string();
+        assert!(
+            error.contains("cgroup v1") && error.contains("systemd.unified_cgroup_hierarchy=1"),
+            "{error}"
+        );
+        for uid in ["", "../a", "a/b", "a.b"] {
+            let error = find(root.path(), uid).unwrap_err();
+            assert!(matches!(error, PodCgroupError::Uid { .. }), "{uid}: {error}");
+        }
+        let gone = root.path().join("gone");
+        assert_eq!(freeze(&gone).unwrap(), Written::Gone);
+        assert_eq!(events(&gone).unwrap(), None);
+        // Exists, and cannot be frozen.
+        assert!(freeze(root.path()).is_err());
+    }
+}

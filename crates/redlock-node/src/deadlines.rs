@@ -1,0 +1,150 @@
+//! When which pod is frozen: the pure part of the guardian, and of the thread of the agent that freezes.
+
+use std::collections::BTreeMap;
+
+use redlock_core::{
+    BootInstant,
+    fence::{FREEZE_BEFORE, REPEAT_EVERY},
+};
+
+/// The end of the permit of each pod, and the time of its last freeze.
+#[derive(Clone, Debug, Default)]
+pub struct Deadlines(BTreeMap<String, Deadline>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Deadline {
+    until: BootInstant,
+    frozen: Option<BootInstant>,
+}
+
+impl Deadline {
+    fn next(&self) -> BootInstant {
+        self.frozen
+            .map_or(self.until - FREEZE_BEFORE, |last| last + REPEAT_EVERY)
+    }
+}
+
+impl Deadlines {
+    /// The pod may run until then. Another end than before is that of a later record: a freeze that is repeated for the
+    /// former one ends.
+    pub fn set(&mut self, uid: &str, until: BootInstant) {
+        if self.0.get(uid).is_none_or(|known| known.until != until) {
+            self.0.insert(uid.to_owned(), Deadline { until, frozen: None });
+        }
+    }
+
+    /// Its volume is unpublished.
+    pub fn remove(&mut self, uid: &str) {
+        self.0.remove(uid);
+    }
+
+    /// The pods to freeze at `now`, for the first time or again.
+    #[must_use]
+    pub fn due(&self, now: BootInstant) -> Vec<String> {
+        let due = self.0.iter().filter(|(_, deadline)| deadline.next() <= now);
+        due.map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// Whether the pod is frozen at `now`, by what is known of it.
+    #[must_use]
+    pub fn is_due(&self, uid: &str, now: BootInstant) -> bool {
+        self.0.get(uid).is_some_and(|deadline| deadline.next() <= now)
+    }
+
+    /// Whether the pod may run at `now`, with the time that a freeze needs.
+    #[must_use]
+    pub fn permits(&self, uid: &str, now: BootInstant) -> bool {
+        self.0
+            .get(uid)
+            .is_some_and(|deadline| now < deadline.until - FREEZE_BEFORE)
+    }
+
+    /// The freeze was written at `now`. Returns when it was due, for the first freeze by this end.
+    pub fn froze(&mut self, uid: &str, now: BootInstant) -> Option<BootInstant> {
+        let deadline = self.0.get_mut(uid)?;
+        let first = deadline.frozen.is_none().then(|| deadline.next());
+        deadline.frozen = Some(now);
+        first
+    }
+
+    /// When the next freeze is due.
+    #[must_use]
+    pub fn next(&self) -> BootInstant {
+        let next = self.0.values().map(Deadline::next);
+        next.min().unwrap_or(BootInstant::NEVER)
+    }
+
+    pub fn pods(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(ms: u64) -> BootInstant {
+        BootInstant::from_nanos((1_000_000 + ms) * 1_000_000)
+    }
+
+    fn one(until: u64) -> Deadlines {
+        let mut deadlines = Deadlines::default();
+        deadlines.set("a", at(until));
+        deadlines
+    }
+
+    #[test]
+    fn a_pod_is_frozen_50_ms_before_its_permit_ends_and_each_second_after() {
+        let mut deadlines = one(10_000);
+        assert_eq!(deadlines.next(), at(9_950));
+        assert!(deadlines.due(at(9_949)).is_empty());
+        assert_eq!(deadlines.due(at(9_950)), ["a"]);
+        assert_eq!(deadlines.froze("a", at(9_951)), Some(at(9_950)));
+        assert_eq!(deadlines.next(), at(10_951));
+        assert!(deadlines.due(at(10_950)).is_empty());
+        assert_eq!(deadlines.due(at(10_951)), ["a"]);
+        assert_eq!(deadlines.froze("a", at(10_952)), None);
+    }
+
+    #[test]
+    fn a_later_record_ends_the_freeze_of_an_earlier_one() {
+        let mut deadlines = one(10_000);
+        deadlines.froze("a", at(9_950));
+        // The same record again.
+        deadlines.set("a", at(10_000));
+        assert_eq!(deadlines.due(at(10_950)), ["a"]);
+        deadlines.set("a", at(20_000));
+        assert!(deadlines.due(at(10_950)).is_empty());
+        assert!(deadlines.permits("a", at(19_949)) && !deadlines.permits("a", at(19_950)));
+        assert_eq!(deadlines.next(), at(19_950));
+    }
+
+    #[test]
+    fn an_earlier_end_takes_effect_at_once() {
+        let mut deadlines = one(10_000);
+        deadlines.set("a", at(500));
+        assert_eq!(deadlines.due(at(500)), ["a"]);
+        // A pod of which nothing is known.
+        deadlines.set("b", BootInstant::default());
+        assert_eq!(deadlines.due(at(0)), ["b"]);
+        assert_eq!(deadlines.next(), BootInstant::default());
+        deadlines.remove("a");
+        deadlines.froze("b", at(600));
+        assert_eq!(deadlines.next(), at(600) + Duration::from_secs(1));
+        deadlines.remove("b");
+        assert_eq!(deadlines.next(), BootInstant::NEVER);
+        assert!(!deadlines.permits("a", at(0)));
+    }
+}

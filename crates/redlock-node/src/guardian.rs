@@ -1,0 +1,341 @@
+//! The guardian: freezes each pod of the table at the end of its permit, whether or not the agent runs.
+//!
+//! A process of its own without a runtime. It waits for no disk. It freezes, and never thaws or kills. Before each freeze it
+//! reads the entry again, so that a later one counts. An entry that is deleted without its end is kept until then.
+
+mod scan;
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::{fd::AsFd, unix::fs::MetadataExt},
+    path::PathBuf,
+    time::Duration,
+};
+
+use nix::sys::{
+    inotify::{AddWatchFlags, InitFlags, Inotify},
+    signal::{SigSet, Signal},
+    signalfd::{SfdFlags, SignalFd},
+};
+use redlock_client::clock;
+use redlock_core::BootInstant;
+use thiserror::Error;
+
+use self::scan::Scan;
+use crate::{
+    cgroup::pod::{self, Written},
+    deadlines::Deadlines,
+    kubelet::Published,
+    realtime,
+    table::{Found, Table, TableError},
+    waker::Waker,
+};
+
+/// The interval of heartbeats, and of reading all entries: a change that inotify did not report is found within it.
+const REFRESH: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The table, on tmpfs.
+    pub state_dir: PathBuf,
+    /// Where the cgroup2 file system of the node is mounted.
+    pub cgroup_root: PathBuf,
+    /// The pods that the kubelet has volumes for are frozen while the table has no entry for them.
+    pub kubelet_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Error)]
+pub enum GuardianError {
+    #[error(transparent)]
+    Table(#[from] TableError),
+    #[error("the guardian cannot wait for its next deadline")]
+    Wait(#[from] io::Error),
+}
+
+/// SIGTERM and SIGINT, as a file that can be waited for.
+#[derive(Debug)]
+pub struct Signals(SignalFd);
+
+impl Signals {
+    /// Call this before the process has further threads: as the first process of a container, it would otherwise lose a
+    /// signal to a thread that does not block the signal.
+    ///
+    /// # Errors
+    /// The kernel refuses the file.
+    pub fn block() -> io::Result<Self> {
+        let mut signals = SigSet::empty();
+        signals.add(Signal::SIGTERM);
+        signals.add(Signal::SIGINT);
+        signals.thread_block()?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        Ok(Self(SignalFd::with_flags(&signals, flags)?))
+    }
+}
+
+/// Runs until SIGTERM or SIGINT.
+///
+/// # Errors
+/// The table cannot be opened, or the kernel refuses a timer.
+pub fn run(options: &Options, signals: &Signals) -> Result<(), GuardianError> {
+    Guardian::new(options)?.run(&signals.0)
+}
+
+struct Guardian {
+    options: Options,
+    table: Table,
+    deadlines: Deadlines,
+    cgroups: BTreeMap<String, Cgroup>,
+    /// What the kernel refused.
+    degraded: Vec<String>,
+    refresh_at: BootInstant,
+    /// `None` without a directory of the kubelet.
+    scan: Option<Scan>,
+    /// The volumes that the kubelet had when the guardian started are known.
+    scanned: bool,
+}
+
+/// Where a pod is frozen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Cgroup {
+    At(PathBuf),
+    /// As above. The entry was deleted, and not by its end.
+    Deleted(PathBuf),
+    /// The entry cannot be read, or was lost.
+    Unknown,
+}
+
+impl Guardian {
+    fn new(options: &Options) -> Result<Self, GuardianError> {
+        let table = Table::open(&options.state_dir)?;
+        let scan = options.kubelet_dir.clone().map(Scan::start).transpose()?;
+        let refused = [
+            realtime::schedule_first(),
+            realtime::lock_memory(),
+            table.is_on_tmpfs(),
+        ];
+        let degraded: Vec<String> = refused.into_iter().filter_map(Result::err).collect();
+        for reason in &degraded {
+            tracing::warn!("the guardian is degraded: {reason}");
+        }
+        Ok(Self {
+            options: options.clone(),
+            table,
+            deadlines: Deadlines::default(),
+            cgroups: BTreeMap::new(),
+            degraded,
+            refresh_at: BootInstant::default(),
+            scan,
+            scanned: false,
+        })
+    }
+
+    fn run(mut self, signals: &SignalFd) -> Result<(), GuardianError> {
+        let waker = Waker::new()?;
+        let mut changes = self.watch();
+        tracing::info!(state_dir = %self.options.state_dir.display(), "the guardian runs");
+        loop {
+            self.freeze_due();
+            if clock::now() >= self.refresh_at {
+                self.refresh();
+                // A directory that was deleted and created again is another one. What changed meanwhile is read once more.
+                if changes.as_ref().map(|(_, inode)| *inode) != self.inode() {
+                    changes = self.watch();
+                    self.refresh();
+                }
+                self.freeze_due();
+            }
+            let next = self.deadlines.next().min(self.refresh_at);
+            let changed = changes.as_ref().map(|(changes, _)| changes as &dyn AsFd);
+            let scanned = self.scan.as_ref().map(|scan| scan.done() as &dyn AsFd);
+            let files = [Some(signals as &dyn AsFd), changed, scanned];
+            let [signalled, changed, scanned] = waker.wait(next, files)?;
+            if signalled {
+                tracing::info!("the guardian ends; the agent freezes alone");
+                return Ok(());
+            }
+            if changed && let Some((changes, _)) = &changes {
+                self.read_changes(changes);
+            }
+            if scanned && let Some(published) = self.scan.as_ref().and_then(Scan::take) {
+                self.find_lost(&published);
+            }
+        }
+    }
+
+    /// `None` where inotify is not to be had: the entries are read each second.
+    fn watch(&self) -> Option<(Inotify, u64)> {
+        let inode = self.inode()?;
+        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok()?;
+        let flags = AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_DELETE;
+        inotify.add_watch(&self.table.entries(), flags).ok()?;
+        Some((inotify, inode))
+    }
+
+    fn inode(&self) -> Option<u64> {
+        fs::metadata(self.table.entries()).ok().map(|found| found.ino())
+    }
+
+    fn read_changes(&mut self, changes: &Inotify) {
+        let Ok(events) = changes.read_events() else {
+            // All entries are read at the next refresh.
+            return;
+        };
+        for name in events.into_iter().filter_map(|event| event.name) {
+            let name = name.to_string_lossy();
+            if !name.starts_with('.') {
+                self.read(&name);
+            }
+        }
+    }
+
+    /// Reads all entries, and reports that the guardian runs.
+    fn refresh(&mut self) {
+        let now = clock::now();
+        self.refresh_at = now + REFRESH;
+        if let Err(error) = self.table.create() {
+            tracing::error!(error = %chain(&error), "the table cannot be created");
+        }
+        let known: Vec<String> = self.cgroups.keys().cloned().collect();
+        match self.table.load() {
+            Ok(found) => {
+                for uid in known.iter().chain(found.keys()) {
+                    self.read(uid);
+                }
+            }
+            Err(error) => tracing::error!(error = %chain(&error), "the table cannot be read"),
+        }
+        if !self.scanned || self.unknown_pods().next().is_some() {
+            self.scan.iter().for_each(Scan::ask);
+        }
+        if let Err(error) = self.table.beat(&self.degraded, self.deadlines.len(), now) {
+            tracing::error!(error = %chain(&error), "the heartbeat cannot be written");
+        }
+    }
+
+    /// Reads one entry, keeps its deadline, and acknowledges it.
+    fn read(&mut self, uid: &str) {
+        match self.table.read(uid) {
+            Found::Entry { entry, bytes } => {
+                match entry.until() {
+                    Some(until) => {
+                        self.deadlines.set(uid, until);
+                        self.cgroups.insert(uid.to_owned(), Cgroup::At(entry.cgroup));
+                    }
+                    None => self.forget(uid),
+                }
+                if !self.table.is_acknowledged(uid, &bytes)
+                    && let Err(error) = self.table.acknowledge(uid, &bytes)
+                {
+                    tracing::error!(error = %chain(&error), pod = uid, "an entry cannot be acknowledged");
+                }
+            }
+            Found::Unreadable { reason } => self.unknown(uid, &reason),
+            Found::Missing => {
+                if let Some(Cgroup::At(path)) = self.cgroups.get(uid).cloned() {
+                    tracing::warn!(
+                        pod = uid,
+                        "the entry was deleted; the pod is frozen at the end of its permit"
+                    );
+                    self.cgroups.insert(uid.to_owned(), Cgroup::Deleted(path));
+                }
+            }
+        }
+    }
+
+    fn forget(&mut self, uid: &str) {
+        self.deadlines.remove(uid);
+        self.cgroups.remove(uid);
+    }
+
+    /// Frozen at once, and each second.
+    fn unknown(&mut self, uid: &str, reason: &str) {
+        let known = self.cgroups.insert(uid.to_owned(), Cgroup::Unknown);
+        if known != Some(Cgroup::Unknown) {
+            tracing::warn!(pod = uid, reason, "nothing is known of the pod: it is frozen");
+        }
+        self.deadlines.set(uid, BootInstant::default());
+    }
+
+    /// The pods of which the kubelet has a volume and the table no entry: the table was lost before the guardian started. A
+    /// pod that appears later is about to be started by the agent.
+    fn find_lost(&mut self, published: &[Published]) {
+        let has_volume = |uid: &str| published.iter().any(|volume| volume.uid == uid);
+        let over: Vec<String> = self
+            .unknown_pods()
+            .filter(|uid| !has_volume(uid) && self.table.read(uid) == Found::Missing)
+            .map(str::to_owned)
+            .collect();
+        over.iter().for_each(|uid| self.forget(uid));
+        if !std::mem::replace(&mut self.scanned, true) {
+            for volume in published {
+                self.read(&volume.uid);
+                if !self.cgroups.contains_key(&volume.uid) {
+                    self.unknown(&volume.uid, "the table has no entry for a volume of the kubelet");
+                }
+            }
+        }
+    }
+
+    fn unknown_pods(&self) -> impl Iterator<Item = &str> {
+        let unknown = self
+            .cgroups
+            .iter()
+            .filter(|(_, cgroup)| **cgroup == Cgroup::Unknown);
+        unknown.map(|(uid, _)| uid.as_str())
+    }
+
+    fn freeze_due(&mut self) {
+        for uid in self.deadlines.due(clock::now()) {
+            // A later entry may have been written since.
+            self.read(&uid);
+            if self.deadlines.is_due(&uid, clock::now()) {
+                self.freeze(&uid);
+            }
+        }
+    }
+
+    fn freeze(&mut self, uid: &str) {
+        let (path, deleted) = match self.cgroups.get(uid) {
+            Some(Cgroup::At(path)) => (path.clone(), false),
+            Some(Cgroup::Deleted(path)) => (path.clone(), true),
+            Some(Cgroup::Unknown) | None => match pod::find(&self.options.cgroup_root, uid) {
+                Ok(path) => (path, false),
+                Err(error) => {
+                    tracing::debug!(pod = uid, error = %chain(&error), "no cgroup to freeze");
+                    self.deadlines.froze(uid, clock::now());
+                    return;
+                }
+            },
+        };
+        let written = pod::freeze(&path);
+        let now = clock::now();
+        let due = self.deadlines.froze(uid, now);
+        match written {
+            Ok(Written::Gone) if deleted => self.forget(uid),
+            Ok(_) => {
+                if let Some(due) = due.filter(|due| *due != BootInstant::default()) {
+                    let late = now.since(due);
+                    tracing::info!(
+                        pod = uid,
+                        ?late,
+                        "the guardian froze the pod at the end of its permit"
+                    );
+                }
+            }
+            Err(error) => tracing::error!(pod = uid, error = %chain(&error), "the pod cannot be frozen"),
+        }
+    }
+}
+
+/// An error with its causes.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,130 @@
+//! The volumes of this driver that the kubelet has on disk: which pods of the node are fenced, also where the table is lost.
+
+use std::{
+    fs,
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::volume;
+
+/// The driver, as a pod names it.
+pub const DRIVER: &str = "fencing.redlock.dev";
+/// Written by the kubelet before it calls the driver, and removed after the volume is unpublished.
+const VOLUME_DATA: &str = "vol_data.json";
+const CSI_VOLUMES: &str = "volumes/kubernetes.io~csi";
+/// The directory that the driver is given, beside the data.
+const MOUNT: &str = "mount";
+
+/// A volume of this driver.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Published {
+    pub uid: String,
+    pub target: PathBuf,
+}
+
+#[derive(Debug, Error)]
+#[error("reading {}: check that the kubelet directory is the one of this node", path.display())]
+pub struct KubeletError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+#[derive(Deserialize)]
+struct VolumeData {
+    #[serde(rename = "driverName")]
+    driver: String,
+}
+
+/// All volumes of the driver below the kubelet's directory.
+///
+/// # Errors
+/// A directory cannot be read: which pods are fenced is unknown.
+pub fn published(kubelet: &Path) -> Result<Vec<Published>, KubeletError> {
+    let mut found = Vec::new();
+    let pods = kubelet.join("pods");
+    fs::metadata(&pods).map_err(|source| KubeletError {
+        path: pods.clone(),
+        source,
+    })?;
+    for pod in directories(&pods)? {
+        let uid = pod.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for volume in directories(&pod.join(CSI_VOLUMES))? {
+            let target = volume.join(MOUNT);
+            if is_of_this_driver(&volume.join(VOLUME_DATA), &target) {
+                found.push(Published {
+                    uid: uid.clone(),
+                    target,
+                });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Where the data cannot be read, by the files that the driver has written into the volume.
+fn is_of_this_driver(data: &Path, target: &Path) -> bool {
+    match fs::read(data).map(|bytes| serde_json::from_slice::<VolumeData>(&bytes)) {
+        Ok(Ok(data)) => data.driver == DRIVER,
+        Ok(Err(_)) | Err(_) => volume::is_written(target),
+    }
+}
+
+/// Those below a directory, none if it does not exist.
+fn directories(path: &Path) -> Result<Vec<PathBuf>, KubeletError> {
+    let failed = |source| KubeletError {
+        path: path.to_owned(),
+        source,
+    };
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(cause) => return Err(failed(cause)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        if entry.file_type().map_err(failed)?.is_dir() {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volumes_of_the_driver_are_found_and_those_of_others_are_not() {
+        let root = tempfile::tempdir().unwrap();
+        let add = |pod: &str, volume: &str, data: &str| {
+            let path = root.path().join("pods").join(pod).join(CSI_VOLUMES).join(volume);
+            fs::create_dir_all(path.join(MOUNT)).unwrap();
+            fs::write(path.join(VOLUME_DATA), data).unwrap();
+            path.join(MOUNT)
+        };
+        assert!(published(root.path()).is_err(), "no directory of a kubelet");
+        let ours = add(
+            "a",
+            "redlock",
+            r#"{"driverName":"fencing.redlock.dev","specVolID":"redlock"}"#,
+        );
+        add("a", "secrets", r#"{"driverName":"secrets-store.csi.k8s.io"}"#);
+        let torn = add("b", "redlock", "{");
+        add("c", "other", "{");
+        fs::create_dir_all(root.path().join("pods/d/volumes/kubernetes.io~projected/x")).unwrap();
+        fs::write(torn.join("lock"), "team/report").unwrap();
+        fs::write(torn.join("valid-until-boot-milliseconds"), "1").unwrap();
+        let published = published(root.path()).unwrap();
+        let mut found: Vec<_> = published
+            .iter()
+            .map(|p| (p.uid.as_str(), p.target.clone()))
+            .collect();
+        found.sort();
+        assert_eq!(found, [("a", ours), ("b", torn)]);
+    }
+}

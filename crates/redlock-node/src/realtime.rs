@@ -1,0 +1,41 @@
+//! Asks the kernel to schedule a thread before all others, and to keep its memory.
+
+use nix::sys::mman::{MlockAllFlags, mlockall};
+use thread_priority::{
+    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadPriorityValue, ThreadSchedulePolicy,
+    set_thread_priority_and_policy, thread_native_id,
+};
+
+/// Above every process without real-time scheduling, and below the threads of the kernel (50).
+const PRIORITY: u8 = 10;
+
+/// SCHED_FIFO for the calling thread.
+///
+/// # Errors
+/// Returns the reason, and what to permit.
+pub fn schedule_first() -> Result<(), String> {
+    let refused = |reason: String| {
+        format!(
+            "real-time scheduling is not permitted ({reason}): add the capability SYS_NICE; without it a freeze may be late \
+             on a busy node"
+        )
+    };
+    let priority = ThreadPriorityValue::try_from(PRIORITY).map_err(refused)?;
+    let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
+    set_thread_priority_and_policy(
+        thread_native_id(),
+        ThreadPriority::Crossplatform(priority),
+        policy,
+    )
+    .map_err(|reason| refused(format!("{reason:?}")))
+}
+
+/// Keeps all memory of the process, now and later.
+///
+/// # Errors
+/// Returns the reason, and what to permit.
+pub fn lock_memory() -> Result<(), String> {
+    mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE).map_err(|errno| {
+        format!("memory cannot be locked ({errno}): add the capability IPC_LOCK; without it a freeze may wait for a disk")
+    })
+}

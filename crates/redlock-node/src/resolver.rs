@@ -1,0 +1,138 @@
+//! Finds what a node must know of a declared lock.
+
+use std::{collections::BTreeMap, fs, io, path::PathBuf};
+
+use redlock_client::masters::{Credentials, Secret};
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::spec::{Access, ClusterSpec, LockSpec, QuorumSpec};
+
+/// Why a lock fences no pod.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Unresolved {
+    #[error(
+        "there is no lock {name:?} in namespace {namespace:?}: create the LeaderLock, or correct volumeAttributes.lock"
+    )]
+    Unknown { namespace: String, name: String },
+    #[error("lock {namespace}/{name} cannot fence: {reason}")]
+    Unfit {
+        namespace: String,
+        name: String,
+        reason: String,
+    },
+    #[error("which locks there are is not known yet: {reason}")]
+    NotReady { reason: String },
+}
+
+/// The source of locks and credentials, such as the API server. Answers at once, from what it has read.
+pub trait Resolver: Send + Sync + 'static {
+    /// A declared lock of a namespace.
+    ///
+    /// # Errors
+    /// No pod can be fenced by this lock.
+    fn resolve(&self, namespace: &str, name: &str) -> Result<LockSpec, Unresolved>;
+
+    /// How the masters of a quorum are accessed.
+    ///
+    /// # Errors
+    /// Returns the reason why that is not known.
+    fn access(&self, quorum: &QuorumSpec) -> Result<Access, String>;
+}
+
+/// Reads locks from a JSON file, anew for each call, for nodes without Kubernetes.
+#[derive(Clone, Debug)]
+pub struct FileResolver {
+    path: PathBuf,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct File {
+    cluster: ClusterSpec,
+    quorums: Vec<QuorumSpec>,
+    /// By `namespace/name`.
+    locks: BTreeMap<String, DeclaredLock>,
+    /// By the name of the quorum; the password is in a file.
+    #[serde(default)]
+    users: BTreeMap<String, User>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DeclaredLock {
+    /// On the masters: the declared name unless it is given.
+    lock_name: Option<String>,
+    quorum: String,
+    lease_milliseconds: u64,
+    retry_milliseconds: u64,
+    /// False for a lock without `spec.fencing: Node`.
+    fencing: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct User {
+    username: Option<String>,
+    password_file: Option<PathBuf>,
+}
+
+impl FileResolver {
+    #[must_use]
+    pub const fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    fn read(&self) -> Result<File, String> {
+        let failed = |cause: io::Error| format!("reading {}: {cause}", self.path.display());
+        let text = fs::read(&self.path).map_err(failed)?;
+        serde_json::from_slice(&text).map_err(|cause| format!("{}: {cause}", self.path.display()))
+    }
+}
+
+impl Resolver for FileResolver {
+    fn resolve(&self, namespace: &str, name: &str) -> Result<LockSpec, Unresolved> {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let file = self.read().map_err(|reason| Unresolved::NotReady { reason })?;
+        let key = format!("{namespace}/{name}");
+        let Some(lock) = file.locks.get(&key) else {
+            return Err(Unresolved::Unknown { namespace, name });
+        };
+        let unfit = |reason: String| Unresolved::Unfit {
+            namespace: namespace.clone(),
+            name: name.clone(),
+            reason,
+        };
+        if !lock.fencing {
+            return Err(unfit("its fencing is None; expected Node".into()));
+        }
+        let quorum = file.quorums.iter().find(|quorum| quorum.name == lock.quorum);
+        let quorum = quorum.ok_or_else(|| unfit(format!("quorum {:?} is not in the file", lock.quorum)))?;
+        Ok(LockSpec {
+            name: lock.lock_name.clone().unwrap_or(key),
+            cluster: file.cluster.clone(),
+            lease_milliseconds: lock.lease_milliseconds,
+            retry_milliseconds: lock.retry_milliseconds,
+            quorum: quorum.clone(),
+        })
+    }
+
+    fn access(&self, quorum: &QuorumSpec) -> Result<Access, String> {
+        let file = self.read()?;
+        let Some(user) = file.users.get(&quorum.name) else {
+            return Ok(Access::default());
+        };
+        let read = |path: &PathBuf| {
+            let text = fs::read_to_string(path);
+            let text = text.map_err(|cause| format!("reading {}: {cause}", path.display()))?;
+            Ok::<_, String>(Secret::new(text.trim_end_matches(['\r', '\n']).to_owned()))
+        };
+        Ok(Access {
+            credentials: Credentials {
+                username: user.username.clone(),
+                password: user.password_file.as_ref().map(read).transpose()?,
+            },
+            ..Access::default()
+        })
+    }
+}

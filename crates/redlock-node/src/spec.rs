@@ -1,0 +1,130 @@
+//! What a node must know of a lock: where its masters are, and by which timings it is held.
+//!
+//! It is stored with the record of a pod, so that a restarted agent needs no API server. Credentials are not part of it.
+
+use std::time::Duration;
+
+use redlock_client::masters::{Credentials, MasterConfig, MastersConfig, QuorumId, Tls};
+use redlock_core::{ClusterId, LockName, fence::Pace};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// One lock, as a pod of this cluster depends on it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LockSpec {
+    /// The name on the masters.
+    pub name: String,
+    /// The own cluster: its pods run while it holds the lock.
+    pub cluster: ClusterSpec,
+    pub lease_milliseconds: u64,
+    pub retry_milliseconds: u64,
+    pub quorum: QuorumSpec,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClusterSpec {
+    pub name: String,
+    pub uid: String,
+}
+
+/// The masters of a quorum, and what their fingerprint contains.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct QuorumSpec {
+    /// By which its credentials are found.
+    pub name: String,
+    pub masters: Vec<MasterSpec>,
+    pub key_prefix: String,
+    pub longest_lease_milliseconds: u64,
+    pub acquire_limit_milliseconds: u64,
+    pub command_timeout_milliseconds: u64,
+    /// The id of the quorum, where it is known: 32 hex digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MasterSpec {
+    pub name: String,
+    pub url: String,
+}
+
+/// How the masters of a quorum are accessed, by a user that only reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    pub credentials: Credentials,
+    pub tls: Tls,
+}
+
+/// A value that no lock can have.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SpecError {
+    #[error("lock name {value:?} is not valid: {reason}")]
+    Lock { value: String, reason: String },
+    #[error("cluster {value:?} is not valid: {reason}")]
+    Cluster { value: String, reason: String },
+    #[error("id {value:?} of quorum {quorum} is not valid: expected 32 hex digits")]
+    QuorumId { quorum: String, value: String },
+}
+
+impl LockSpec {
+    /// # Errors
+    /// The name is no name of a lock.
+    pub fn lock_name(&self) -> Result<LockName, SpecError> {
+        LockName::parse(&self.name).map_err(|reason| SpecError::Lock {
+            value: self.name.clone(),
+            reason: reason.to_string(),
+        })
+    }
+
+    /// # Errors
+    /// The name or the UID is no part of a cluster id.
+    pub fn cluster_id(&self) -> Result<ClusterId, SpecError> {
+        ClusterId::new(&self.cluster.name, &self.cluster.uid).map_err(|reason| SpecError::Cluster {
+            value: format!("{}/{}", self.cluster.name, self.cluster.uid),
+            reason: reason.to_string(),
+        })
+    }
+
+    #[must_use]
+    pub const fn pace(&self) -> Pace {
+        Pace {
+            lease_duration: Duration::from_millis(self.lease_milliseconds),
+            retry_period: Duration::from_millis(self.retry_milliseconds),
+        }
+    }
+}
+
+impl QuorumSpec {
+    /// The configuration of masters that are only read.
+    ///
+    /// # Errors
+    /// The id of the quorum is not valid.
+    pub fn config(&self, access: Access, cluster: ClusterId) -> Result<MastersConfig, SpecError> {
+        let id = |value: &String| {
+            QuorumId::parse(value).ok_or_else(|| SpecError::QuorumId {
+                quorum: self.name.clone(),
+                value: value.clone(),
+            })
+        };
+        let masters = self.masters.iter().map(|master| MasterConfig {
+            name: master.name.clone(),
+            url: master.url.clone(),
+        });
+        Ok(MastersConfig {
+            masters: masters.collect(),
+            key_prefix: self.key_prefix.clone(),
+            credentials: access.credentials,
+            tls: access.tls,
+            cluster,
+            command_timeout: Duration::from_millis(self.command_timeout_milliseconds),
+            longest_lease: Duration::from_millis(self.longest_lease_milliseconds),
+            acquire_limit: Duration::from_millis(self.acquire_limit_milliseconds),
+            quorum: self.id.as_ref().map(id).transpose()?,
+            reseal: false,
+        })
+    }
+}

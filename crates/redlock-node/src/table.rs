@@ -1,0 +1,404 @@
+//! The table that agent and guardian share: a directory on tmpfs, with one entry for each pod.
+//!
+//! An entry is replaced by a rename, so a reader sees one whole entry. The guardian acknowledges an entry with a copy of the
+//! bytes that it has read. An entry that cannot be read, has another version or was written before the machine booted shows
+//! nothing: its pod is frozen.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+};
+
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+use redlock_core::{
+    BootInstant, FencingToken,
+    fence::{Lineage, Run, Stored},
+};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::spec::LockSpec;
+
+/// Of the format. A guardian freezes what an agent of another version has written.
+const VERSION: u32 = 1;
+const ENTRIES: &str = "pods";
+const ACKNOWLEDGED: &str = "acknowledged";
+const HEARTBEAT: &str = "guardian";
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// Files that are about to be renamed.
+const TEMPORARY: char = '.';
+
+/// A pod by what names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PodName {
+    pub uid: String,
+    pub namespace: String,
+    pub name: String,
+}
+
+/// One pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    version: u32,
+    boot_id: String,
+    /// No two entries are equal: the acknowledgement of one is not that of another.
+    generation: u64,
+    pub pod: PodName,
+    pub cgroup: PathBuf,
+    /// The directories of its volumes.
+    pub targets: BTreeSet<PathBuf>,
+    /// `namespace/name` of the declared lock.
+    pub declared: String,
+    pub lock: LockSpec,
+    pub state: EntryState,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum EntryState {
+    /// It may run until then.
+    Permitted(PermittedRun),
+    /// It was killed, and may be about to start afresh.
+    Killed { start: Option<PermittedRun> },
+    /// Its volume is unpublished: nothing is guarded any more.
+    Ended,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PermittedRun {
+    first: u64,
+    token: u64,
+    until_boot_nanoseconds: u64,
+}
+
+/// An entry, as a reader finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    Entry {
+        entry: Box<Entry>,
+        bytes: Vec<u8>,
+    },
+    /// Nothing is known of the pod. It is frozen.
+    Unreadable {
+        reason: String,
+    },
+    Missing,
+}
+
+/// The table cannot be used.
+#[derive(Debug, Error)]
+#[error("{operation} {} of the table of fenced pods", path.display())]
+pub struct TableError {
+    operation: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// The guardian, as it reported last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Heartbeat {
+    pub process: u32,
+    boot_id: String,
+    beat_boot_nanoseconds: u64,
+    /// What it could not get: real-time scheduling, locked memory.
+    pub degraded: Vec<String>,
+    pub pods: usize,
+}
+
+/// A handle to the table.
+#[derive(Clone, Debug)]
+pub struct Table {
+    directory: PathBuf,
+    boot_id: String,
+}
+
+impl From<Run> for PermittedRun {
+    fn from(run: Run) -> Self {
+        Self {
+            first: run.lineage.first.0,
+            token: run.lineage.token.0,
+            until_boot_nanoseconds: run.until.as_nanos(),
+        }
+    }
+}
+
+impl PermittedRun {
+    #[must_use]
+    pub const fn run(self) -> Run {
+        Run {
+            lineage: Lineage {
+                first: FencingToken(self.first),
+                token: FencingToken(self.token),
+            },
+            until: BootInstant::from_nanos(self.until_boot_nanoseconds),
+        }
+    }
+}
+
+impl Entry {
+    /// Until when it may run; `None` once it has ended. A pod that was killed may not.
+    #[must_use]
+    pub fn until(&self) -> Option<BootInstant> {
+        match &self.state {
+            EntryState::Permitted(run) | EntryState::Killed { start: Some(run) } => Some(run.run().until),
+            EntryState::Killed { start: None } => Some(BootInstant::default()),
+            EntryState::Ended => None,
+        }
+    }
+
+    /// What a restarted agent restores.
+    #[must_use]
+    pub const fn stored(&self) -> Stored {
+        match &self.state {
+            EntryState::Permitted(run) => Stored::Run(run.run()),
+            EntryState::Killed { .. } => Stored::Killed,
+            EntryState::Ended => Stored::Unknown,
+        }
+    }
+}
+
+impl Heartbeat {
+    #[must_use]
+    pub fn age(&self, now: BootInstant) -> std::time::Duration {
+        now.since(BootInstant::from_nanos(self.beat_boot_nanoseconds))
+    }
+}
+
+impl Table {
+    /// Creates what is missing.
+    ///
+    /// # Errors
+    /// The directory cannot be created, or the boot id cannot be read.
+    pub fn open(directory: &Path) -> Result<Self, TableError> {
+        let boot_id = fs::read_to_string(BOOT_ID);
+        let boot_id = boot_id.map_err(|cause| failed("reading", Path::new(BOOT_ID), cause))?;
+        let table = Self {
+            directory: directory.to_owned(),
+            boot_id: boot_id.trim().to_owned(),
+        };
+        table.create()?;
+        Ok(table)
+    }
+
+    /// Creates the directories anew where they were deleted.
+    ///
+    /// # Errors
+    /// They cannot be created.
+    pub fn create(&self) -> Result<(), TableError> {
+        for directory in [self.entries(), self.acknowledgements()] {
+            fs::create_dir_all(&directory).map_err(|cause| failed("creating", &directory, cause))?;
+        }
+        Ok(())
+    }
+
+    /// Why a write may take long.
+    ///
+    /// # Errors
+    /// Returns the reason, and what to do.
+    pub fn is_on_tmpfs(&self) -> Result<(), String> {
+        match statfs(&self.directory) {
+            Ok(found) if found.filesystem_type() == TMPFS_MAGIC => Ok(()),
+            _ => Err(format!(
+                "the table in {} is not on tmpfs: use a directory below /run; a freeze may wait for a disk",
+                self.directory.display()
+            )),
+        }
+    }
+
+    /// The directory of the entries, to be watched.
+    #[must_use]
+    pub fn entries(&self) -> PathBuf {
+        self.directory.join(ENTRIES)
+    }
+
+    /// The directory of the acknowledgements, to be watched.
+    #[must_use]
+    pub fn acknowledgements(&self) -> PathBuf {
+        self.directory.join(ACKNOWLEDGED)
+    }
+
+    /// An entry of this boot. `now` makes it differ from each one before.
+    #[must_use]
+    pub fn entry(
+        &self,
+        (pod, cgroup, targets): (PodName, PathBuf, BTreeSet<PathBuf>),
+        (declared, lock): (String, LockSpec),
+        state: EntryState,
+        now: BootInstant,
+    ) -> Entry {
+        Entry {
+            version: VERSION,
+            boot_id: self.boot_id.clone(),
+            generation: now.as_nanos(),
+            pod,
+            cgroup,
+            targets,
+            declared,
+            lock,
+            state,
+        }
+    }
+
+    /// Returns the bytes that the guardian acknowledges.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn store(&self, entry: &Entry) -> Result<Vec<u8>, TableError> {
+        let path = self.entries().join(&entry.pod.uid);
+        let bytes = serde_json::to_vec(entry).map_err(|cause| failed("encoding", &path, cause.into()))?;
+        self.replace(&path, &bytes)?;
+        Ok(bytes)
+    }
+
+    #[must_use]
+    pub fn read(&self, uid: &str) -> Found {
+        let path = self.entries().join(uid);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(cause) if cause.kind() == ErrorKind::NotFound => return Found::Missing,
+            Err(cause) => {
+                let reason = format!("reading {}: {cause}", path.display());
+                return Found::Unreadable { reason };
+            }
+        };
+        let unreadable = |reason: String| Found::Unreadable { reason };
+        let entry: Entry = match serde_json::from_slice(&bytes) {
+            Ok(entry) => entry,
+            Err(cause) => return unreadable(format!("{}: {cause}", path.display())),
+        };
+        if entry.version != VERSION {
+            let reason = format!(
+                "{} has version {}, expected {VERSION}",
+                path.display(),
+                entry.version
+            );
+            return unreadable(reason);
+        }
+        if entry.boot_id != self.boot_id {
+            return unreadable(format!(
+                "{} was written before the machine booted",
+                path.display()
+            ));
+        }
+        if entry.pod.uid != uid {
+            return unreadable(format!(
+                "{} is the entry of pod {}",
+                path.display(),
+                entry.pod.uid
+            ));
+        }
+        Found::Entry {
+            entry: Box::new(entry),
+            bytes,
+        }
+    }
+
+    /// All entries.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn load(&self) -> Result<BTreeMap<String, Found>, TableError> {
+        let names = names(&self.entries())?;
+        Ok(names
+            .into_iter()
+            .map(|uid| (uid.clone(), self.read(&uid)))
+            .collect())
+    }
+
+    /// The guardian has read this entry and keeps its end.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn acknowledge(&self, uid: &str, bytes: &[u8]) -> Result<(), TableError> {
+        self.replace(&self.acknowledgements().join(uid), bytes)
+    }
+
+    /// Whether the guardian has acknowledged exactly this entry.
+    #[must_use]
+    pub fn is_acknowledged(&self, uid: &str, bytes: &[u8]) -> bool {
+        fs::read(self.acknowledgements().join(uid)).is_ok_and(|read| read == bytes)
+    }
+
+    /// Removes an entry that has ended, once the guardian has acknowledged that.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub fn remove(&self, uid: &str) -> Result<(), TableError> {
+        for path in [self.entries().join(uid), self.acknowledgements().join(uid)] {
+            match fs::remove_file(&path) {
+                Err(cause) if cause.kind() != ErrorKind::NotFound => {
+                    return Err(failed("removing", &path, cause));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The guardian runs.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn beat(&self, degraded: &[String], pods: usize, now: BootInstant) -> Result<(), TableError> {
+        let path = self.directory.join(HEARTBEAT);
+        let heartbeat = Heartbeat {
+            process: std::process::id(),
+            boot_id: self.boot_id.clone(),
+            beat_boot_nanoseconds: now.as_nanos(),
+            degraded: degraded.to_vec(),
+            pods,
+        };
+        let bytes =
+            serde_json::to_vec(&heartbeat).map_err(|cause| failed("encoding", &path, cause.into()))?;
+        self.replace(&path, &bytes)
+    }
+
+    /// `None` if no guardian has reported since the machine booted.
+    #[must_use]
+    pub fn heartbeat(&self) -> Option<Heartbeat> {
+        let bytes = fs::read(self.directory.join(HEARTBEAT)).ok()?;
+        let heartbeat: Heartbeat = serde_json::from_slice(&bytes).ok()?;
+        (heartbeat.boot_id == self.boot_id).then_some(heartbeat)
+    }
+
+    /// The name contains the process id: two guardians run side by side during an upgrade.
+    fn replace(&self, path: &Path, bytes: &[u8]) -> Result<(), TableError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = path.with_file_name(format!("{TEMPORARY}{name}.{}", std::process::id()));
+        fs::write(&temporary, bytes).map_err(|cause| failed("writing", &temporary, cause))?;
+        fs::rename(&temporary, path).map_err(|cause| failed("replacing", path, cause))
+    }
+}
+
+fn names(directory: &Path) -> Result<Vec<String>, TableError> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(cause) => return Err(failed("reading", directory, cause)),
+    };
+    let names = entries.map(|entry| {
+        let entry = entry.map_err(|cause| failed("reading", directory, cause))?;
+        Ok(entry.file_name().to_string_lossy().into_owned())
+    });
+    let all: Result<Vec<String>, TableError> = names.collect();
+    Ok(all?
+        .into_iter()
+        .filter(|name| !name.starts_with(TEMPORARY))
+        .collect())
+}
+
+fn failed(operation: &'static str, path: &Path, source: io::Error) -> TableError {
+    TableError {
+        operation,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Tests the table: whole entries, and what shows nothing.
+
+use super::*;
+use crate::spec::{ClusterSpec, MasterSpec, QuorumSpec};
+
+fn at(ms: u64) -> BootInstant {
+    BootInstant::from_nanos(ms * 1_000_000)
+}
+
+fn lock() -> LockSpec {
+    LockSpec {
+        name: "team/report".into(),
+        cluster: ClusterSpec {
+            name: "here".into(),
+            uid: "uid-here".into(),
+        },
+        lease_milliseconds: 15_000,
+        retry_milliseconds: 2_000,
+        quorum: QuorumSpec {
+            name: "main".into(),
+            masters: vec![MasterSpec {
+                name: "m0".into(),
+                url: "redis://m0:6379".into(),
+            }],
+            key_prefix: "redlock".into(),
+            longest_lease_milliseconds: 60_000,
+            acquire_limit_milliseconds: 2_000,
+            command_timeout_milliseconds: 500,
+            id: None,
+        },
+    }
+}
+
+fn run(until: u64) -> PermittedRun {
+    Run {
+        lineage: Lineage {
+            first: FencingToken(5),
+            token: FencingToken(7),
+        },
+        until: at(until),
+    }
+    .into()
+}
+
+fn entry(table: &Table, state: EntryState, now: u64) -> Entry {
+    let pod = PodName {
+        uid: "uid-1".into(),
+        namespace: "team".into(),
+        name: "report-0".into(),
+    };
+    table.entry(
+        (pod, "/cgroup".into(), BTreeSet::new()),
+        ("team/report".into(), lock()),
+        state,
+        at(now),
+    )
+}
+
+#[test]
+fn an_acknowledgement_is_that_of_one_entry() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = Table::open(folder.path()).unwrap();
+    let first = table
+        .store(&entry(&table, EntryState::Permitted(run(10)), 1))
+        .unwrap();
+    let Found::Entry { entry: found, bytes } = table.read("uid-1") else {
+        panic!("{:?}", table.read("uid-1"))
+    };
+    assert_eq!((found.until(), &bytes), (Some(at(10)), &first));
+    assert!(!table.is_acknowledged("uid-1", &first));
+    table.acknowledge("uid-1", &bytes).unwrap();
+    assert!(table.is_acknowledged("uid-1", &first));
+    // The same permit, stored once more: a guardian that has died since has not read it.
+    let second = table
+        .store(&entry(&table, EntryState::Permitted(run(10)), 2))
+        .unwrap();
+    assert!(!table.is_acknowledged("uid-1", &second));
+    table.remove("uid-1").unwrap();
+    table.remove("uid-1").unwrap();
+    assert_eq!(table.read("uid-1"), Found::Missing);
+    assert!(table.load().unwrap().is_empty());
+}
+
+#[test]
+fn an_entry_that_cannot_be_read_or_is_of_another_boot_or_version_shows_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = Table::open(folder.path()).unwrap();
+    let good = entry(&table, EntryState::Permitted(run(10)), 1);
+    let text = serde_json::to_string(&good).unwrap();
+    let other_boot = Table {
+        boot_id: "another".into(),
+        ..table.clone()
+    };
+    let mut bad = vec![
+        String::new(),
+        text[..text.len() / 2].to_owned(),
+        text.replace("\"version\":1", "\"version\":2"),
+        text.replace("\"uid\":\"uid-1\"", "\"uid\":\"uid-2\""),
+        text.replace("untilBootNanoseconds", "until"),
+    ];
+    bad.push(serde_json::to_string(&entry(&other_boot, EntryState::Ended, 1)).unwrap());
+    for bad in bad {
+        fs::write(table.entries().join("uid-1"), &bad).unwrap();
+        let found = table.read("uid-1");
+        assert!(matches!(found, Found::Unreadable { .. }), "{bad}: {found:?}");
+    }
+    fs::write(table.entries().join("uid-1"), &text).unwrap();
+    // Files that are about to be renamed are no entries.
+    fs::write(table.entries().join(".uid-3.1"), &text).unwrap();
+    assert_eq!(table.load().unwrap().into_keys().collect::<Vec<_>>(), ["uid-1"]);
+}
+
+#[test]
+fn what_a_restarted_agent_restores_is_what_was_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = Table::open(folder.path()).unwrap();
+    for (state, stored, until) in [
+        (
+            EntryState::Permitted(run(10)),
+            Stored::Run(run(10).run()),
+            Some(at(10)),
+        ),
+        (EntryState::Killed { start: None }, Stored::Killed, Some(at(0))),
+        (
+            EntryState::Killed { start: Some(run(10)) },
+            Stored::Killed,
+            Some(at(10)),
+        ),
+        (EntryState::Ended, Stored::Unknown, None),
+    ] {
+        table.store(&entry(&table, state.clone(), 1)).unwrap();
+        let Found::Entry { entry, .. } = table.read("uid-1") else {
+            panic!("{state:?}")
+        };
+        assert_eq!((entry.stored(), entry.until()), (stored, until), "{state:?}");
+    }
+}

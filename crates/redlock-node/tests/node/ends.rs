@@ -1,0 +1,94 @@
+//! Agent or guardian is gone or stands still: the other one freezes on time.
+
+use nix::sys::signal::Signal;
+use redlock_client::clock;
+
+use super::{pods::no_code_after, world::World};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_guardian_freezes_on_time_when_the_agent_is_killed() {
+    let Some(mut world) = World::guarded("a killed agent").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    world.agent().kill();
+    let until = pod.stored_until(&world);
+    pod.frozen().await;
+    no_code_after(pod.last(), until);
+    // Started anew, the agent finds the holder and thaws.
+    world.start_agent().await;
+    pod.writes().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_guardian_freezes_on_time_when_the_agent_stands_still() {
+    let Some(mut world) = World::guarded("a stopped agent").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    world.agent().freeze();
+    let until = pod.stored_until(&world);
+    pod.frozen().await;
+    no_code_after(pod.last(), until);
+    world.agent().signal(Signal::SIGCONT);
+    pod.writes().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_agent_freezes_on_time_when_the_guardian_is_killed_and_starts_no_pod() {
+    let Some(mut world) = World::guarded("a killed guardian").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    world.guardian.as_mut().unwrap().kill();
+    // A permit that no guardian keeps starts nothing.
+    let next = world.pod();
+    world.call(&next, "report");
+    world.cut();
+    pod.frozen().await;
+    no_code_after(pod.last(), pod.valid_until());
+    assert_eq!(world.count(&format!("published {}", next.uid)), 0);
+    world.heal();
+    pod.writes().await;
+    world.start_guardian();
+    world.line(&format!("published {}", next.uid)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guardian_that_stood_still_does_not_freeze_by_an_earlier_record() {
+    let Some(mut world) = World::guarded("a stopped guardian").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    world.guardian.as_mut().unwrap().freeze();
+    let until = pod.stored_until(&world);
+    // Beyond the end that the guardian has read.
+    redlock_testkit::eventually(super::world::BOUND, "the permit is renewed", async || {
+        if clock::now() > until {
+            Ok(())
+        } else {
+            Err(until.since(clock::now()))
+        }
+    })
+    .await;
+    let begun = clock::now();
+    world.guardian.as_mut().unwrap().signal(Signal::SIGCONT);
+    pod.writes().await;
+    let next = pod.stored_until(&world);
+    redlock_testkit::eventually(super::world::BOUND, "another renewal", async || {
+        if pod.stored_until(&world) > next {
+            Ok(())
+        } else {
+            Err(())
+        }
+    })
+    .await;
+    pod.writes().await;
+    let gap = pod.longest_gap(begun);
+    assert_eq!(world.count("Fenced"), 0);
+    assert!(gap < std::time::Duration::from_millis(500), "{gap:?}");
+}

@@ -1,0 +1,162 @@
+//! The life of a pod: starts by a permit, freezes at its end, and is thawed or killed by what follows.
+
+use std::time::Duration;
+
+use redlock_client::{clock, lease::BootInstant};
+use redlock_testkit::eventually;
+
+use super::world::{BOUND, World};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_starts_only_by_a_permit() {
+    let Some(mut world) = World::guarded("the start of a pod").await else {
+        return;
+    };
+    let pod = world.pod();
+    world.call(&pod, "report");
+    let candidate = world.candidate("here").await;
+    // The lease alone permits nothing: an unmarked lease may be undone.
+    eventually(BOUND, "the agent sees the holder", async || {
+        world.agent().send_line("report");
+        let lines = world.lines("ready=", 1).await;
+        let last = lines.last().cloned().unwrap();
+        if last.contains("waiting") {
+            Ok(())
+        } else {
+            Err(last)
+        }
+    })
+    .await;
+    assert_eq!(world.count("published"), 0);
+    let begun = clock::now();
+    let token = candidate.hold().await;
+    world.line(&format!("published {}", pod.uid)).await;
+    let took = clock::now().since(begun);
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert_eq!(pod.file("lock"), "team/report");
+    assert_eq!(pod.file("token"), token.to_string());
+    assert_eq!(pod.file("holder-cluster"), "here");
+    let first = pod.valid_until();
+    assert!(first > clock::now());
+    // Each renewal moves the end.
+    eventually(BOUND, "the permit is renewed", async || {
+        let until = pod.valid_until();
+        if until > first + Duration::from_secs(2) {
+            Ok(())
+        } else {
+            Err(until.since(first))
+        }
+    })
+    .await;
+    // The kubelet calls again.
+    world.call(&pod, "report");
+    world.lines(&format!("published {}", pod.uid), 2).await;
+    world
+        .agent()
+        .send_line(&format!("unpublish {} {}", pod.uid, pod.target.display()));
+    world.line(&format!("unpublished {}", pod.uid)).await;
+    assert!(!pod.target.exists());
+    let entry = world.state().join("pods").join(&pod.uid);
+    eventually(BOUND, "the entry is removed", async || {
+        if entry.exists() { Err(()) } else { Ok(()) }
+    })
+    .await;
+}
+
+/// User code that ran after the permit had ended.
+pub(super) fn no_code_after(last: Option<BootInstant>, until: BootInstant) {
+    let last = last.unwrap();
+    assert!(
+        last < until,
+        "ran {:?} after the end of the permit",
+        last.since(until)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_is_frozen_at_the_end_of_its_permit_and_thawed_by_the_next_one() {
+    let Some(mut world) = World::guarded("a freeze").await else {
+        return;
+    };
+    let (_holder, token) = world.holder("here").await;
+    let pod = world.run_pod().await;
+    world.cut();
+    pod.frozen().await;
+    no_code_after(pod.last(), pod.valid_until());
+    world.line(&format!("changed {} Fenced", pod.uid)).await;
+    // A running pod cannot be unpublished: nothing would fence it.
+    world
+        .agent()
+        .send_line(&format!("unpublish {} {}", pod.uid, pod.target.display()));
+    world.line(&format!("kept {}", pod.uid)).await;
+    world.heal();
+    pod.writes().await;
+    world.line(&format!("changed {} Thawed", pod.uid)).await;
+    assert_eq!(pod.file("token"), token.to_string());
+    assert_eq!(world.count("Killed"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_is_killed_when_another_cluster_holds_the_lock_and_starts_afresh_later() {
+    let Some(mut world) = World::guarded("a kill").await else {
+        return;
+    };
+    let (here, _) = world.holder("here").await;
+    let mut pod = world.run_pod().await;
+    let (until, began) = (pod.valid_until(), clock::now());
+    here.vanish();
+    let (there, of_there) = world.holder("there").await;
+    pod.empty().await;
+    world.line(&format!("changed {} Killed", pod.uid)).await;
+    // No code of the pod ran once the other cluster could hold the lock.
+    let last = pod.last().unwrap();
+    assert!(
+        last < until.max(began + Duration::from_secs(6)),
+        "{:?}",
+        last.since(until)
+    );
+    // The kubelet starts the container again, in the frozen cgroup: it is killed.
+    pod.start();
+    let events = pod.events();
+    assert!(pod.last() == Some(last), "{events:?}");
+    there.end_cleanly(of_there).await;
+    let (_here, token) = world.holder("here").await;
+    eventually(BOUND, "the pod starts afresh", async || {
+        let line = format!("changed {} Started", pod.uid);
+        if world.count(&line) == 2 {
+            Ok(())
+        } else {
+            Err(world.agent.as_ref().unwrap().stdout())
+        }
+    })
+    .await;
+    pod.start();
+    pod.writes().await;
+    eventually(BOUND, "the token of the new lease", async || {
+        let read = pod.file("token");
+        if read == token.to_string() {
+            Ok(())
+        } else {
+            Err(read)
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_is_frozen_for_30_s_is_killed() {
+    let Some(mut world) = World::guarded("a kill after 30 s").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    world.cut();
+    pod.frozen().await;
+    let frozen = pod.last().unwrap();
+    pod.empty().await;
+    let took = clock::now().since(frozen);
+    assert!(
+        took > Duration::from_secs(29) && took < Duration::from_secs(40),
+        "{took:?}"
+    );
+}

@@ -1,0 +1,164 @@
+//! Agent and guardian are started anew, and the table is lost.
+
+use std::{fs, time::Duration};
+
+use redlock_client::clock;
+use redlock_testkit::eventually;
+
+use super::{
+    pods::no_code_after,
+    world::{BOUND, World},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_of_agent_and_guardian_freezes_nothing() {
+    let Some(mut world) = World::guarded("a restart").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    let begun = clock::now();
+    for _ in 0..2 {
+        world.agent().kill();
+        world.start_agent().await;
+        let until = pod.stored_until(&world);
+        eventually(BOUND, "the permit is renewed", async || {
+            if pod.stored_until(&world) > until {
+                Ok(())
+            } else {
+                Err(())
+            }
+        })
+        .await;
+        world.guardian.as_mut().unwrap().kill();
+        world.start_guardian();
+        eventually(BOUND, "agent and guardian are ready", async || {
+            let before = world.count("ready=");
+            world.agent().send_line("report");
+            let lines = world.lines("ready=", before + 1).await;
+            let last = lines.last().cloned().unwrap();
+            if last.contains("ready=true") && last.contains("guarded: true") {
+                Ok(())
+            } else {
+                Err(last)
+            }
+        })
+        .await;
+    }
+    pod.writes().await;
+    let gap = pod.longest_gap(begun);
+    assert!(gap < Duration::from_millis(500), "{gap:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_agent_writes_a_lost_table_again() {
+    let Some(mut world) = World::guarded("a lost table").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    let begun = clock::now();
+    world.lose_table();
+    let acknowledged = world.state().join("acknowledged").join(&pod.uid);
+    eventually(BOUND, "the entry is back and acknowledged", async || {
+        if acknowledged.exists() { Ok(()) } else { Err(()) }
+    })
+    .await;
+    pod.writes().await;
+    assert!(pod.longest_gap(begun) < Duration::from_millis(500));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_whose_entry_is_lost_is_frozen_by_a_restarted_agent() {
+    let Some(mut world) = World::guarded("a lost table and a restarted agent").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    world.guardian.as_mut().unwrap().kill();
+    world.agent().kill();
+    world.lose_table();
+    world.start_agent().await;
+    pod.frozen().await;
+    // The permit is not known to be of its lineage: the pod stays frozen until it is killed, and then starts afresh.
+    let last = pod.last();
+    world.start_guardian();
+    world.line(&format!("changed {} Killed", pod.uid)).await;
+    assert_eq!(pod.last(), last);
+    world.line(&format!("changed {} Started", pod.uid)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_guardian_alone_freezes_pods_whose_entries_are_lost() {
+    let Some(mut world) = World::guarded("a lost table without an agent").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    world.agent().kill();
+    let until = pod.stored_until(&world);
+    world.lose_table();
+    // It has read the entry, and keeps its end.
+    pod.frozen().await;
+    no_code_after(pod.last(), until);
+    // Thawed by hand, and the guardian is another process, which has never read an entry.
+    fs::write(pod.cgroup.join("cgroup.freeze"), "0").unwrap();
+    world.guardian.as_mut().unwrap().kill();
+    pod.writes().await;
+    world.start_guardian();
+    pod.frozen().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_that_cannot_be_read_freezes_its_pod() {
+    let Some(mut world) = World::guarded("a torn entry").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    world.agent().kill();
+    fs::write(world.state().join("pods").join(&pod.uid), "{\"version\":1,").unwrap();
+    pod.frozen().await;
+    assert!(pod.last().unwrap() < pod.valid_until());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newer_agent_takes_over_without_a_freeze() {
+    let Some(mut world) = World::guarded("an upgrade of the agent").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    let begun = clock::now();
+    let mut older = world.agent.take().unwrap();
+    world.start_agent().await;
+    eventually(BOUND, "the older agent ends its turn", async || {
+        let lines = older.stderr();
+        let found = lines.iter().any(|line| line.contains("a newer agent takes over"));
+        if found { Ok(()) } else { Err(lines.last().cloned()) }
+    })
+    .await;
+    let until = pod.stored_until(&world);
+    eventually(BOUND, "the newer agent renews the permit", async || {
+        if pod.stored_until(&world) > until {
+            Ok(())
+        } else {
+            Err(())
+        }
+    })
+    .await;
+    // The newer one dies: the older one continues.
+    world.agent().kill();
+    let until = pod.stored_until(&world);
+    eventually(BOUND, "the older agent renews the permit", async || {
+        if pod.stored_until(&world) > until {
+            Ok(())
+        } else {
+            Err(())
+        }
+    })
+    .await;
+    pod.writes().await;
+    assert!(pod.longest_gap(begun) < Duration::from_millis(500));
+    older.kill();
+}

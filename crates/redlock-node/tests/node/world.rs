@@ -1,0 +1,514 @@
+//! A node: three masters behind proxies, a candidate of each cluster, an agent and a guardian, and pods.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use redlock_client::{
+    clock,
+    elector::{Elector, ElectorTask, Silent},
+    lease::{
+        BootInstant, ClusterId, FencingToken, LockName, Mark, ReleaseMode, Terms, Timings,
+        timing::GivenTimings,
+    },
+    masters::{MastersConfig, init},
+};
+use redlock_testkit::{
+    ChildGuard, Mode, Proxy, RedisServers, ServerOptions, eventually,
+    masters::{Opened, config, identity, lock_name, open},
+};
+
+use tokio::task::AbortHandle;
+
+use super::cgroups::{Made, own_or_report};
+
+pub(crate) const BOUND: Duration = Duration::from_secs(60);
+const LEASE: Duration = Duration::from_secs(4);
+/// A renewal keeps the lock for the cluster so long.
+const LONGEST: Duration = Duration::from_secs(6);
+const PROGRAM: &str = env!("CARGO_BIN_EXE_redlock-node");
+pub(crate) const LOCK: &str = "team/report";
+const USER: &str = "node";
+const PASSWORD: &str = "reads";
+
+pub(crate) struct World {
+    pub(crate) proxies: Vec<Proxy>,
+    pub(crate) guardian: Option<ChildGuard>,
+    pub(crate) agent: Option<ChildGuard>,
+    pub(crate) folder: tempfile::TempDir,
+    /// On tmpfs: a disk may hang for seconds.
+    state: tempfile::TempDir,
+    /// The kubelet's part of the tree.
+    pub(crate) kubepods: PathBuf,
+    pub(crate) root: Made,
+    config: MastersConfig,
+    pods: u32,
+    _servers: RedisServers,
+    _masters: Opened,
+}
+
+/// A candidate of one cluster.
+pub(crate) struct Candidate {
+    elector: Elector,
+    task: ElectorTask,
+    lock: LockName,
+    keeper: Mutex<Option<AbortHandle>>,
+    _tasks: redlock_client::masters::Tasks,
+}
+
+pub(crate) struct Pod {
+    pub(crate) uid: String,
+    pub(crate) cgroup: PathBuf,
+    pub(crate) target: PathBuf,
+    log: PathBuf,
+    writers: Vec<ChildGuard>,
+}
+
+pub(crate) fn cluster(name: &str) -> ClusterId {
+    ClusterId::new(name, &format!("uid-{name}")).unwrap()
+}
+
+/// Commands that read; no key can be written.
+fn reader() -> String {
+    format!(
+        "{USER} on >{PASSWORD} resetkeys resetchannels ~redlock:* -@all +evalsha +eval +info +time +get +mget +pttl +hmget"
+    )
+}
+
+impl World {
+    /// `None` where no cgroup can be created.
+    pub(crate) async fn start(what: &str) -> Option<Self> {
+        let own = own_or_report(what)?;
+        let root = Made::below(&own, "node").unwrap();
+        let options = ServerOptions {
+            users: vec![reader()],
+            ..ServerOptions::default()
+        };
+        let servers = RedisServers::start(3, &options).unwrap();
+        let mut proxies = Vec::new();
+        for server in servers.iter() {
+            proxies.push(Proxy::to_port(server.port()).await);
+        }
+        let mut config = config(&servers);
+        (config.cluster, config.longest_lease) = (cluster("here"), LONGEST);
+        config.command_timeout = Duration::from_millis(500);
+        let masters = open(&config);
+        // A busy machine may not answer in time.
+        eventually(BOUND, "the masters are sealed", async || {
+            init(&masters).await.map(drop)
+        })
+        .await;
+        masters.voters(3).await;
+        let folder = tempfile::tempdir().unwrap();
+        let kubepods = root.0.join("kubepods.slice/kubepods-burstable.slice");
+        fs::create_dir_all(&kubepods).unwrap();
+        let world = Self {
+            proxies,
+            guardian: None,
+            agent: None,
+            folder,
+            state: tempfile::tempdir_in("/dev/shm").unwrap(),
+            kubepods,
+            root,
+            config,
+            pods: 0,
+            _servers: servers,
+            _masters: masters,
+        };
+        world.write_locks();
+        fs::create_dir_all(world.kubelet().join("pods")).unwrap();
+        Some(world)
+    }
+
+    /// The same, with agent and guardian.
+    pub(crate) async fn guarded(what: &str) -> Option<Self> {
+        let mut world = Self::start(what).await?;
+        world.start_guardian();
+        world.start_agent().await;
+        Some(world)
+    }
+
+    fn write_locks(&self) {
+        fs::write(self.path("password"), format!("{PASSWORD}\n")).unwrap();
+        let masters: Vec<String> = (self.proxies.iter().enumerate())
+            .map(|(index, proxy)| format!(r#"{{"name":"m{index}","url":"{}"}}"#, proxy.url()))
+            .collect();
+        let quorum = format!(
+            r#"{{"name":"main","masters":[{}],"keyPrefix":"redlock","longestLeaseMilliseconds":{},
+                "acquireLimitMilliseconds":{},"commandTimeoutMilliseconds":500}}"#,
+            masters.join(","),
+            LONGEST.as_millis(),
+            self.config.acquire_limit.as_millis()
+        );
+        let lock = |fencing| {
+            format!(
+                r#"{{"quorum":"main","leaseMilliseconds":{},"retryMilliseconds":{},"fencing":{fencing}}}"#,
+                LEASE.as_millis(),
+                timings().retry_period.as_millis()
+            )
+        };
+        let text = format!(
+            r#"{{"cluster":{{"name":"here","uid":"uid-here"}},"quorums":[{quorum}],
+                "locks":{{"{LOCK}":{},"team/other":{},"team/plain":{}}},
+                "users":{{"main":{{"username":"{USER}","passwordFile":"{}"}}}}}}"#,
+            lock(true),
+            lock(true),
+            lock(false),
+            self.path("password").display()
+        );
+        fs::write(self.path("locks.json"), text).unwrap();
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.state.path().join("state")
+    }
+
+    pub(crate) fn kubelet(&self) -> PathBuf {
+        self.path("kubelet")
+    }
+
+    fn command(&self, what: &str) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command
+            .arg(what)
+            .arg("--state-dir")
+            .arg(self.state())
+            .arg("--cgroup-root")
+            .arg(&self.root.0)
+            .arg("--kubelet-dir")
+            .arg(self.kubelet())
+            .env("RUST_LOG", "info");
+        command
+    }
+
+    pub(crate) fn start_guardian(&mut self) {
+        self.guardian = Some(ChildGuard::spawn("guardian", &mut self.command("guardian")));
+    }
+
+    pub(crate) async fn start_agent(&mut self) {
+        let mut command = self.command("agent");
+        command.arg("--locks").arg(self.path("locks.json"));
+        self.agent = Some(ChildGuard::spawn_with_input("agent", &mut command));
+        self.line("agent runs").await;
+    }
+
+    pub(crate) fn agent(&mut self) -> &mut ChildGuard {
+        self.agent.as_mut().unwrap()
+    }
+
+    /// The first line of the agent that contains this.
+    pub(crate) async fn line(&self, text: &str) -> String {
+        self.lines(text, 1).await.remove(0)
+    }
+
+    /// The lines of the agent that contain this, once there are so many.
+    pub(crate) async fn lines(&self, text: &str, count: usize) -> Vec<String> {
+        let agent = self.agent.as_ref().unwrap();
+        eventually(
+            BOUND,
+            &format!("{count} lines {text:?} of the agent"),
+            async || {
+                let lines = agent.stdout();
+                let found: Vec<String> = lines.iter().filter(|line| line.contains(text)).cloned().collect();
+                if found.len() >= count {
+                    Ok(found)
+                } else {
+                    Err((lines, agent.stderr().last().cloned()))
+                }
+            },
+        )
+        .await
+    }
+
+    pub(crate) fn count(&self, text: &str) -> usize {
+        let lines = self.agent.as_ref().unwrap().stdout();
+        lines.iter().filter(|line| line.contains(text)).count()
+    }
+
+    /// Deletes the table, into which agent and guardian may write meanwhile.
+    pub(crate) fn lose_table(&self) {
+        redlock_testkit::eventually_blocking(BOUND, "the table is deleted", || {
+            fs::remove_dir_all(self.state())
+        });
+    }
+
+    pub(crate) fn cut(&self) {
+        self.proxies.iter().for_each(|proxy| proxy.set(Mode::BlackHole));
+    }
+
+    pub(crate) fn heal(&self) {
+        self.proxies.iter().for_each(Proxy::heal);
+    }
+
+    /// As the kubelet makes a pod: the cgroup and the data of the volume, before the call to publish it.
+    pub(crate) fn pod(&mut self) -> Pod {
+        self.pods += 1;
+        let uid = format!("00000000-0000-0000-0000-{:012}", self.pods);
+        let cgroup = self
+            .kubepods
+            .join(format!("kubepods-burstable-pod{}.slice", uid.replace('-', "_")));
+        fs::create_dir(&cgroup).unwrap();
+        let volume = self
+            .kubelet()
+            .join(format!("pods/{uid}/volumes/kubernetes.io~csi/redlock"));
+        fs::create_dir_all(&volume).unwrap();
+        fs::write(
+            volume.join("vol_data.json"),
+            r#"{"driverName":"fencing.redlock.dev"}"#,
+        )
+        .unwrap();
+        Pod {
+            log: self.path(&format!("{uid}.log")),
+            uid,
+            cgroup,
+            target: volume.join("mount"),
+            writers: Vec::new(),
+        }
+    }
+
+    pub(crate) fn call(&mut self, pod: &Pod, lock: &str) {
+        let (uid, target) = (&pod.uid, pod.target.display());
+        let line = format!("publish {uid} team report-0 {lock} {target}");
+        self.agent().send_line(&line);
+    }
+
+    /// A pod that runs.
+    pub(crate) async fn run_pod(&mut self) -> Pod {
+        let mut pod = self.pod();
+        self.call(&pod, "report");
+        self.line(&format!("published {}", pod.uid)).await;
+        pod.start();
+        pod.writes().await;
+        pod
+    }
+
+    /// A candidate of a cluster, at the masters themselves.
+    pub(crate) async fn candidate(&self, of: &str) -> Candidate {
+        let config = MastersConfig {
+            cluster: cluster(of),
+            ..self.config.clone()
+        };
+        let Opened {
+            masters,
+            notices,
+            tasks,
+        } = open(&config);
+        let (elector, task) = Elector::start(masters, notices, identity(of), Arc::new(Silent));
+        let lock = lock_name(LOCK);
+        let terms = Terms {
+            fenced: true,
+            ..Terms::of_own_work(cluster(of), timings())
+        };
+        elector.put(lock.clone(), terms);
+        Candidate {
+            elector,
+            task,
+            lock,
+            keeper: Mutex::default(),
+            _tasks: tasks,
+        }
+    }
+
+    /// A cluster that holds the lock and has marked its lease.
+    pub(crate) async fn holder(&self, of: &str) -> (Candidate, FencingToken) {
+        let candidate = self.candidate(of).await;
+        let token = candidate.hold().await;
+        (candidate, token)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // Before the cgroups are removed.
+        (self.agent, self.guardian) = (None, None);
+        remove(&self.root.0.join("kubepods.slice"));
+    }
+}
+
+/// Kills what is in it.
+fn remove(path: &Path) {
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove(&entry.path());
+        }
+    }
+    let _ = fs::write(path.join("cgroup.kill"), "1");
+    redlock_testkit::eventually_blocking(BOUND, "the cgroup is removed", || fs::remove_dir(path));
+}
+
+pub(crate) fn timings() -> Timings {
+    let given = GivenTimings {
+        lease_duration: Some(LEASE),
+        ..GivenTimings::default()
+    };
+    Timings::resolve(given, Duration::ZERO, Some(Duration::from_millis(500)), LONGEST).unwrap()
+}
+
+async fn held(elector: &Elector, lock: &LockName) -> FencingToken {
+    eventually(BOUND, "the lock is held", async || {
+        let seen = elector.watch(lock).ok_or("not contended for")?;
+        let held = seen.borrow().authority_at(clock::now());
+        held.map(|authority| authority.token).ok_or("not held")
+    })
+    .await
+}
+
+async fn mark(elector: &Elector, lock: &LockName, token: FencingToken) {
+    let delay = Duration::from_secs(1);
+    eventually(BOUND, "the lease is marked", async || {
+        let marked = elector.mark(lock.clone(), token, Mark::Held { delay }).await;
+        marked.then_some(()).ok_or(())
+    })
+    .await;
+}
+
+impl Candidate {
+    /// Waits for the lease, and marks it.
+    pub(crate) async fn hold(&self) -> FencingToken {
+        let token = held(&self.elector, &self.lock).await;
+        let (elector, lock) = (self.elector.clone(), self.lock.clone());
+        // As the operator does after each win: on a busy machine a lease may be lost.
+        let keeper = tokio::spawn(async move {
+            let mut view = elector.watch(&lock).unwrap();
+            let mut marked = token;
+            while view.changed().await.is_ok() {
+                let held = view.borrow().authority_at(clock::now()).map(|held| held.token);
+                let delay = Duration::from_secs(1);
+                if let Some(won) = held.filter(|won| *won != marked)
+                    && elector.mark(lock.clone(), won, Mark::Held { delay }).await
+                {
+                    marked = won;
+                }
+            }
+        });
+        self.keeper.lock().unwrap().replace(keeper.abort_handle());
+        mark(&self.elector, &self.lock, token).await;
+        token
+    }
+
+    fn let_go(&self) {
+        if let Some(keeper) = self.keeper.lock().unwrap().take() {
+            keeper.abort();
+        }
+    }
+
+    /// The cluster is gone at once, with what it holds.
+    pub(crate) fn vanish(self) {
+        self.let_go();
+        self.task.abort();
+    }
+
+    /// Everything of this cluster has stopped.
+    pub(crate) async fn end_cleanly(self, token: FencingToken) {
+        self.let_go();
+        assert!(self.elector.mark(self.lock.clone(), token, Mark::Closed).await);
+        assert!(self.elector.mark(self.lock.clone(), token, Mark::Clean).await);
+        self.elector.remove(self.lock.clone(), ReleaseMode::Release);
+        self.elector.shut_down(std::collections::HashSet::new());
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+impl Pod {
+    /// As the runtime starts a container in the pod.
+    pub(crate) fn start(&mut self) {
+        self.start_program(&["write".as_ref(), self.log.clone().as_os_str()]);
+    }
+
+    pub(crate) fn start_program(&mut self, arguments: &[&std::ffi::OsStr]) {
+        let container = self.cgroup.join(format!("container-{}", self.writers.len()));
+        fs::create_dir(&container).unwrap();
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "echo $$ >\"$1\"; shift; exec \"$@\"", "sh"])
+            .arg(container.join("cgroup.procs"))
+            .arg(PROGRAM)
+            .args(arguments);
+        self.writers.push(ChildGuard::spawn("writer", &mut command));
+    }
+
+    /// The last moment at which code of the pod ran.
+    pub(crate) fn last(&self) -> Option<BootInstant> {
+        self.moments().last().copied()
+    }
+
+    pub(crate) fn moments(&self) -> Vec<BootInstant> {
+        let bytes = fs::read(&self.log).unwrap_or_default();
+        let chunks = bytes.chunks_exact(8);
+        chunks
+            .map(|chunk| BootInstant::from_nanos(u64::from_le_bytes(chunk.try_into().unwrap())))
+            .collect()
+    }
+
+    /// Waits until it runs from now on.
+    pub(crate) async fn writes(&self) {
+        let begun = clock::now();
+        eventually(BOUND, "the pod runs", async || {
+            let last = self.last();
+            if last > Some(begun) {
+                Ok(())
+            } else {
+                Err((last, self.events()))
+            }
+        })
+        .await;
+    }
+
+    pub(crate) fn events(&self) -> BTreeMap<String, bool> {
+        let text = fs::read_to_string(self.cgroup.join("cgroup.events")).unwrap_or_default();
+        let lines = text.lines().filter_map(|line| line.split_once(' '));
+        lines.map(|(key, value)| (key.to_owned(), value == "1")).collect()
+    }
+
+    /// Waits until every process in it is frozen.
+    pub(crate) async fn frozen(&self) {
+        eventually(BOUND, "the pod is frozen", async || {
+            let events = self.events();
+            if events["frozen"] { Ok(()) } else { Err(events) }
+        })
+        .await;
+    }
+
+    /// Waits until no process is in it.
+    pub(crate) async fn empty(&self) {
+        eventually(BOUND, "the pod is killed", async || {
+            let events = self.events();
+            if events["populated"] { Err(events) } else { Ok(()) }
+        })
+        .await;
+    }
+
+    pub(crate) fn file(&self, name: &str) -> String {
+        fs::read_to_string(self.target.join(name)).unwrap_or_default()
+    }
+
+    /// The end of the permit, as the pod reads it.
+    pub(crate) fn valid_until(&self) -> BootInstant {
+        let ms: u64 = self.file("valid-until-boot-milliseconds").parse().unwrap();
+        BootInstant::from_nanos(ms * 1_000_000)
+    }
+
+    /// The end of the permit in the table.
+    pub(crate) fn stored_until(&self, world: &World) -> BootInstant {
+        let text = fs::read_to_string(world.state().join("pods").join(&self.uid)).unwrap();
+        let after = text.split("\"untilBootNanoseconds\":").nth(1).unwrap();
+        let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
+        BootInstant::from_nanos(digits.parse().unwrap())
+    }
+
+    /// The longest time in which it did not run since `begun`.
+    pub(crate) fn longest_gap(&self, begun: BootInstant) -> Duration {
+        let moments = self.moments();
+        let after = moments.windows(2).filter(|pair| pair[1] > begun);
+        after.map(|pair| pair[1].since(pair[0])).max().unwrap_or_default()
+    }
+}
