@@ -156,7 +156,7 @@ impl Action {
             Kind::SuspendJob(action) => action.unfenced().await,
             Kind::SuspendCronJob(action) => action.unfenced().await,
             // A fenced lock has no such target.
-            Kind::OncePerSchedule(_) | Kind::LabelPods(_) | Kind::Lease(_) => Ok(None),
+            Kind::OncePerSchedule(_) | Kind::LabelPods(_) | Kind::Lease(_) | Kind::Patch(_) => Ok(None),
         }
     }
 
