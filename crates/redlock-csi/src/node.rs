@@ -96,7 +96,6 @@ impl<V: Volumes> Node<V> {
         refuse_second(&request.target)?;
         let target = request.target.path().to_owned();
         let pod = format!("{}/{}", request.pod.namespace, request.pod.name);
-        let created = create(&target)?;
         let outcome = tokio::select! {
             biased;
             () = self.shutdown.cancelled() => return Err(Status::unavailable(
@@ -106,20 +105,17 @@ impl<V: Volumes> Node<V> {
             () = call.cancelled() => return Err(Status::aborted("the volume is unpublished meanwhile")),
             outcome = self.volumes.publish(request) => outcome,
         };
-        let Err(error) = outcome else {
-            info!(pod, "the volume is published");
-            return Ok(Empty {});
-        };
-        warn!(pod, %error, "the volume is not published");
-        // A directory from before belongs to a pod that may run.
-        if created && let Err(error) = remove(&target) {
-            warn!(pod, %error, path = %target.display(), "the directory of a volume could not be removed");
+        match outcome {
+            Ok(()) => {
+                create(&target)?;
+                info!(pod, "the volume is published");
+                Ok(Empty {})
+            }
+            Err(error) => {
+                warn!(pod, %error, "the volume is not published");
+                Err(refusal(error))
+            }
         }
-        Err(match error {
-            PublishError::Invalid(reason) => Status::invalid_argument(reason),
-            PublishError::NotYet(reason) => Status::failed_precondition(reason),
-            PublishError::Unavailable(reason) => Status::unavailable(reason),
-        })
     }
 
     async fn unpublish(self: Arc<Self>, call: NodeUnpublishVolumeRequest) -> Result<Empty, Status> {
@@ -156,15 +152,22 @@ impl<V: Volumes> Node<V> {
     }
 }
 
-/// Returns false where the directory is there.
-fn create(target: &Path) -> Result<bool, Status> {
-    match DirBuilder::new().mode(MODE).create(target) {
-        // The mode of a new directory depends on the umask.
-        Ok(()) => fs::set_permissions(target, Permissions::from_mode(MODE)).map(|()| true),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(error),
+fn refusal(error: PublishError) -> Status {
+    match error {
+        PublishError::Invalid(reason) => Status::invalid_argument(reason),
+        PublishError::NotYet(reason) => Status::failed_precondition(reason),
+        PublishError::Unavailable(reason) => Status::unavailable(reason),
     }
-    .map_err(|error| {
+}
+
+/// A pod that waits has no directory: one that a killed process left could not be distinguished from that of a pod that was started.
+fn create(target: &Path) -> Result<(), Status> {
+    let created = match DirBuilder::new().mode(MODE).create(target) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        // The mode of a new directory depends on the umask.
+        _ => fs::set_permissions(target, Permissions::from_mode(MODE)),
+    };
+    created.map_err(|error| {
         Status::unavailable(format!(
             "the directory {} of the volume could not be created: {error}",
             target.display()

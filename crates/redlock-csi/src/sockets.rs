@@ -110,9 +110,8 @@ mod tests {
         let (first, _listener) = Socket::bind(&path).unwrap();
         let (second, listener) = Socket::bind(&path).unwrap();
         drop(first);
-        let (connected, accepted) = tokio::join!(UnixStream::connect(&path), listener.accept());
-        connected.unwrap();
-        accepted.unwrap();
+        UnixStream::connect(&path).await.unwrap();
+        listener.accept().await.unwrap();
         drop(second);
         assert!(!path.exists());
         let rest = fs::read_dir(path.parent().unwrap()).unwrap().count();

@@ -52,7 +52,7 @@ pub struct UnpublishError(pub String);
 /// Decides when a pod may start, and follows the pod until its volume is unpublished.
 pub trait Volumes: Send + Sync + 'static {
     /// Returns when the pod may start. A pod that is known is answered at once: a restarted kubelet publishes its volumes again. The
-    /// directory of the target exists during the call.
+    /// directory of the target is created after the call, unless the call has created it.
     ///
     /// The call continues where the kubelet gives it up, and its result is that of the next call. It is dropped at an await point only
     /// where the volume is unpublished meanwhile, and [`unpublish`](Self::unpublish) follows; or where the driver ends.

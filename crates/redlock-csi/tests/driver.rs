@@ -164,6 +164,7 @@ async fn a_call_that_the_kubelet_gives_up_continues_and_counts() {
         .await
         .expect_err("the gate is closed");
     gate.wait_for(|gate| gate.held() == 1).await;
+    assert!(!volume.target.exists(), "the pod waits");
     let refused = kubelet.publish(&volume).await.unwrap_err();
     assert_eq!(refused.code(), Code::Aborted, "one call a volume: {refused}");
     gate.answer(Answer::Ok);
