@@ -14,6 +14,8 @@ pub struct Deadlines(BTreeMap<String, Deadline>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Deadline {
     until: BootInstant,
+    /// When this end became known.
+    since: BootInstant,
     frozen: Option<BootInstant>,
 }
 
@@ -25,11 +27,16 @@ impl Deadline {
 }
 
 impl Deadlines {
-    /// The pod may run until then. Another end than before is that of a later record: a freeze that is repeated for the
-    /// former one ends.
-    pub fn set(&mut self, uid: &str, until: BootInstant) {
+    /// The pod may run until then, as is known since `now`. Another end than before is that of a later record: a freeze
+    /// that is repeated for the former one ends.
+    pub fn set(&mut self, uid: &str, until: BootInstant, now: BootInstant) {
         if self.0.get(uid).is_none_or(|known| known.until != until) {
-            self.0.insert(uid.to_owned(), Deadline { until, frozen: None });
+            let deadline = Deadline {
+                until,
+                since: now,
+                frozen: None,
+            };
+            self.0.insert(uid.to_owned(), deadline);
         }
     }
 
@@ -59,10 +66,13 @@ impl Deadlines {
             .is_some_and(|deadline| now < deadline.until - FREEZE_BEFORE)
     }
 
-    /// The freeze was written at `now`. Returns when it was due, for the first freeze by this end.
+    /// The freeze was written at `now`. Returns since when it was due, for the first freeze by this end.
     pub fn froze(&mut self, uid: &str, now: BootInstant) -> Option<BootInstant> {
         let deadline = self.0.get_mut(uid)?;
-        let first = deadline.frozen.is_none().then(|| deadline.next());
+        let first = deadline
+            .frozen
+            .is_none()
+            .then(|| deadline.next().max(deadline.since));
         deadline.frozen = Some(now);
         first
     }
@@ -101,7 +111,7 @@ mod tests {
 
     fn one(until: u64) -> Deadlines {
         let mut deadlines = Deadlines::default();
-        deadlines.set("a", at(until));
+        deadlines.set("a", at(until), at(0));
         deadlines
     }
 
@@ -123,9 +133,9 @@ mod tests {
         let mut deadlines = one(10_000);
         deadlines.froze("a", at(9_950));
         // The same record again.
-        deadlines.set("a", at(10_000));
+        deadlines.set("a", at(10_000), at(9_960));
         assert_eq!(deadlines.due(at(10_950)), ["a"]);
-        deadlines.set("a", at(20_000));
+        deadlines.set("a", at(20_000), at(9_970));
         assert!(deadlines.due(at(10_950)).is_empty());
         assert!(deadlines.permits("a", at(19_949)) && !deadlines.permits("a", at(19_950)));
         assert_eq!(deadlines.next(), at(19_950));
@@ -134,10 +144,10 @@ mod tests {
     #[test]
     fn an_earlier_end_takes_effect_at_once() {
         let mut deadlines = one(10_000);
-        deadlines.set("a", at(500));
+        deadlines.set("a", at(500), at(400));
         assert_eq!(deadlines.due(at(500)), ["a"]);
         // A pod of which nothing is known.
-        deadlines.set("b", BootInstant::default());
+        deadlines.set("b", BootInstant::default(), at(400));
         assert_eq!(deadlines.due(at(0)), ["b"]);
         assert_eq!(deadlines.next(), BootInstant::default());
         deadlines.remove("a");

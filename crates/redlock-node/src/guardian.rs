@@ -219,7 +219,7 @@ impl Guardian {
             Found::Entry { entry, bytes } => {
                 match entry.until() {
                     Some(until) => {
-                        self.deadlines.set(uid, until);
+                        self.deadlines.set(uid, until, clock::now());
                         self.cgroups.insert(uid.to_owned(), Cgroup::At(entry.cgroup));
                     }
                     None => self.forget(uid),
@@ -254,7 +254,7 @@ impl Guardian {
         if known != Some(Cgroup::Unknown) {
             tracing::warn!(pod = uid, reason, "nothing is known of the pod: it is frozen");
         }
-        self.deadlines.set(uid, BootInstant::default());
+        self.deadlines.set(uid, BootInstant::default(), clock::now());
     }
 
     /// The pods of which the kubelet has a volume and the table no entry: the table was lost before the guardian started. A

@@ -156,7 +156,7 @@ impl Work {
     fn carry_out(&mut self, command: Command) {
         match command {
             Command::Until(uid, cgroup, until) => {
-                self.deadlines.set(&uid, until);
+                self.deadlines.set(&uid, until, clock::now());
                 self.cgroups.insert(uid, cgroup);
             }
             Command::Freeze(uid, cgroup) => {
@@ -164,7 +164,7 @@ impl Work {
                 // What the permit was no longer counts.
                 if self.deadlines.permits(&uid, clock::now()) || !self.deadlines.pods().any(|pod| pod == uid)
                 {
-                    self.deadlines.set(&uid, BootInstant::default());
+                    self.deadlines.set(&uid, BootInstant::default(), clock::now());
                 }
                 self.freeze(&uid);
             }

@@ -42,7 +42,7 @@ async fn margin_at_the_end_of_a_permit() {
             world.cut();
         }
         // The greatest end that is stored: with the freeze, the agent stores an earlier one.
-        let mut untils = vec![BootInstant::default(); PODS];
+        let mut untils = [BootInstant::default(); PODS];
         eventually(BOUND, "the pods are frozen", async || {
             for (until, pod) in untils.iter_mut().zip(&pods) {
                 *until = pod.stored_until(&world).max(*until);
