@@ -52,7 +52,7 @@ impl Deadlines {
         due.map(|(uid, _)| uid.clone()).collect()
     }
 
-    /// Whether the pod is frozen at `now`, by what is known of it.
+    /// Whether the pod is frozen at `now` by its last record.
     #[must_use]
     pub fn is_due(&self, uid: &str, now: BootInstant) -> bool {
         self.0.get(uid).is_some_and(|deadline| deadline.next() <= now)

@@ -104,7 +104,7 @@ impl Resolver for FileResolver {
             reason,
         };
         if !lock.fencing {
-            return Err(unfit("its fencing is None; expected Node".into()));
+            return Err(unfit("it has no fencing; expected fencing: Node".into()));
         }
         let quorum = file.quorums.iter().find(|quorum| quorum.name == lock.quorum);
         let quorum = quorum.ok_or_else(|| unfit(format!("quorum {:?} is not in the file", lock.quorum)))?;

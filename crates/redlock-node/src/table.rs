@@ -4,6 +4,8 @@
 //! bytes that it has read. An entry that cannot be read, has another version or was written before the machine booted shows
 //! nothing: its pod is frozen.
 
+mod heartbeat;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -19,6 +21,7 @@ use redlock_core::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use self::heartbeat::Heartbeat;
 use crate::spec::LockSpec;
 
 /// Of the format. A guardian freezes what an agent of another version has written.
@@ -98,18 +101,6 @@ pub struct TableError {
     source: io::Error,
 }
 
-/// The guardian, as it reported last.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Heartbeat {
-    pub process: u32,
-    boot_id: String,
-    beat_boot_nanoseconds: u64,
-    /// What it could not get: real-time scheduling, locked memory.
-    pub degraded: Vec<String>,
-    pub pods: usize,
-}
-
 /// A handle to the table.
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -162,15 +153,8 @@ impl Entry {
     }
 }
 
-impl Heartbeat {
-    #[must_use]
-    pub fn age(&self, now: BootInstant) -> std::time::Duration {
-        now.since(BootInstant::from_nanos(self.beat_boot_nanoseconds))
-    }
-}
-
 impl Table {
-    /// Creates what is missing.
+    /// Creates the directories that are missing.
     ///
     /// # Errors
     /// The directory cannot be created, or the boot id cannot be read.

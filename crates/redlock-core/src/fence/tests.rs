@@ -7,6 +7,7 @@ mod observation;
 mod random;
 mod reading;
 mod record;
+mod restored;
 mod watch;
 
 use std::time::Duration;

@@ -296,9 +296,8 @@ impl Owner<'_> {
             self.effect(uid, effect);
         }
         if after == "refused" {
-            // The kubelet calls again, for a new record.
-            self.pods.remove(uid);
-            self.close_unused();
+            // The kubelet calls again, for a new record. An entry of a permit that ended before the pod started ends, too.
+            self.end(uid);
         }
     }
 }

@@ -33,7 +33,7 @@ pub struct PodReport {
     pub lock: String,
     /// `waiting`, `storing`, `running`, `frozen`, `killed` or `refused`.
     pub state: &'static str,
-    /// What is left of its permit.
+    /// The rest of its permit.
     pub permit: Option<Duration>,
     /// The guardian has acknowledged its record.
     pub guarded: bool,

@@ -40,7 +40,7 @@ impl Volumes {
         }
     }
 
-    /// Writes what was sent before.
+    /// Writes the updates that were sent before.
     pub(super) async fn close(self) {
         drop(self.updates);
         let _ = self.task.await;

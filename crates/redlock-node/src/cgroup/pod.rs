@@ -144,7 +144,7 @@ fn is_gone(cause: &io::Error) -> bool {
 /// Finds the one cgroup of a pod below `root`, in either naming of the kubelet (cgroupfs, systemd).
 ///
 /// # Errors
-/// `root` is not of version 2, or there is none or more than one, or it cannot be frozen and killed.
+/// `root` is not of version 2, the number of cgroups of the pod is not 1, or it cannot be frozen and killed.
 pub fn find(root: &Path, uid: &str) -> Result<PathBuf, PodCgroupError> {
     let valid = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if uid.is_empty() || !uid.chars().all(valid) {

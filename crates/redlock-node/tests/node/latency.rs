@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use redlock_client::lease::BootInstant;
 use redlock_testkit::{ChildGuard, eventually};
 
-use super::world::{BOUND, World};
+use super::world::{BOUND, Pod, World};
 
 /// Ends of permits.
 const TRIALS: usize = 200;
@@ -41,22 +41,7 @@ async fn margin_at_the_end_of_a_permit() {
         } else {
             world.cut();
         }
-        // The greatest end that is stored: with the freeze, the agent stores an earlier one.
-        let mut untils = [BootInstant::default(); PODS];
-        eventually(BOUND, "the pods are frozen", async || {
-            for (until, pod) in untils.iter_mut().zip(&pods) {
-                *until = pod.stored_until(&world).max(*until);
-            }
-            let running = pods.iter().filter(|pod| !pod.events()["frozen"]).count();
-            if running == 0 { Ok(()) } else { Err(running) }
-        })
-        .await;
-        for (until, pod) in untils.iter().zip(&pods) {
-            let last = pod.last().unwrap();
-            late.push(
-                i128::from(last.as_nanos() / 1_000) - (i128::from(until.as_nanos() / 1_000) - FREEZE_BEFORE),
-            );
-        }
+        late.extend(ends(&pods, &world).await);
         if alone == "guardian" {
             world.agent().signal(Signal::SIGCONT);
         }
@@ -79,4 +64,23 @@ async fn margin_at_the_end_of_a_permit() {
     let froze = |line: &&String| line.contains("froze the pod") && !line.contains("µs");
     guardian.iter().filter(froze).for_each(|line| println!("{line}"));
     assert!(part(100) < FREEZE_BEFORE, "code ran after the end: {late:?}");
+}
+
+/// Waits until the pods are frozen: how long after that was due the last code of each one ran, in microseconds.
+async fn ends(pods: &[Pod], world: &World) -> Vec<i128> {
+    // The greatest end that is stored: with the freeze, the agent stores an earlier one.
+    let mut untils = [BootInstant::default(); PODS];
+    eventually(BOUND, "the pods are frozen", async || {
+        for (until, pod) in untils.iter_mut().zip(pods) {
+            *until = pod.stored_until(world).max(*until);
+        }
+        let running = pods.iter().filter(|pod| !pod.events()["frozen"]).count();
+        if running == 0 { Ok(()) } else { Err(running) }
+    })
+    .await;
+    let lateness = |(until, pod): (&BootInstant, &Pod)| {
+        let last = pod.last().unwrap();
+        i128::from(last.as_nanos() / 1_000) - (i128::from(until.as_nanos() / 1_000) - FREEZE_BEFORE)
+    };
+    untils.iter().zip(pods).map(lateness).collect()
 }

@@ -18,7 +18,10 @@ async fn a_call_that_cannot_be_fulfilled_names_the_reason() {
     );
     world.call(&pod, "plain");
     let line = world.lines("refused", 2).await.remove(1);
-    assert!(line.contains("fencing is None; expected Node"), "{line}");
+    assert!(
+        line.contains("it has no fencing; expected fencing: Node"),
+        "{line}"
+    );
     let lost = world.pod();
     fs::remove_dir(&lost.cgroup).unwrap();
     world.call(&lost, "report");

@@ -334,7 +334,7 @@ impl Drop for World {
     }
 }
 
-/// Kills what is in it.
+/// Kills the processes in it, and removes it.
 fn remove(path: &Path) {
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

@@ -222,8 +222,8 @@ async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -
                     connection,
                     facts,
                 });
-                // A subscription without an answer is repeated; a refused one stays refused on this connection. Without a
-                // listener there is none: a user that only reads needs no channel.
+                // A subscription without an answer is repeated; a refused one stays refused on this connection. A set
+                // without a listener does not subscribe: a user that only reads needs no channel.
                 subscribed = subscribed || !link.has_listener() || subscribe(link).await;
             }
             Err(reason) => {

@@ -1,4 +1,4 @@
-//! What is done each second, and the short waits for the guardian and for an empty cgroup.
+//! The work of each second, and the short waits for the guardian and for an empty cgroup.
 
 use std::time::Duration;
 
