@@ -15,10 +15,13 @@ use redlock_csi::messages::{
 };
 use redlock_csi::{DRIVER_NAME, Options, ServeError, Volumes, serve};
 use tempfile::TempDir;
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status, client::Grpc, transport::Endpoint};
 use tonic_prost::ProstCodec;
+
+/// Longer than each answer takes on a busy machine.
+const BOUND: Duration = Duration::from_secs(30);
 
 pub struct Kubelet {
     directory: Arc<TempDir>,
@@ -209,9 +212,9 @@ where
     let mut client = Grpc::new(channel);
     client.ready().await.map_err(unavailable)?;
     let path = path.parse().unwrap();
-    let answer = client
-        .unary(Request::new(request), path, ProstCodec::<Q, A>::default())
-        .await?;
+    let answer = client.unary(Request::new(request), path, ProstCodec::<Q, A>::default());
+    let answer = timeout(BOUND, answer).await;
+    let answer = answer.map_err(|_| Status::deadline_exceeded("no answer"))??;
     Ok(answer.into_inner())
 }
 
