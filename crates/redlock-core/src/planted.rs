@@ -47,6 +47,8 @@ pub enum Plant {
     ThawOnOtherFirst,
     /// A pod starts by a round that began before it was published.
     StartOnKeptPermit,
+    /// A pod starts without a read that shows its object.
+    StartWithoutObject,
     /// A pod starts although the holder forbids starts.
     ClosedIgnored,
     /// A lease of which a mark was sent is taken for one that was never marked.

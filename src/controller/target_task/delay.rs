@@ -39,7 +39,7 @@ impl Delays {
             .map(|(_, delay)| delay)
     }
 
-    /// Returns the delay of the adopted targets; zero if there are none.
+    /// Returns the delay of the adopted targets; zero where none was adopted.
     pub(super) fn adopted(&self) -> Duration {
         self.adopted
     }

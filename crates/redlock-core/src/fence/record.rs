@@ -46,11 +46,28 @@ pub enum Origin {
     Kill { since: BootInstant },
 }
 
+/// What a read of the API server shows of the object of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// The object exists, with the UID of the pod.
+    Exists,
+    /// No object has the UID of the pod: it was deleted, perhaps by force.
+    Gone,
+    /// The API server did not answer.
+    Unknown,
+}
+
 /// Each state is left by the inputs named in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// A call to publish the volume waits for a start permit. Left by the round that gives one, or at the end of the wait.
     Waiting { called: BootInstant, refusal: Refusal },
+    /// A start permit was found. Left by a read of the API server that began after `since`, or at the end of the permit.
+    Confirming {
+        run: Run,
+        origin: Origin,
+        since: BootInstant,
+    },
     /// Left when the guardian has acknowledged the record, or at the end of the permit.
     Storing { run: Run, origin: Origin },
     /// Left at the end of the permit, or by contrary evidence.
@@ -81,6 +98,10 @@ pub enum Refusal {
     Finding(Finding),
     /// The holder forbids starts: it is stopping its targets.
     Closed,
+    /// The API server shows no object of the pod.
+    PodGone,
+    /// The API server did not show whether the object of the pod exists.
+    PodUnknown,
     /// The guardian did not acknowledge the record before the permit ended.
     NotStored,
 }
@@ -94,6 +115,8 @@ pub enum Input {
     Published,
     /// A round of its lock ended.
     Round(Finding),
+    /// The answer to [`Effect::ConfirmPod`], of a read that began at `asked`.
+    Pod { presence: Presence, asked: BootInstant },
     /// The guardian has acknowledged the record that was stored last.
     Stored,
     /// The file `cgroup.events` of the pod.
@@ -109,6 +132,9 @@ pub enum Effect {
     Thaw,
     /// Write 1 to `cgroup.kill`.
     Kill,
+    /// Read whether the object of the pod exists, by a request that begins now. The holder of the lease does not know a pod
+    /// whose object was deleted before its lineage began, and would not wait for the end of that pod.
+    ConfirmPod,
     /// Write the record into the table of the guardian.
     Store(Run),
     /// Write into the table that the pod is killed, and the permit under which it is about to start afresh, if there is
@@ -193,7 +219,9 @@ impl Record {
     pub fn next_wake(&self) -> BootInstant {
         match &self.state {
             State::Waiting { called, .. } => *called + PUBLISH_WAIT,
-            State::Storing { run, .. } | State::Running(run) => run.freeze_at(),
+            State::Confirming { run, .. } | State::Storing { run, .. } | State::Running(run) => {
+                run.freeze_at()
+            }
             State::Frozen { since, repeat_at, .. } => (*repeat_at).min(*since + KILL_AFTER),
             State::Killed { repeat_at, .. } => *repeat_at,
             State::Refused => BootInstant::NEVER,
@@ -210,6 +238,7 @@ impl Record {
             Input::Timer => {}
             Input::Published => self.on_published(now, &mut out),
             Input::Round(finding) => self.on_round(finding, now, &mut out),
+            Input::Pod { presence, asked } => self.on_pod(presence, asked, now, &mut out),
             Input::Stored => self.on_stored(&mut out),
             Input::Cgroup { populated, frozen } => self.on_cgroup(populated, frozen, now, &mut out),
         }
@@ -221,6 +250,11 @@ impl Record {
             State::Waiting { called, refusal } if now >= *called + PUBLISH_WAIT => {
                 out.push(Effect::AnswerPublish(Err(refusal.clone())));
                 self.state = State::Refused;
+            }
+            State::Confirming { run, origin, .. } if now >= run.freeze_at() => {
+                let origin = *origin;
+                self.back_to(origin, Refusal::PodUnknown, now, out);
+                self.expire(now, out);
             }
             State::Storing { run, origin } if now >= run.freeze_at() => {
                 let origin = *origin;
@@ -289,7 +323,11 @@ impl Record {
         match &mut self.state {
             // The round must have begun after this call, too.
             State::Waiting { called, .. } => *called = now,
-            State::Storing {
+            State::Confirming {
+                origin: Origin::Publish { .. },
+                ..
+            }
+            | State::Storing {
                 origin: Origin::Publish { .. },
                 ..
             } => {
@@ -298,9 +336,28 @@ impl Record {
             }
             State::Refused => {}
             // The freezer governs known pods.
-            State::Storing { .. } | State::Running(_) | State::Frozen { .. } | State::Killed { .. } => {
+            State::Confirming { .. }
+            | State::Storing { .. }
+            | State::Running(_)
+            | State::Frozen { .. }
+            | State::Killed { .. } => {
                 out.push(Effect::AnswerPublish(Ok(())));
             }
+        }
+    }
+
+    fn on_pod(&mut self, presence: Presence, asked: BootInstant, now: BootInstant, out: &mut Vec<Effect>) {
+        let State::Confirming { run, origin, since } = self.state else {
+            return;
+        };
+        // The answer to an earlier request does not show that the holder of this lineage knows the pod.
+        if asked < since {
+            return;
+        }
+        match presence {
+            Presence::Exists => self.store(run, origin, out),
+            Presence::Gone => self.back_to(origin, Refusal::PodGone, now, out),
+            Presence::Unknown => self.back_to(origin, Refusal::PodUnknown, now, out),
         }
     }
 
@@ -319,7 +376,11 @@ impl Record {
         match &mut self.state {
             State::Killed { populated, .. } => *populated = Some(found),
             // The kubelet started a container meanwhile: the pod begins in an empty cgroup, or not at all.
-            State::Storing {
+            State::Confirming {
+                origin: Origin::Kill { since },
+                ..
+            }
+            | State::Storing {
                 origin: Origin::Kill { since },
                 ..
             } if found => {

@@ -4,6 +4,7 @@ mod clock;
 mod lease;
 mod mark;
 mod observation;
+mod presence;
 mod random;
 mod reading;
 mod record;

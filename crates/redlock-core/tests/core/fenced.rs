@@ -121,6 +121,7 @@ mod planted {
         a_thaw_on_another_lineage_is_found: Code ThawOnOtherFirst;
         a_start_on_a_kept_permit_is_found: Code StartOnKeptPermit;
         a_start_after_closing_is_found: Code ClosedIgnored;
+        a_start_of_a_pod_without_an_object_is_found: Code StartWithoutObject;
         a_permit_before_the_mark_is_found: Model PermitBeforeMark;
         a_lineage_that_each_master_decides_is_found: Model FirstByEachMaster;
         a_stop_that_an_adopter_confirms_is_found: Model AdopterReleases;

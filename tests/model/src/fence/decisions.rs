@@ -6,8 +6,8 @@ use redlock_core::{
     BootInstant, ClusterId, DeclaredDelay, FencingToken, HolderIdentity, LeaseValue, Marks, Nonce, Obstacle,
     QuorumSize,
     fence::{
-        FenceMark, FencedLease, Finding, Input, Left, Lineage, MarkRegister, Observation, Reading, Record,
-        Refusal, Removal, Run, State as RecordState, Stored, Succession, Watch, own_reservation,
+        FenceMark, FencedLease, Finding, Input, Left, Lineage, MarkRegister, Observation, Presence, Reading,
+        Record, Refusal, Removal, Run, State as RecordState, Stored, Succession, Watch, own_reservation,
     },
     planted::Plant,
 };
@@ -228,6 +228,14 @@ pub(super) fn pod(pod: Pod, happens: Happens, bug: Bug) -> Pod {
             record
         }
     };
+    if matches!(record.state(), RecordState::Confirming { .. }) {
+        let presence = if pod.forced {
+            Presence::Gone
+        } else {
+            Presence::Exists
+        };
+        let _ = record.handle(Input::Pod { presence, asked: NOW }, NOW);
+    }
     if matches!(record.state(), RecordState::Storing { .. }) {
         let _ = record.handle(Input::Stored, NOW);
     }
@@ -284,7 +292,9 @@ fn record(state: PodState) -> Option<RecordState> {
 
 fn of_record(state: &RecordState) -> PodState {
     match state {
-        RecordState::Waiting { .. } | RecordState::Storing { .. } => PodState::Waiting,
+        RecordState::Waiting { .. } | RecordState::Confirming { .. } | RecordState::Storing { .. } => {
+            PodState::Waiting
+        }
         RecordState::Refused => PodState::Absent,
         RecordState::Running(Run { lineage, until }) => PodState::Running {
             first: small(lineage.first),

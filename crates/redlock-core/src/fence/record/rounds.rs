@@ -40,7 +40,7 @@ impl Record {
     fn on_permit(&mut self, permit: &Permit, now: BootInstant, out: &mut Vec<Effect>) {
         match self.state {
             State::Waiting { called, .. } if permit.starts(called, self.plant) => {
-                self.store(permit, Origin::Publish { called }, out);
+                self.confirm(permit.run(), Origin::Publish { called }, now, out);
             }
             State::Waiting { .. } if permit.closed => self.refuse(Refusal::Closed),
             State::Killed {
@@ -48,7 +48,7 @@ impl Record {
                 populated: Some(false),
                 ..
             } if permit.starts(since, self.plant) => {
-                self.store(permit, Origin::Kill { since }, out);
+                self.confirm(permit.run(), Origin::Kill { since }, now, out);
             }
             State::Running(run) if run.lineage.first == permit.first => self.extend(run, permit, out),
             State::Frozen {
@@ -68,8 +68,19 @@ impl Record {
         }
     }
 
-    fn store(&mut self, permit: &Permit, origin: Origin, out: &mut Vec<Effect>) {
-        let run = permit.run();
+    fn confirm(&mut self, run: Run, origin: Origin, now: BootInstant, out: &mut Vec<Effect>) {
+        if self.plant.is(Plant::StartWithoutObject) {
+            return self.store(run, origin, out);
+        }
+        out.push(Effect::ConfirmPod);
+        self.state = State::Confirming {
+            run,
+            origin,
+            since: now,
+        };
+    }
+
+    pub(super) fn store(&mut self, run: Run, origin: Origin, out: &mut Vec<Effect>) {
         out.push(match origin {
             Origin::Publish { .. } => Effect::Store(run),
             Origin::Kill { .. } => Effect::StoreKilled(Some(run)),
@@ -110,7 +121,7 @@ impl Record {
         match self.state {
             State::Running(_) if self.plant.is(Plant::ContraryIgnored) => {}
             State::Running(run) => self.freeze(run, now, out),
-            State::Storing { origin, .. } => {
+            State::Confirming { origin, .. } | State::Storing { origin, .. } => {
                 self.back_to(origin, Refusal::Finding(finding), now, out);
             }
             _ => self.refuse(Refusal::Finding(finding)),

@@ -16,6 +16,21 @@ pub(super) fn round(permit: Permit) -> Input {
     Input::Round(Finding::Permit(permit))
 }
 
+/// The API server shows the object of the pod, in a read that began at `asked`.
+pub(super) fn exists(asked: u64) -> Input {
+    let presence = Presence::Exists;
+    Input::Pod {
+        presence,
+        asked: at(asked),
+    }
+}
+
+/// Gives the record a round after which the pod may start, and confirms that the pod exists.
+pub(super) fn start(record: &mut Record, permit: Permit, now: u64) -> Vec<Effect> {
+    assert_eq!(record.handle(round(permit), at(now)), [Effect::ConfirmPod]);
+    record.handle(exists(now), at(now))
+}
+
 pub(super) fn cgroup(populated: bool) -> Input {
     Input::Cgroup {
         populated,
@@ -27,7 +42,7 @@ pub(super) fn cgroup(populated: bool) -> Input {
 fn running() -> Record {
     let mut record = Record::new(at(0));
     assert_eq!(
-        record.handle(round(permit(1, 10_000)), at(2)),
+        start(&mut record, permit(1, 10_000), 2),
         [Effect::Store(run(10_000))]
     );
     assert_eq!(
@@ -115,7 +130,7 @@ fn a_repeated_call_is_answered_at_once_where_the_pod_is_known() {
     assert_eq!(record.handle(Input::Published, at(100)), []);
     assert_eq!(record.next_wake(), at(90_100));
     assert_eq!(record.handle(round(permit(99, 10_000)), at(101)), []);
-    let _ = record.handle(round(permit(100, 10_000)), at(102));
+    let _ = start(&mut record, permit(100, 10_000), 102);
     let _ = record.handle(Input::Published, at(200));
     assert_eq!(record.handle(Input::Stored, at(201)), []);
     assert_eq!(record.next_wake(), at(90_200));
@@ -124,7 +139,7 @@ fn a_repeated_call_is_answered_at_once_where_the_pod_is_known() {
 #[test]
 fn a_permit_that_ends_before_it_is_stored_starts_nothing() {
     let mut record = Record::new(at(0));
-    let _ = record.handle(round(permit(1, 1_000)), at(2));
+    let _ = start(&mut record, permit(1, 1_000), 2);
     assert_eq!(record.handle(Input::Timer, at(950)), []);
     assert!(matches!(record.state(), State::Waiting { .. }));
     assert_eq!(record.handle(Input::Stored, at(951)), []);
@@ -132,11 +147,11 @@ fn a_permit_that_ends_before_it_is_stored_starts_nothing() {
     assert_eq!(refused, [Effect::AnswerPublish(Err(Refusal::NotStored))]);
     // The acknowledgement that arrives too late.
     let mut record = Record::new(at(0));
-    let _ = record.handle(round(permit(1, 1_000)), at(2));
+    let _ = start(&mut record, permit(1, 1_000), 2);
     assert_eq!(record.handle(Input::Stored, at(950)), []);
     // Contrary evidence before it.
     let mut record = Record::new(at(0));
-    let _ = record.handle(round(permit(1, 1_000)), at(2));
+    let _ = start(&mut record, permit(1, 1_000), 2);
     assert_eq!(record.handle(Input::Round(Finding::Unheld), at(3)), []);
     assert_eq!(record.handle(Input::Stored, at(4)), []);
 }
@@ -312,7 +327,7 @@ fn a_killed_pod_starts_afresh_in_an_empty_cgroup_under_the_new_lineage() {
         until: at(50_000),
     };
     assert_eq!(
-        record.handle(round(other), at(40_050)),
+        start(&mut record, other, 40_050),
         [Effect::StoreKilled(Some(run))]
     );
     assert_eq!(
@@ -326,7 +341,7 @@ fn a_killed_pod_starts_afresh_in_an_empty_cgroup_under_the_new_lineage() {
 fn a_container_that_the_kubelet_starts_before_the_thaw_is_killed() {
     let mut record = killed();
     let _ = record.handle(cgroup(false), at(10_200));
-    assert_eq!(record.handle(round(permit(10_300, 20_000)), at(10_310)).len(), 1);
+    assert_eq!(start(&mut record, permit(10_300, 20_000), 10_310).len(), 1);
     assert_eq!(
         record.handle(cgroup(true), at(10_320)),
         [Effect::StoreKilled(None)]
@@ -356,7 +371,7 @@ fn a_killed_pod_is_a_start() {
 fn a_permit_that_ends_before_the_killed_pod_is_stored_leaves_it_frozen() {
     let mut record = killed();
     let _ = record.handle(cgroup(false), at(10_200));
-    let _ = record.handle(round(permit(10_300, 11_000)), at(10_310));
+    let _ = start(&mut record, permit(10_300, 11_000), 10_310);
     // The first permit has ended: the freeze is repeated, and the cgroup must be found empty again.
     assert_eq!(
         record.handle(Input::Stored, at(10_950)),

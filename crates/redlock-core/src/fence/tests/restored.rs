@@ -1,7 +1,7 @@
 //! What a restarted agent makes of a pod, by what the table holds of it.
 
 use super::{
-    record::{cgroup, round, run},
+    record::{cgroup, round, run, start},
     *,
 };
 
@@ -44,7 +44,7 @@ fn a_restarted_agent_does_not_thaw_a_killed_pod() {
     let _ = record.handle(cgroup(false), at(40_300));
     assert_eq!(record.handle(round(closed), at(40_400)), []);
     // Until it is thawed, a pod that is about to start afresh is stored as killed.
-    let stored = record.handle(round(permit(40_500, 60_000)), at(40_600));
+    let stored = start(&mut record, permit(40_500, 60_000), 40_600);
     assert_eq!(stored, [Effect::StoreKilled(Some(run(60_000)))]);
     let populated = record.handle(cgroup(true), at(40_700));
     assert!(populated.contains(&Effect::StoreKilled(None)), "{populated:?}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_core::{
     BootInstant, ClusterId, FencingToken, Obstacle, QuorumSize, Sample,
-    fence::{ClockWatch, FenceMark, Input, Left, MarkRegister, Observation, Pace, Reading, Watch},
+    fence::{ClockWatch, FenceMark, Input, Left, MarkRegister, Observation, Pace, Presence, Reading, Watch},
 };
 
 use super::{COMMAND_TIMEOUT, SHORT, What, World, nanos, pod::Pod};
@@ -54,6 +54,12 @@ pub(crate) enum Step {
     },
     Wake {
         pod: u64,
+    },
+    /// The API server shows whether the object of the pod exists.
+    Shown {
+        pod: u64,
+        presence: Presence,
+        asked: BootInstant,
     },
     Stored {
         pod: u64,
@@ -150,6 +156,9 @@ impl World {
             } => self.agent_hears(agent, round, (master, sent), *reading),
             Step::Ends { round } => self.end_round(agent, round),
             Step::Wake { pod } => self.input(agent, pod, Input::Timer),
+            Step::Shown { pod, presence, asked } => {
+                self.input(agent, pod, Input::Pod { presence, asked });
+            }
             Step::Stored { pod } => self.input(agent, pod, Input::Stored),
             Step::Empty { pod } => {
                 let (populated, frozen) = (false, true);

@@ -57,9 +57,9 @@ impl World {
     /// The user deletes the object of a pod by force: its containers run on.
     pub(super) fn delete_by_force(&mut self, agent: usize, pod: usize) {
         self.count("pod deleted by force");
-        let now = self.now;
+        let (now, unaware) = (self.now, self.rng.bool());
         let of = &mut self.agents[agent];
-        of.pods[pod].forced = true;
+        (of.pods[pod].forced, of.pods[pod].unaware) = (true, unaware);
         of.forced.push(now);
     }
 

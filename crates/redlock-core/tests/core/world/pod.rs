@@ -2,7 +2,7 @@
 
 use redlock_core::{
     BootInstant,
-    fence::{ClockWatch, Effect, Input, Record, State, Stored, Watch},
+    fence::{ClockWatch, Effect, Input, Presence, Record, State, Stored, Watch},
 };
 
 use super::{World, agent::Step};
@@ -29,6 +29,8 @@ pub(crate) struct Pod {
     pub(super) killed: bool,
     /// Its object was deleted by force.
     pub(super) forced: bool,
+    /// The kubelet does not reach its API server: it starts containers again without an object.
+    pub(super) unaware: bool,
 }
 
 impl Pod {
@@ -70,12 +72,29 @@ impl World {
                 pod.outdated &= !std::mem::take(&mut pod.killed);
                 pod.runs = pod.started;
             }
-            // Without an object, the kubelet starts no container again.
-            Effect::Kill if pod.forced => self.agents[agent].pods.retain(|pod| pod.number != number),
+            // A kubelet that knows of no object starts no container again.
+            Effect::Kill if pod.forced && !pod.unaware => {
+                self.agents[agent].pods.retain(|pod| pod.number != number)
+            }
             Effect::Kill => {
                 (pod.runs, pod.killed) = (false, true);
                 self.on_node(soon, agent, Step::Empty { pod: number });
                 self.count("pod killed");
+            }
+            Effect::ConfirmPod => {
+                let presence = if pod.forced {
+                    Presence::Gone
+                } else {
+                    Presence::Exists
+                };
+                let presence = if self.rng.u32(..8) == 0 {
+                    Presence::Unknown
+                } else {
+                    presence
+                };
+                let asked = self.agents[agent].clock.moment(self.now);
+                let pod = number;
+                self.on_node(soon, agent, Step::Shown { pod, presence, asked });
             }
             Effect::Store(_) | Effect::StoreKilled(_) => {
                 pod.stored = Some(match effect {
@@ -127,6 +146,7 @@ impl World {
             outdated: false,
             killed: false,
             forced: false,
+            unaware: false,
         });
     }
 
