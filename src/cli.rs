@@ -16,6 +16,7 @@ mod hand_over;
 mod init;
 mod install;
 mod man;
+mod node_agent;
 mod node_guardian;
 mod operator;
 mod place;
@@ -51,6 +52,7 @@ enum Command {
     Operator(Box<operator::OperatorArgs>),
     Run(Box<run::RunArgs>),
     Agent(Box<agent::AgentArgs>),
+    NodeAgent(Box<node_agent::NodeAgentArgs>),
     NodeGuardian(node_guardian::NodeGuardianArgs),
     Status(status::StatusArgs),
     Top(top::TopArgs),
@@ -152,6 +154,7 @@ fn run(command: Command, called: Called) -> Result<Exit, Failure> {
         Command::Operator(args) => block_on(operator::run(*args))?,
         Command::Run(args) => block_on_this_thread(run::run(*args))?,
         Command::Agent(args) => block_on(agent::run(*args))?,
+        Command::NodeAgent(args) => block_on(node_agent::run(*args))?,
         Command::Status(args) => block_on(status::run(args))?,
         Command::Top(args) => block_on(top::run(args))?,
         Command::Doctor(args) => block_on(doctor::run(args))?,

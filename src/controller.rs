@@ -6,12 +6,12 @@
 //! writes a status. This module never talks to Redis itself.
 
 mod backoff;
-mod clients;
-mod cluster;
+pub(crate) mod clients;
+pub(crate) mod cluster;
 mod core;
 mod declared;
 mod error;
-mod events;
+pub(crate) mod events;
 mod hand_over;
 mod index;
 mod jobs;
@@ -21,7 +21,7 @@ mod observe;
 mod password;
 mod problem;
 pub(crate) mod process;
-mod rate_limiter;
+pub(crate) mod rate_limiter;
 mod reviews;
 mod secrets;
 mod sibling_answers;
@@ -31,7 +31,7 @@ mod target_task;
 mod templates;
 mod writer;
 
-pub(crate) use error::OperatorError;
+pub(crate) use error::{ConfigurationError, OperatorError};
 pub(crate) use password::NewSecret;
 pub(crate) use process::{Options, run};
 pub(crate) use siblings::Siblings;

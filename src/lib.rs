@@ -9,6 +9,7 @@ pub mod api;
 pub mod cli;
 mod controller;
 pub mod inspect;
+mod node_agent;
 mod operator;
 mod run;
 mod standalone;

@@ -8,6 +8,7 @@ mod locks;
 pub(crate) mod logs;
 mod masters;
 mod meter;
+mod nodes;
 mod targets;
 mod text;
 
@@ -20,6 +21,7 @@ use std::{
 use prometheus::{Registry, TextEncoder};
 
 pub(crate) use meter::QuorumMeter;
+pub(crate) use nodes::NodeMetrics;
 pub(crate) use targets::TargetSeries;
 
 use crate::{
@@ -147,17 +149,7 @@ impl Telemetry {
         unreadable: &[Unreadable],
     ) -> Result<String, prometheus::Error> {
         let mut text = Text::new(TextEncoder::new().encode_to_string(&self.registry.gather())?);
-        let build = labels(&[
-            ("version", env!("CARGO_PKG_VERSION")),
-            ("revision", option_env!("REDLOCK_REVISION").unwrap_or("unknown")),
-            ("component", self.origin.component),
-        ]);
-        text.family(
-            "redlock_build_info",
-            "gauge",
-            "Version of this process; always 1.",
-        );
-        text.sample("redlock_build_info", &build, 1);
+        process_families(&mut text, self.origin.component);
         let name = "redlock_object_unreadable";
         text.family(
             name,
@@ -172,13 +164,6 @@ impl Telemetry {
             ]);
             text.sample(name, &labels, 1);
         }
-        let name = "redlock_log_lines_dropped_total";
-        text.family(
-            name,
-            "counter",
-            "Lines of the log that were dropped because the standard error was not read.",
-        );
-        text.sample(name, "", logs::dropped_lines());
         masters::write(&mut text, sources);
         if self.lock_series {
             let now = clock::now();
@@ -220,6 +205,28 @@ impl Telemetry {
             .unwrap_or_else(PoisonError::into_inner)
             .remove(names);
     }
+}
+
+/// Writes the families that every process has. `component` is the command.
+fn process_families(text: &mut Text, component: &str) {
+    let build = labels(&[
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("revision", option_env!("REDLOCK_REVISION").unwrap_or("unknown")),
+        ("component", component),
+    ]);
+    text.family(
+        "redlock_build_info",
+        "gauge",
+        "Version of this process; always 1.",
+    );
+    text.sample("redlock_build_info", &build, 1);
+    let name = "redlock_log_lines_dropped_total";
+    text.family(
+        name,
+        "counter",
+        "Lines of the log that were dropped because the standard error was not read.",
+    );
+    text.sample(name, "", logs::dropped_lines());
 }
 
 fn rows(sources: &[Source<'_>], now: BootInstant) -> Vec<Row> {

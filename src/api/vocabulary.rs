@@ -170,6 +170,9 @@ words! {
         MasterQuarantined: "a master answers and may not vote yet",
         TokenImplausible: "the fencing token of a status is greater than every counter of the masters: it is overwritten",
         ReplicaNotReady: "a replica of the operator does not become ready",
+        Fenced: "a node froze the processes of a pod of a fenced lock, since the masters no longer guarantee the lock to the cluster",
+        Thawed: "a node thawed a pod of a fenced lock: the masters guarantee the lock to the cluster again",
+        FencedKilled: "a node killed the processes of a frozen pod: another cluster may have held the lock meanwhile, or the pod was frozen for too long",
     }
 }
 
@@ -182,6 +185,9 @@ impl EventReason {
             Self::LeaseLost => "Renew",
             Self::QuorumLost | Self::QuorumRestored | Self::MasterQuarantined => "Watch",
             Self::TokenImplausible => "WriteStatus",
+            Self::Fenced => "Freeze",
+            Self::Thawed => "Thaw",
+            Self::FencedKilled => "Kill",
             _ => "Switch",
         }
     }
@@ -203,6 +209,7 @@ impl EventReason {
                 | Self::ManualJobWaits
                 | Self::SlotRunsElsewhere
                 | Self::SlotPassed
+                | Self::Thawed
         )
     }
 }

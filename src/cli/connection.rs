@@ -78,6 +78,22 @@ fn read(flag: &str, path: &PathBuf) -> Result<String, Failure> {
 }
 
 impl ConnectionArgs {
+    /// Returns the name of the cluster, for a process that reads the UID from the API server.
+    ///
+    /// # Errors
+    /// A UID is given.
+    pub(super) fn name_of_the_cluster(&self) -> Result<String, Failure> {
+        let cluster = &self.cluster;
+        if cluster.uid() == cluster.name() {
+            return Ok(cluster.name().to_owned());
+        }
+        let message = format!(
+            "--cluster {cluster}: in a cluster the UID is that of its kube-system namespace; give --cluster {}",
+            cluster.name()
+        );
+        Err(Failure::new(Exit::Config, message))
+    }
+
     /// Reads the user, and the password from the file or the environment.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Exit codes. Each has one meaning.
 
-use std::{io::Write, process::ExitCode};
+use std::{fmt, io::Write, process::ExitCode};
 
 /// The result that the process reports at its end. The numbers are those of `sysexits.h` where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,12 @@ impl From<Exit> for ExitCode {
 pub struct Failure {
     exit: Exit,
     message: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
 }
 
 impl Failure {

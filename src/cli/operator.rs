@@ -140,20 +140,12 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
     args.log.start()?;
     let identity = args.identity.map_or_else(host_name, Ok)?;
     let Some(folder) = args.standalone else {
-        let cluster = args.connection.cluster;
-        if cluster.uid() != cluster.name() {
-            let message = format!(
-                "--cluster {cluster}: in a cluster the UID is that of its kube-system namespace; give --cluster {}",
-                cluster.name()
-            );
-            return Err(Failure::new(Exit::Config, message));
-        }
         let options = controller::Options {
             listen: args.listen,
             listen_details: args.listen_details,
             require_token: args.require_token,
             identity,
-            cluster_name: cluster.name().to_owned(),
+            cluster_name: args.connection.name_of_the_cluster()?,
             namespaces: args.watch_namespaces,
             siblings: args.pod_selector.map(siblings).transpose()?,
             lock_metrics: args.lock_metrics,

@@ -17,20 +17,20 @@ const READ: Duration = Duration::from_secs(150);
 
 /// Clients of the API server. Requests that may wait behind retries use another client than requests that must not.
 #[derive(Clone)]
-pub(super) struct Clients {
+pub(crate) struct Clients {
     /// For lists, watches and events. Retries requests that the server defers.
-    pub(super) work: Client,
+    pub(crate) work: Client,
     /// For writes of statuses and all requests that stop a target. Never retries: the caller reads the current state
     /// first.
-    pub(super) urgent: Client,
+    pub(crate) urgent: Client,
     /// True while the API server does not answer and the observed state of the cluster is stale.
-    pub(super) lost: watch::Receiver<bool>,
+    pub(crate) lost: watch::Receiver<bool>,
 }
 
 impl Clients {
     /// Creates the clients from the pod's ServiceAccount or from KUBECONFIG, and the task that detects and replaces
     /// silent connections.
-    pub(super) async fn infer() -> Result<(Self, impl Future<Output = ()> + Send + use<>), ConfigurationError>
+    pub(crate) async fn infer() -> Result<(Self, impl Future<Output = ()> + Send + use<>), ConfigurationError>
     {
         let mut config = Config::infer()
             .await

@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// # Errors
 ///
 /// The name is not a valid cluster name.
-pub(super) async fn cluster_id(client: &Client, name: &str) -> Result<ClusterId, ConfigurationError> {
+pub(crate) async fn cluster_id(client: &Client, name: &str) -> Result<ClusterId, ConfigurationError> {
     let id = |uid: &str| {
         ClusterId::new(name, uid).map_err(|source| ConfigurationError::ClusterName {
             name: name.to_owned(),

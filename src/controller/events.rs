@@ -14,7 +14,7 @@ use kube::{Client, Resource};
 use tokio::sync::mpsc;
 
 use super::rate_limiter::RateLimiter;
-pub(super) use crate::api::vocabulary::EventReason;
+pub(crate) use crate::api::vocabulary::EventReason;
 use crate::{api::LeaderLock, clock};
 
 /// Capacity of the channel, which is drained after each request.
@@ -22,10 +22,10 @@ const WAITING: usize = 1_024;
 
 /// An event about one object.
 #[derive(Debug)]
-pub(super) struct EventRecord {
-    pub(super) reason: EventReason,
-    pub(super) object: ObjectReference,
-    pub(super) note: String,
+pub(crate) struct EventRecord {
+    pub(crate) reason: EventReason,
+    pub(crate) object: ObjectReference,
+    pub(crate) note: String,
 }
 
 impl EventRecord {
@@ -42,26 +42,33 @@ impl EventRecord {
 
 /// The sender of events to be written.
 #[derive(Clone, Debug)]
-pub(super) struct Events(mpsc::Sender<EventRecord>);
+pub(crate) struct Events(mpsc::Sender<EventRecord>);
 
 impl Events {
-    pub(super) fn emit(&self, record: EventRecord) {
+    pub(crate) fn emit(&self, record: EventRecord) {
         if let Err(error) = self.0.try_send(record) {
             tracing::debug!(%error, "event dropped");
         }
     }
 }
 
+/// The program that emits the events.
+#[derive(Clone, Debug)]
+pub(crate) struct Reporter {
+    pub(crate) controller: &'static str,
+    pub(crate) instance: String,
+}
+
 /// Returns the sender of events, and the task that writes them.
-pub(super) fn recorder(
+pub(crate) fn recorder(
     client: Client,
-    instance: String,
+    reporter: Reporter,
     rate_limiter: Arc<RateLimiter>,
 ) -> (Events, impl Future<Output = ()> + Send) {
     let (events, told) = mpsc::channel(WAITING);
     (
         Events(events),
-        record::record(client, instance, rate_limiter, told),
+        record::record(client, reporter, rate_limiter, told),
     )
 }
 

@@ -180,7 +180,10 @@ impl Operator {
         let rate_limiter = Arc::new(RateLimiter::new(options.api_requests_per_second));
         let (events, recording) = events::recorder(
             clients.work.clone(),
-            options.identity.to_string(),
+            events::Reporter {
+                controller: "redlock.dev/operator",
+                instance: options.identity.to_string(),
+            },
             rate_limiter.clone(),
         );
         let scopes = scopes(&options.namespaces);

@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 
 /// The rate limiter; requests of different urgency have different lanes.
 #[derive(Debug)]
-pub(super) struct RateLimiter {
+pub(crate) struct RateLimiter {
     /// The interval between two requests.
     gap: Duration,
     lanes: Mutex<Lanes>,
@@ -44,7 +44,7 @@ struct Lanes {
 }
 
 impl RateLimiter {
-    pub(super) fn new(per_second: u32) -> Self {
+    pub(crate) fn new(per_second: u32) -> Self {
         Self {
             gap: Duration::from_secs(1) / per_second.max(1),
             lanes: Mutex::default(),

@@ -101,7 +101,12 @@ async fn metrics(Shared(state): Shared<Arc<ProcessState>>) -> Response {
     // With 10,000 locks this takes a while, during which it would block a thread that renews leases.
     let text = spawn_blocking(move || state.scrape()).await;
     let text = text.map_err(|broken| broken.to_string());
-    match text.and_then(|text| text.map_err(|cause| cause.to_string())) {
+    metrics_response(text.and_then(|text| text.map_err(|cause| cause.to_string())))
+}
+
+/// Returns the answer to a scrape.
+pub(crate) fn metrics_response(text: Result<String, String>) -> Response {
+    match text {
         Ok(text) => ([(header::CONTENT_TYPE, METRICS_FORMAT)], text).into_response(),
         Err(cause) => {
             let message = format!("writing the metrics: {cause}\n");

@@ -24,6 +24,11 @@ pub const LAYERS: &[Layer] = &[
     layer(OPERATOR, &["cli"], "arguments, exit codes"),
     layer(
         OPERATOR,
+        &["node_agent"],
+        "the agent of a node with the locks of the API server; has clients and events of the controller",
+    ),
+    layer(
+        OPERATOR,
         &["standalone", "inspect", "controller", "agent", "run"],
         "one for each command",
     ),

@@ -1,12 +1,16 @@
 //! Finds what a node must know of a declared lock.
 
-use std::{collections::BTreeMap, fs, io, path::PathBuf};
+use std::{collections::BTreeMap, fs, io, path::PathBuf, pin::Pin};
 
 use redlock_client::masters::{Credentials, Secret};
+use redlock_core::fence::Presence;
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::spec::{Access, ClusterSpec, LockSpec, QuorumSpec};
+use crate::{
+    spec::{Access, ClusterSpec, LockSpec, QuorumSpec},
+    table::PodName,
+};
 
 /// Why a lock fences no pod.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -25,7 +29,11 @@ pub enum Unresolved {
     NotReady { reason: String },
 }
 
-/// The source of locks and credentials, such as the API server. Answers at once, from what it has read.
+/// A read of the object of a pod. The agent bounds its time.
+pub type PresenceRead = Pin<Box<dyn Future<Output = Presence> + Send>>;
+
+/// The source of locks, credentials and pods, such as the API server. Locks and credentials are answered at once, from what
+/// was read before.
 pub trait Resolver: Send + Sync + 'static {
     /// A declared lock of a namespace.
     ///
@@ -38,6 +46,9 @@ pub trait Resolver: Send + Sync + 'static {
     /// # Errors
     /// Returns the reason why that is not known.
     fn access(&self, quorum: &QuorumSpec) -> Result<Access, String>;
+
+    /// Reads whether the object of a pod exists, by a request that begins when the future is polled first.
+    fn presence(&self, pod: &PodName) -> PresenceRead;
 }
 
 /// Reads locks from a JSON file, anew for each call, for nodes without Kubernetes.
@@ -134,5 +145,10 @@ impl Resolver for FileResolver {
             },
             ..Access::default()
         })
+    }
+
+    /// Without an API server, the caller of publish owns the pods.
+    fn presence(&self, _: &PodName) -> PresenceRead {
+        Box::pin(std::future::ready(Presence::Exists))
     }
 }

@@ -16,7 +16,7 @@ use tokio::{
     time,
 };
 
-use super::{EventReason, EventRecord, queue::Queue, timestamp};
+use super::{EventReason, EventRecord, Reporter, queue::Queue, timestamp};
 use crate::{
     clock,
     controller::{backoff, rate_limiter::RateLimiter},
@@ -35,7 +35,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const KEPT: Duration = Duration::from_secs(600);
 /// While the whole server fails, retries are frequent enough to notice its return within seconds.
 const SERVER_AWAY: Duration = Duration::from_secs(5);
-const CONTROLLER: &str = "redlock.dev/operator";
 /// The API refuses a longer note.
 const NOTE: usize = 1_000;
 
@@ -63,21 +62,21 @@ enum Outcome {
 
 struct Recorder {
     client: Client,
-    instance: String,
+    reporter: Reporter,
     written: HashMap<Key, Event>,
 }
 
 /// Runs until all senders are gone.
 pub(super) async fn record(
     client: Client,
-    instance: String,
+    reporter: Reporter,
     rate_limiter: Arc<RateLimiter>,
     mut told: mpsc::Receiver<EventRecord>,
 ) {
     let (mut queue, mut pause) = (Queue::default(), Pause::default());
     let mut recorder = Recorder {
         client,
-        instance,
+        reporter,
         written: HashMap::new(),
     };
     loop {
@@ -149,7 +148,7 @@ impl Recorder {
         let counted = before.map(|event| counted(event, waiting.at));
         let event = counted
             .clone()
-            .unwrap_or_else(|| event(record, namespace, &self.instance, waiting.at));
+            .unwrap_or_else(|| event(record, namespace, &self.reporter, waiting.at));
         let write = async {
             if counted.is_none() {
                 return api.create(&PostParams::default(), &event).await;
@@ -223,7 +222,7 @@ fn counted(before: &Event, now: Timestamp) -> Event {
     }
 }
 
-fn event(record: &EventRecord, namespace: &str, instance: &str, now: Timestamp) -> Event {
+fn event(record: &EventRecord, namespace: &str, reporter: &Reporter, now: Timestamp) -> Event {
     let EventRecord { reason, object, note } = record;
     let name = object.name.clone().unwrap_or_default();
     Event {
@@ -238,8 +237,8 @@ fn event(record: &EventRecord, namespace: &str, instance: &str, now: Timestamp) 
         note: Some(note.chars().take(NOTE).collect()),
         event_time: Some(MicroTime(now)),
         regarding: Some(object.clone()),
-        reporting_controller: Some(CONTROLLER.into()),
-        reporting_instance: Some(instance.chars().take(128).collect()),
+        reporting_controller: Some(reporter.controller.into()),
+        reporting_instance: Some(reporter.instance.chars().take(128).collect()),
         ..Event::default()
     }
 }
@@ -373,7 +372,11 @@ mod tests {
         ] {
             tell.try_send(in_namespace(namespace, note)).unwrap();
         }
-        let recording = record(client, "me".to_owned(), Arc::new(RateLimiter::new(100)), told);
+        let reporter = Reporter {
+            controller: "redlock.dev/operator",
+            instance: "me".to_owned(),
+        };
+        let recording = record(client, reporter, Arc::new(RateLimiter::new(100)), told);
         let recorder = tokio::spawn(recording);
         let mut seen: Vec<(String, String)> = Vec::new();
         let wanted = [("gone", "2"), ("good", "2")].map(|(n, t)| (n.to_owned(), t.to_owned()));

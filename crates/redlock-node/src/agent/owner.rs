@@ -14,7 +14,7 @@ use std::{
 use redlock_client::clock;
 use redlock_core::{
     BootInstant,
-    fence::{Finding, Input, Pace, REPEAT_EVERY},
+    fence::{Finding, Input, Pace, Presence, REPEAT_EVERY},
 };
 use tokio::{
     sync::{broadcast, mpsc, oneshot, watch},
@@ -63,6 +63,14 @@ pub(super) struct Shared {
     pub(super) changes: broadcast::Sender<Change>,
 }
 
+/// What a read of the object of a pod has shown.
+pub(super) struct Confirmed {
+    pub(super) uid: String,
+    pub(super) presence: Presence,
+    /// When the read began.
+    pub(super) asked: BootInstant,
+}
+
 /// How a turn ended.
 enum End {
     ShutDown,
@@ -82,6 +90,8 @@ pub(super) struct Owner<'a> {
     pub(super) ended: BTreeMap<String, Vec<u8>>,
     pub(super) rounds: JoinSet<Round>,
     pub(super) closing: JoinSet<()>,
+    /// Reads of the objects of pods that are about to start.
+    pub(super) confirming: JoinSet<Confirmed>,
     pub(super) volumes: Volumes,
     pub(super) latency: Latency,
     pub(super) tick_at: BootInstant,
@@ -157,6 +167,10 @@ impl Owner<'_> {
                 }
                 Some(froze) = self.froze.recv() => self.latency.add(froze.late),
                 Some(_) = self.closing.join_next() => {}
+                Some(confirmed) = self.confirming.join_next() => {
+                    let confirmed = confirmed.map_err(|error| AgentError::Task(error.to_string()))?;
+                    self.on_confirmed(&confirmed);
+                }
                 () = clock::sleep_until(wake) => {}
             }
         };
@@ -172,6 +186,7 @@ impl Owner<'_> {
             turn,
             quorums,
             mut rounds,
+            mut confirming,
             closing,
             volumes,
             ..
@@ -179,6 +194,7 @@ impl Owner<'_> {
         drop(freezer);
         drop(turn);
         rounds.shutdown().await;
+        confirming.shutdown().await;
         for quorum in quorums.into_values() {
             quorum.close().await;
         }

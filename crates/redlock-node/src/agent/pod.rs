@@ -46,7 +46,9 @@ impl Pod {
         let run = match self.record.state() {
             State::Running(run) | State::Storing { run, .. } => *run,
             State::Frozen { lineage, .. } => ended(lineage.unwrap_or(NO_LINEAGE)),
-            State::Waiting { .. } | State::Killed { .. } | State::Refused => ended(NO_LINEAGE),
+            State::Waiting { .. } | State::Confirming { .. } | State::Killed { .. } | State::Refused => {
+                ended(NO_LINEAGE)
+            }
         };
         let cluster = self.lock.as_ref().map(|lock| lock.cluster.name.clone());
         Contents {
@@ -63,6 +65,10 @@ impl Pod {
 
     pub(super) const fn is_storing(&self) -> bool {
         matches!(self.record.state(), State::Storing { .. })
+    }
+
+    pub(super) const fn is_confirming(&self) -> bool {
+        matches!(self.record.state(), State::Confirming { .. })
     }
 
     /// A killed pod starts afresh once its cgroup is empty.
@@ -114,7 +120,9 @@ fn ended(lineage: Lineage) -> Run {
 /// The change from one state to the next, if it is one to report.
 pub(super) fn change(before: &'static str, after: &'static str) -> Option<ChangeKind> {
     match (before, after) {
-        (_, "killed") if before != "killed" && before != "storing" => Some(ChangeKind::Killed),
+        // A killed pod that was about to start afresh.
+        ("killed" | "confirming" | "storing", "killed") => None,
+        (_, "killed") => Some(ChangeKind::Killed),
         ("running", "frozen") => Some(ChangeKind::Fenced),
         ("frozen", "running") => Some(ChangeKind::Thawed),
         ("storing", "running") => Some(ChangeKind::Started),
@@ -125,6 +133,7 @@ pub(super) fn change(before: &'static str, after: &'static str) -> Option<Change
 pub(super) const fn name(state: &State) -> &'static str {
     match state {
         State::Waiting { .. } => "waiting",
+        State::Confirming { .. } => "confirming",
         State::Storing { .. } => "storing",
         State::Running(_) => "running",
         State::Frozen { .. } => "frozen",
@@ -135,6 +144,13 @@ pub(super) const fn name(state: &State) -> &'static str {
 
 fn explained(refusal: &Refusal, holder: Option<&str>) -> String {
     let reason = match refusal {
+        Refusal::PodGone => {
+            return "the pod was deleted: the API server shows no pod object with its UID".to_owned();
+        }
+        Refusal::PodUnknown => {
+            return "the API server did not show whether the pod object still exists; check that the node reaches it"
+                .to_owned();
+        }
         Refusal::NoRound => "the masters have not been read since the call".to_owned(),
         Refusal::Closed => "its holder is stopping its targets, and allows no start".to_owned(),
         Refusal::NotStored => {

@@ -31,7 +31,7 @@ pub struct PodReport {
     pub pod: PodName,
     /// `namespace/name` of the declared lock; empty where it is not known.
     pub lock: String,
-    /// `waiting`, `storing`, `running`, `frozen`, `killed` or `refused`.
+    /// `waiting`, `confirming`, `storing`, `running`, `frozen`, `killed` or `refused`.
     pub state: &'static str,
     /// The rest of its permit.
     pub permit: Option<Duration>,

@@ -41,6 +41,7 @@ impl<'a> Owner<'a> {
             ended: BTreeMap::new(),
             rounds: JoinSet::new(),
             closing: JoinSet::new(),
+            confirming: JoinSet::new(),
             volumes: Volumes::start(),
             latency: Latency::default(),
             tick_at: BootInstant::default(),

@@ -1,10 +1,16 @@
 //! Carries out what a record decides.
 
-use redlock_client::clock;
-use redlock_core::fence::{Effect, Input, Run};
+use std::time::Duration;
 
-use super::Owner;
+use redlock_client::clock;
+use redlock_core::fence::{Effect, Input, Presence, Run};
+use tokio::time::timeout;
+
+use super::{Confirmed, Owner};
 use crate::{agent::pod::StoredEntry, cgroup, guardian::chain, table::EntryState};
+
+/// The API server answers within milliseconds. A permit that is long enough for a start lasts for about 10 s.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
 
 impl Owner<'_> {
     pub(super) fn effect(&mut self, uid: &str, effect: Effect) {
@@ -12,6 +18,7 @@ impl Owner<'_> {
             Effect::Freeze => self.freeze(uid),
             Effect::Thaw => self.freezer.thaw(uid),
             Effect::Kill => self.freezer.kill(uid),
+            Effect::ConfirmPod => self.confirm(uid),
             Effect::Store(run) => {
                 self.store(uid, EntryState::Permitted(run.into()));
                 self.permit(uid, run);
@@ -53,6 +60,28 @@ impl Owner<'_> {
         if let Some(path) = &pod.cgroup {
             self.freezer.freeze(uid, path);
         }
+    }
+
+    /// Reads whether the object of the pod exists, beside the task that owns the records.
+    fn confirm(&mut self, uid: &str) {
+        let Some(pod) = self.pods.get(uid) else {
+            return;
+        };
+        let (uid, asked) = (uid.to_owned(), clock::now());
+        let read = self.shared.resolver.presence(&pod.name);
+        self.confirming.spawn(async move {
+            let presence = timeout(CONFIRM_WITHIN, read).await.unwrap_or(Presence::Unknown);
+            Confirmed { uid, presence, asked }
+        });
+    }
+
+    pub(super) fn on_confirmed(&mut self, confirmed: &Confirmed) {
+        let Confirmed { uid, presence, asked } = confirmed;
+        if *presence != Presence::Exists {
+            tracing::warn!(pod = uid, ?presence, "the pod does not start");
+        }
+        let (presence, asked) = (*presence, *asked);
+        self.input(uid, Input::Pod { presence, asked });
     }
 
     /// The thread freezes the pod at the end of this permit, and the pod reads its end in its volume.

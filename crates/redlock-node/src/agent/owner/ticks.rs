@@ -27,11 +27,9 @@ impl Owner<'_> {
             if self.pods.get(uid).is_some_and(|pod| pod.lock.is_none()) {
                 self.resolve_again(uid);
             }
-            if self
-                .pods
-                .get(uid)
-                .is_some_and(|pod| pod.is_running() || pod.is_storing() || is_killed(pod))
-            {
+            if self.pods.get(uid).is_some_and(|pod| {
+                pod.is_running() || pod.is_storing() || pod.is_confirming() || is_killed(pod)
+            }) {
                 self.check_cgroup(uid);
             }
         }

@@ -1,0 +1,90 @@
+//! `redlock node-agent`.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::Args;
+use redlock_node::spec::Access;
+
+use super::{
+    ConnectionArgs, Exit, Failure,
+    process::{LogArgs, address, ended},
+};
+use crate::node_agent::{self, NodeAgentError};
+
+/// Start the pods of fenced locks on this node by permits of the masters, and freeze them when the permits end.
+///
+/// For a DaemonSet, as the chart creates it with fencing.enabled. Serves the CSI driver fencing.redlock.dev to the kubelet, follows
+/// the LeaderLocks and RedisQuorums of the API server, and reads the masters by a user that only reads. Writes cgroup.freeze
+/// and cgroup.kill of the pods that mount the volume. SIGTERM removes the sockets and ends the process with 0; the pods stay as
+/// they are, and `redlock node-guardian` freezes them at the end of their permits.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  redlock node-agent --node-name node-1 --cluster eu-1 --state-dir /run/redlock")]
+pub(super) struct NodeAgentArgs {
+    /// Name of the Node object.
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    node_name: String,
+    /// The table that is shared with the node guardian: a directory on tmpfs.
+    #[arg(long, value_name = "DIR", default_value = "/run/redlock")]
+    state_dir: PathBuf,
+    /// Where the cgroup2 file system of the node is mounted.
+    #[arg(long, value_name = "DIR", default_value = "/sys/fs/cgroup")]
+    cgroup_root: PathBuf,
+    /// The directory of the kubelet (its --root-dir), at the same path as the kubelet sees it.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/kubelet")]
+    kubelet_dir: PathBuf,
+    /// Follow LeaderLocks in these namespaces only; defaults to all namespaces.
+    #[arg(
+        long,
+        env = "REDLOCK_WATCH_NAMESPACES",
+        value_name = "NAME,…",
+        value_delimiter = ','
+    )]
+    watch_namespaces: Vec<String>,
+    /// Address of /metrics, /livez and /readyz.
+    #[arg(
+        long,
+        env = "REDLOCK_LISTEN",
+        value_name = "ADDR",
+        value_parser = address,
+        default_value = "127.0.0.1:8080"
+    )]
+    listen: SocketAddr,
+    #[command(flatten)]
+    log: LogArgs,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+pub(super) async fn run(args: NodeAgentArgs) -> Result<Exit, Failure> {
+    args.log.start()?;
+    let connection = args.connection;
+    let cluster_name = connection.name_of_the_cluster()?;
+    if args.node_name.is_empty() {
+        let message = "--node-name \"\": expected the name of the Node object; set NODE_NAME from spec.nodeName by the downward API";
+        return Err(Failure::new(Exit::Config, message));
+    }
+    // A file that is missing at the start is a mistake in the mounts.
+    access(&connection)?;
+    let options = node_agent::Options {
+        node_name: args.node_name,
+        state_dir: args.state_dir,
+        cgroup_root: args.cgroup_root,
+        kubelet_dir: args.kubelet_dir,
+        listen: args.listen,
+        cluster_name,
+        namespaces: args.watch_namespaces,
+        access: Box::new(move || access(&connection).map_err(|failure| failure.to_string())),
+    };
+    ended(
+        node_agent::run(options).await,
+        NodeAgentError::is_of_configuration,
+    )
+}
+
+fn access(connection: &ConnectionArgs) -> Result<Access, Failure> {
+    Ok(Access {
+        credentials: connection.credentials()?,
+        tls: connection.tls()?,
+    })
+}

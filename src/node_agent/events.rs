@@ -1,0 +1,62 @@
+//! Emits an event about each pod that is frozen, thawed or killed.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use redlock_node::agent::{Change, ChangeKind};
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use crate::{
+    api::vocabulary::EventReason,
+    controller::events::{EventRecord, Events},
+};
+
+/// Runs until the agent has ended, and then waits: the end of the agent is reported by its task.
+pub(super) async fn emit(mut changes: broadcast::Receiver<Change>, events: Events, node: String) {
+    loop {
+        match changes.recv().await {
+            Ok(change) => {
+                if let Some(record) = record(&change, &node) {
+                    events.emit(record);
+                }
+            }
+            Err(RecvError::Lagged(count)) => {
+                tracing::debug!(count, "events dropped: too many pods changed at once");
+            }
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// The event of a change. A start has none: the kubelet emits its own.
+fn record(change: &Change, node: &str) -> Option<EventRecord> {
+    let lock = &change.lock;
+    let (reason, note) = match change.kind {
+        ChangeKind::Started => return None,
+        ChangeKind::Fenced => (
+            EventReason::Fenced,
+            format!("node {node} froze the pod: the masters no longer guarantee lock {lock} to this cluster"),
+        ),
+        ChangeKind::Thawed => (
+            EventReason::Thawed,
+            format!("node {node} thawed the pod: the masters guarantee lock {lock} to this cluster again"),
+        ),
+        ChangeKind::Killed => (
+            EventReason::FencedKilled,
+            format!(
+                "node {node} killed the processes of the pod: another cluster may have held lock {lock} meanwhile, or \
+                 the pod was frozen for too long; its containers start afresh when this cluster holds the lock"
+            ),
+        ),
+    };
+    Some(EventRecord {
+        reason,
+        object: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(change.pod.namespace.clone()),
+            name: Some(change.pod.name.clone()),
+            uid: Some(change.pod.uid.clone()),
+            ..ObjectReference::default()
+        },
+        note,
+    })
+}

@@ -1,0 +1,81 @@
+//! Serves `/livez`, `/readyz` and `/metrics` of the node agent. Reads only.
+
+use std::{io, sync::Arc};
+
+use axum::{
+    Router,
+    extract::State as Shared,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use redlock_node::agent::{Agent, Report};
+use tokio::{net::TcpListener, time};
+
+use crate::{
+    operator::http::{ANSWER, metrics_response},
+    telemetry::NodeMetrics,
+};
+
+struct State {
+    agent: Agent,
+    metrics: NodeMetrics,
+}
+
+pub(super) async fn serve(listener: TcpListener, agent: Agent) -> io::Result<()> {
+    let metrics = NodeMetrics::new().map_err(io::Error::other)?;
+    let routes = Router::new()
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(scrape))
+        .with_state(Arc::new(State { agent, metrics }));
+    axum::serve(listener, routes).await
+}
+
+impl State {
+    /// `None` if the task that owns the records does not answer in time.
+    async fn report(&self) -> Option<Report> {
+        let answer = time::timeout(ANSWER, self.agent.report()).await;
+        answer.ok().flatten()
+    }
+}
+
+async fn livez(Shared(state): Shared<Arc<State>>) -> Response {
+    match state.report().await {
+        Some(_) => "ok\n".into_response(),
+        None => unavailable("the task that owns the records of pods does not answer\n"),
+    }
+}
+
+/// A pod is started only by a guardian that runs, and every pod is guarded by both.
+async fn readyz(Shared(state): Shared<Arc<State>>) -> Response {
+    if state.agent.ready() {
+        return "ready\n".into_response();
+    }
+    let Some(report) = state.report().await else {
+        return unavailable("the task that owns the records of pods does not answer\n");
+    };
+    let unguarded = report.pods.iter().filter(|pod| !pod.guarded);
+    let unguarded: Vec<String> = unguarded
+        .map(|pod| format!("{}/{}", pod.pod.namespace, pod.pod.name))
+        .collect();
+    if unguarded.is_empty() {
+        unavailable("no node guardian reports on this node, or another node agent acts\n")
+    } else {
+        let pods = unguarded.join(", ");
+        unavailable(&format!(
+            "the node guardian has not acknowledged the records of: {pods}\n"
+        ))
+    }
+}
+
+fn unavailable(text: &str) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, text.to_owned()).into_response()
+}
+
+async fn scrape(Shared(state): Shared<Arc<State>>) -> Response {
+    let Some(report) = state.report().await else {
+        return unavailable("the task that owns the records of pods does not answer\n");
+    };
+    metrics_response(state.metrics.scrape(&report).map_err(|cause| cause.to_string()))
+}

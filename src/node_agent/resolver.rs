@@ -1,0 +1,150 @@
+//! Answers the questions of the agent by the objects of the API server.
+
+use std::{
+    fmt::{self, Debug},
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use futures_util::{StreamExt, pin_mut};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, Resource, core::DeserializeGuard, runtime::watcher};
+use redlock_node::{
+    resolver::{PresenceRead, Resolver, Unresolved},
+    spec::{Access, LockSpec, QuorumSpec},
+    table::PodName,
+};
+use serde::de::DeserializeOwned;
+
+use super::{
+    Tasks,
+    declared::{Declared, Followed},
+};
+use crate::{
+    api::{LeaderLock, RedisQuorum},
+    lease::{ClusterId, fence::Presence},
+    targets::{Change, PAGE, deepest, watch_objects},
+};
+
+/// Reads how the masters are accessed, anew at each call: a Secret that is rotated changes its files.
+pub(crate) type ReadAccess = Box<dyn Fn() -> Result<Access, String> + Send + Sync>;
+
+/// Shared with the tasks that follow the objects.
+pub(super) struct KubeResolver {
+    declared: Arc<RwLock<Declared>>,
+    access: ReadAccess,
+    /// Never retries: each question has a time limit.
+    client: Client,
+    namespaces: Vec<String>,
+}
+
+impl Debug for KubeResolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubeResolver")
+            .field("declared", &self.declared)
+            .finish_non_exhaustive()
+    }
+}
+
+impl KubeResolver {
+    /// Knows nothing until [`Self::follow`]. `namespaces` are those that are followed; none stands for all.
+    pub(super) fn new(client: Client, access: ReadAccess, namespaces: &[String]) -> Self {
+        let declared = Declared::new(namespaces);
+        let namespaces = declared.locks.keys().cloned().collect();
+        Self {
+            declared: Arc::new(RwLock::new(declared)),
+            access,
+            client,
+            namespaces,
+        }
+    }
+
+    pub(super) fn set_cluster(&self, cluster: ClusterId) {
+        tracing::info!(%cluster, "the UID of the cluster is known");
+        change(&self.declared, |declared| declared.set_cluster(cluster));
+    }
+
+    /// Starts the watches.
+    pub(super) fn follow(&self, client: &Client, tasks: &mut Tasks) {
+        let quorums: Api<DeserializeGuard<RedisQuorum>> = Api::all(client.clone());
+        let following = follow(quorums, self.declared.clone(), "RedisQuorums", |declared| {
+            Some(&mut declared.quorums)
+        });
+        tasks.spawn("follows RedisQuorums", following);
+        for namespace in self.namespaces.iter().cloned() {
+            let locks: Api<DeserializeGuard<LeaderLock>> = if namespace.is_empty() {
+                Api::all(client.clone())
+            } else {
+                Api::namespaced(client.clone(), &namespace)
+            };
+            let following = follow(locks, self.declared.clone(), "LeaderLocks", move |declared| {
+                declared.locks.get_mut(&namespace)
+            });
+            tasks.spawn("follows LeaderLocks", following);
+        }
+    }
+}
+
+impl Resolver for KubeResolver {
+    fn resolve(&self, namespace: &str, name: &str) -> Result<LockSpec, Unresolved> {
+        let declared = self.declared.read().unwrap_or_else(PoisonError::into_inner);
+        declared.resolve(namespace, name)
+    }
+
+    fn access(&self, _: &QuorumSpec) -> Result<Access, String> {
+        (self.access)()
+    }
+
+    fn presence(&self, pod: &PodName) -> PresenceRead {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), &pod.namespace);
+        let (name, uid) = (pod.name.clone(), pod.uid.clone());
+        Box::pin(async move {
+            // Without a resourceVersion, the answer is that of the store and not of a cache that lags.
+            match pods.get_metadata_opt(&name).await {
+                Ok(Some(found)) if found.metadata.uid.as_deref() == Some(&*uid) => Presence::Exists,
+                // Another pod has the name.
+                Ok(_) => Presence::Gone,
+                Err(error) => {
+                    tracing::warn!(
+                        pod = uid,
+                        reason = deepest(&error),
+                        "the object of the pod cannot be read"
+                    );
+                    Presence::Unknown
+                }
+            }
+        })
+    }
+}
+
+fn change(declared: &RwLock<Declared>, change: impl FnOnce(&mut Declared)) {
+    change(&mut declared.write().unwrap_or_else(PoisonError::into_inner));
+}
+
+/// Follows the objects of one kind, forever.
+async fn follow<K>(
+    api: Api<DeserializeGuard<K>>,
+    declared: Arc<RwLock<Declared>>,
+    kind: &'static str,
+    followed: impl Fn(&mut Declared) -> Option<&mut Followed<K>> + Send + 'static,
+) -> Result<(), super::NodeAgentError>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + 'static,
+{
+    let changes = watch_objects(api, watcher::Config::default().page_size(PAGE));
+    pin_mut!(changes);
+    while let Some(seen) = changes.next().await {
+        match &seen {
+            Change::Failed(error) => {
+                tracing::warn!(reason = deepest(error), "{kind} cannot be followed; retrying");
+            }
+            Change::Synced => tracing::info!("all {kind} are listed"),
+            Change::Seen(..) | Change::Gone(_) => {}
+        }
+        change(&declared, |declared| {
+            if let Some(followed) = followed(declared) {
+                followed.take(seen);
+            }
+        });
+    }
+    Ok(())
+}

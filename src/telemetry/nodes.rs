@@ -1,0 +1,164 @@
+//! The metrics of a node agent: the pods of its node, as the agent reports them at the scrape.
+
+use prometheus::{Registry, TextEncoder};
+use redlock_node::agent::{BOUNDS, Latency, PodReport, Report};
+
+use super::{
+    process_families,
+    text::{Text, labels},
+};
+
+/// The states of `redlock_fence_state`. A pod that is about to start or was refused waits.
+const STATES: [&str; 4] = ["waiting", "running", "frozen", "killed"];
+
+/// All metrics of a node agent.
+#[derive(Debug)]
+pub(crate) struct NodeMetrics {
+    registry: Registry,
+}
+
+impl NodeMetrics {
+    /// # Errors
+    /// A metric that the library does not accept.
+    pub(crate) fn new() -> Result<Self, prometheus::Error> {
+        let registry = Registry::new();
+        let process = prometheus::process_collector::ProcessCollector::for_self();
+        registry.register(Box::new(process))?;
+        Ok(Self { registry })
+    }
+
+    /// Returns the text of one scrape.
+    ///
+    /// # Errors
+    /// A metric that the library cannot write.
+    pub(crate) fn scrape(&self, report: &Report) -> Result<String, prometheus::Error> {
+        let mut text = Text::new(TextEncoder::new().encode_to_string(&self.registry.gather())?);
+        process_families(&mut text, "node-agent");
+        pods(&mut text, &report.pods);
+        latency(&mut text, &report.latency);
+        Ok(text.into_string())
+    }
+}
+
+fn pods(text: &mut Text, pods: &[PodReport]) {
+    let name = "redlock_fence_permit_seconds";
+    text.family(
+        name,
+        "gauge",
+        "Time until the permit of a pod ends; 0 without one.",
+    );
+    for pod in pods {
+        text.sample(name, &of(pod), pod.permit.unwrap_or_default().as_secs_f64());
+    }
+    let name = "redlock_fence_state";
+    text.family(name, "gauge", "1 for the present state of a pod.");
+    for pod in pods {
+        for state in STATES {
+            let labels = format!("{},{}", of(pod), labels(&[("state", state)]));
+            text.sample(name, &labels, u8::from(shown(pod.state) == state));
+        }
+    }
+    let name = "redlock_fence_guarded";
+    text.family(
+        name,
+        "gauge",
+        "1 if the node guardian has acknowledged the record of a pod.",
+    );
+    for pod in pods {
+        text.sample(name, &of(pod), u8::from(pod.guarded));
+    }
+}
+
+fn shown(state: &str) -> &str {
+    match state {
+        "running" | "frozen" | "killed" => state,
+        _ => "waiting",
+    }
+}
+
+/// The lock is in the namespace of the pod.
+fn of(pod: &PodReport) -> String {
+    let lock = pod.lock.split_once('/').map_or(&*pod.lock, |(_, name)| name);
+    labels(&[
+        ("pod_namespace", &pod.pod.namespace),
+        ("pod", &pod.pod.name),
+        ("lock", lock),
+    ])
+}
+
+fn latency(text: &mut Text, latency: &Latency) {
+    let name = "redlock_fence_latency_seconds";
+    text.family(
+        name,
+        "histogram",
+        "Time from the moment at which a freeze is due until it is written.",
+    );
+    let bucket = format!("{name}_bucket");
+    let mut below = 0;
+    for (bound, count) in BOUNDS.iter().zip(latency.counts) {
+        below += count;
+        let bound = bound.as_secs_f64().to_string();
+        text.sample(&bucket, &labels(&[("le", &bound)]), below);
+    }
+    text.sample(&bucket, &labels(&[("le", "+Inf")]), latency.count);
+    text.sample(&format!("{name}_sum"), "", latency.sum.as_secs_f64());
+    text.sample(&format!("{name}_count"), "", latency.count);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use redlock_node::table::PodName;
+
+    use super::*;
+
+    #[test]
+    fn a_scrape_shows_each_pod_with_its_state_and_its_permit() {
+        let pod = |name: &str, state, permit| PodReport {
+            pod: PodName {
+                namespace: "team".to_owned(),
+                name: name.to_owned(),
+                uid: format!("uid-{name}"),
+            },
+            lock: "team/report".to_owned(),
+            state,
+            permit,
+            guarded: state == "running",
+        };
+        let latency = Latency {
+            counts: [1, 0, 2, 0, 0, 0, 0, 0],
+            count: 4,
+            sum: Duration::from_millis(500),
+            max: Duration::from_millis(400),
+        };
+        let report = Report {
+            pods: vec![
+                pod("a", "running", Some(Duration::from_millis(1_500))),
+                pod("b", "storing", None),
+            ],
+            quorums: Vec::new(),
+            guardian: None,
+            latency,
+        };
+        let text = NodeMetrics::new().unwrap().scrape(&report).unwrap();
+        for line in [
+            r#"redlock_fence_permit_seconds{pod_namespace="team",pod="a",lock="report"} 1.5"#,
+            r#"redlock_fence_permit_seconds{pod_namespace="team",pod="b",lock="report"} 0"#,
+            r#"redlock_fence_state{pod_namespace="team",pod="a",lock="report",state="running"} 1"#,
+            r#"redlock_fence_state{pod_namespace="team",pod="a",lock="report",state="frozen"} 0"#,
+            r#"redlock_fence_state{pod_namespace="team",pod="b",lock="report",state="waiting"} 1"#,
+            r#"redlock_fence_guarded{pod_namespace="team",pod="b",lock="report"} 0"#,
+            r#"redlock_fence_latency_seconds_bucket{le="0.0001"} 1"#,
+            r#"redlock_fence_latency_seconds_bucket{le="0.001"} 3"#,
+            r#"redlock_fence_latency_seconds_bucket{le="+Inf"} 4"#,
+            "redlock_fence_latency_seconds_sum 0.5",
+            "redlock_fence_latency_seconds_count 4",
+        ] {
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line} is not in:\n{text}"
+            );
+        }
+    }
+}
