@@ -70,12 +70,13 @@ impl KubeResolver {
             Some(&mut declared.quorums)
         });
         tasks.spawn("follows RedisQuorums", following);
-        for namespace in self.namespaces.iter().cloned() {
+        for namespace in &self.namespaces {
             let locks: Api<DeserializeGuard<LeaderLock>> = if namespace.is_empty() {
                 Api::all(client.clone())
             } else {
-                Api::namespaced(client.clone(), &namespace)
+                Api::namespaced(client.clone(), namespace)
             };
+            let namespace = namespace.clone();
             let following = follow(locks, self.declared.clone(), "LeaderLocks", move |declared| {
                 declared.locks.get_mut(&namespace)
             });
