@@ -41,7 +41,7 @@ mod process;
 use std::time::Duration;
 
 pub use assets::helm;
-pub use chart::SERVICE_ACCOUNT;
+pub use chart::{FENCING, SERVICE_ACCOUNT};
 pub use control_plane::{ControlPlane, Options};
 pub use kubeconfig::client_of;
 pub use kubelet::Kubelet;
