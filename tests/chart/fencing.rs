@@ -113,7 +113,10 @@ fn both_have_root_and_two_capabilities_and_no_more() {
         .iter()
         .map(|volume| &volume["hostPath"]["path"])
         .collect();
-    assert_eq!(paths, ["/sys/fs/cgroup", "/run/redlock"]);
+    assert_eq!(paths, ["/sys/fs/cgroup", "/run/redlock", "/var/lib/kubelet/pods"]);
+    let mounts = list(&container(guardian)["volumeMounts"]);
+    let pods = mounts.iter().find(|mount| mount["name"] == "pods").unwrap();
+    assert_eq!(pods["readOnly"], true);
 }
 
 #[test]
