@@ -167,7 +167,7 @@ fn the_directory_of_the_kubelet_has_the_same_path_in_the_pod() {
 }
 
 #[test]
-fn the_agent_reads_locks_and_writes_events_only() {
+fn the_agent_reads_locks_and_pods_and_writes_events_only() {
     for (values, namespaces) in [
         (&[ENABLED][..], vec![Value::Null]),
         (
@@ -202,6 +202,7 @@ fn the_agent_reads_locks_and_writes_events_only() {
                 let verbs: Vec<&str> = list(&rule["verbs"]).iter().filter_map(Value::as_str).collect();
                 match resource {
                     "leaderlocks" | "redisquorums" => assert_eq!(verbs, ["get", "list", "watch"]),
+                    "pods" => assert_eq!(verbs, ["get"]),
                     "events" => assert_eq!(verbs, ["create", "patch"]),
                     "namespaces" => assert_eq!(
                         (verbs, &rule["resourceNames"]),

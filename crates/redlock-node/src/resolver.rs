@@ -32,8 +32,8 @@ pub enum Unresolved {
 /// A read of the object of a pod. The agent bounds its time.
 pub type PresenceRead = Pin<Box<dyn Future<Output = Presence> + Send>>;
 
-/// The source of locks, credentials and pods, such as the API server. Locks and credentials are answered at once, from what
-/// was read before.
+/// The source of locks, credentials and pods, such as the API server. Locks and credentials are answered at once, from earlier
+/// reads.
 pub trait Resolver: Send + Sync + 'static {
     /// A declared lock of a namespace.
     ///
