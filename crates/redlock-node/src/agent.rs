@@ -136,8 +136,7 @@ impl Agent {
         let (ready, seen) = watch::channel(false);
         let changes = broadcast::Sender::new(CHANGES);
         let table = Table::open(&options.state_dir)?;
-        let turns = Turns::new(&options.state_dir);
-        turns.claim(clock::now()).map_err(AgentError::Turn)?;
+        let turns = Turns::claim(&options.state_dir, clock::now()).map_err(AgentError::Turn)?;
         let shared = Shared {
             options,
             table,

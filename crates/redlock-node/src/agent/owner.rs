@@ -81,8 +81,9 @@ enum End {
 /// One turn of the agent.
 pub(super) struct Owner<'a> {
     pub(super) shared: &'a Shared,
-    pub(super) turn: Turn,
+    /// Fields are dropped in this order: the thread carries out its last command before another agent acts.
     pub(super) freezer: Freezer,
+    pub(super) turn: Turn,
     pub(super) froze: mpsc::UnboundedReceiver<Froze>,
     pub(super) pods: BTreeMap<String, Pod>,
     pub(super) quorums: BTreeMap<QuorumSpec, Quorum>,
@@ -100,7 +101,10 @@ pub(super) struct Owner<'a> {
 
 impl Shared {
     /// Acts whenever it is the turn of this agent.
-    pub(super) async fn run(self, mut commands: mpsc::UnboundedReceiver<Command>) -> Result<(), AgentError> {
+    pub(super) async fn run(
+        mut self,
+        mut commands: mpsc::UnboundedReceiver<Command>,
+    ) -> Result<(), AgentError> {
         while let Some(turn) = self.wait(&mut commands).await? {
             match Owner::start(&self, turn)?.run(&mut commands).await? {
                 End::ShutDown => break,
@@ -112,7 +116,7 @@ impl Shared {
 
     /// `None` for an end before the turn has come.
     async fn wait(
-        &self,
+        &mut self,
         commands: &mut mpsc::UnboundedReceiver<Command>,
     ) -> Result<Option<Turn>, AgentError> {
         loop {
@@ -192,14 +196,14 @@ impl Owner<'_> {
             ..
         } = self;
         drop(freezer);
-        drop(turn);
         rounds.shutdown().await;
         confirming.shutdown().await;
+        volumes.close().await;
+        drop(turn);
         for quorum in quorums.into_values() {
             quorum.close().await;
         }
         closing.join_all().await;
-        volumes.close().await;
     }
 
     fn on_command(&mut self, command: Command) {

@@ -33,8 +33,8 @@ impl<'a> Owner<'a> {
         let freezer = Freezer::start(reports).map_err(AgentError::Freezer)?;
         let mut owner = Self {
             shared,
-            turn,
             freezer,
+            turn,
             froze,
             pods: BTreeMap::new(),
             quorums: BTreeMap::new(),

@@ -140,10 +140,14 @@ async fn a_newer_agent_takes_over_without_a_freeze() {
     .await;
     let until = pod.stored_until(&world);
     eventually(BOUND, "the newer agent renews the permit", async || {
-        if pod.stored_until(&world) > until {
+        let before = world.count("ready=");
+        world.agent().send_line("report");
+        let lines = world.lines("ready=", before + 1).await;
+        let last = lines.last().cloned().unwrap();
+        if last.contains(&pod.uid) && pod.stored_until(&world) > until {
             Ok(())
         } else {
-            Err(())
+            Err(last)
         }
     })
     .await;
