@@ -106,6 +106,8 @@ pub enum AgentError {
     Kubelet(#[from] KubeletError),
     #[error("the thread that freezes cannot be started")]
     Freezer(#[source] std::io::Error),
+    #[error("the thread that freezes has ended; its reason is in the log")]
+    FreezerEnded,
     #[error("which agent of the node acts cannot be found out")]
     Turn(#[source] std::io::Error),
     #[error("a task of the agent ended: {0}")]
