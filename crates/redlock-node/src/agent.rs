@@ -106,6 +106,8 @@ pub enum AgentError {
     Kubelet(#[from] KubeletError),
     #[error("the thread that freezes cannot be started")]
     Freezer(#[source] std::io::Error),
+    #[error("the thread that freezes has ended; its reason is in the log")]
+    FreezerEnded,
     #[error("which agent of the node acts cannot be found out")]
     Turn(#[source] std::io::Error),
     #[error("a task of the agent ended: {0}")]
@@ -136,8 +138,7 @@ impl Agent {
         let (ready, seen) = watch::channel(false);
         let changes = broadcast::Sender::new(CHANGES);
         let table = Table::open(&options.state_dir)?;
-        let turns = Turns::new(&options.state_dir);
-        turns.claim(clock::now()).map_err(AgentError::Turn)?;
+        let turns = Turns::claim(&options.state_dir, clock::now()).map_err(AgentError::Turn)?;
         let shared = Shared {
             options,
             table,

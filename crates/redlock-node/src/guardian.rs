@@ -285,13 +285,29 @@ impl Guardian {
         unknown.map(|(uid, _)| uid.as_str())
     }
 
+    /// A pod whose cgroup is known does not wait for the searches for others, each of which walks the whole tree.
     fn freeze_due(&mut self) {
+        self.freeze_known();
         for uid in self.deadlines.due(clock::now()) {
-            // A later entry may have been written since.
-            self.read(&uid);
-            if self.deadlines.is_due(&uid, clock::now()) {
-                self.freeze(&uid);
+            self.freeze_if_due(&uid);
+            self.freeze_known();
+        }
+    }
+
+    fn freeze_known(&mut self) {
+        for uid in self.deadlines.due(clock::now()) {
+            let cgroup = self.cgroups.get(&uid);
+            if cgroup.is_some_and(|cgroup| *cgroup != Cgroup::Unknown) {
+                self.freeze_if_due(&uid);
             }
+        }
+    }
+
+    fn freeze_if_due(&mut self, uid: &str) {
+        // A later entry may have been written since.
+        self.read(uid);
+        if self.deadlines.is_due(uid, clock::now()) {
+            self.freeze(uid);
         }
     }
 

@@ -104,6 +104,8 @@ pub enum Refusal {
     PodUnknown,
     /// The guardian did not acknowledge the record before the permit ended.
     NotStored,
+    /// The record of the pod is lost: no permit is known to be of its lineage.
+    Lost,
 }
 
 /// What happens to a record.
@@ -155,11 +157,9 @@ impl Record {
     /// The kubelet called to publish the volume of a pod that is not known.
     #[must_use]
     pub const fn new(called: BootInstant) -> Self {
-        let refusal = Refusal::NoRound;
-        Self {
-            state: State::Waiting { called, refusal },
-            plant: Plant::Nothing,
-        }
+        let (refusal, plant) = (Refusal::NoRound, Plant::Nothing);
+        let state = State::Waiting { called, refusal };
+        Self { state, plant }
     }
 
     /// An agent that was started anew finds a pod. What the table does not show is frozen: write the freeze at once, as
@@ -181,10 +181,8 @@ impl Record {
                 populated: None,
             },
         };
-        Self {
-            state,
-            plant: Plant::Nothing,
-        }
+        let plant = Plant::Nothing;
+        Self { state, plant }
     }
 
     /// A record in this state: the model of the tests enters every one that it can reach.
@@ -335,14 +333,14 @@ impl Record {
                 self.state = State::Waiting { called: now, refusal };
             }
             State::Refused => {}
+            // Whether the pod ever had a permit is unknown.
+            State::Frozen { lineage: None, .. } => out.push(Effect::AnswerPublish(Err(Refusal::Lost))),
             // The freezer governs known pods.
             State::Confirming { .. }
             | State::Storing { .. }
             | State::Running(_)
             | State::Frozen { .. }
-            | State::Killed { .. } => {
-                out.push(Effect::AnswerPublish(Ok(())));
-            }
+            | State::Killed { .. } => out.push(Effect::AnswerPublish(Ok(()))),
         }
     }
 

@@ -81,8 +81,9 @@ enum End {
 /// One turn of the agent.
 pub(super) struct Owner<'a> {
     pub(super) shared: &'a Shared,
-    pub(super) turn: Turn,
+    /// Fields are dropped in this order: the thread carries out its last command before another agent acts.
     pub(super) freezer: Freezer,
+    pub(super) turn: Turn,
     pub(super) froze: mpsc::UnboundedReceiver<Froze>,
     pub(super) pods: BTreeMap<String, Pod>,
     pub(super) quorums: BTreeMap<QuorumSpec, Quorum>,
@@ -100,7 +101,10 @@ pub(super) struct Owner<'a> {
 
 impl Shared {
     /// Acts whenever it is the turn of this agent.
-    pub(super) async fn run(self, mut commands: mpsc::UnboundedReceiver<Command>) -> Result<(), AgentError> {
+    pub(super) async fn run(
+        mut self,
+        mut commands: mpsc::UnboundedReceiver<Command>,
+    ) -> Result<(), AgentError> {
         while let Some(turn) = self.wait(&mut commands).await? {
             match Owner::start(&self, turn)?.run(&mut commands).await? {
                 End::ShutDown => break,
@@ -112,7 +116,7 @@ impl Shared {
 
     /// `None` for an end before the turn has come.
     async fn wait(
-        &self,
+        &mut self,
         commands: &mut mpsc::UnboundedReceiver<Command>,
     ) -> Result<Option<Turn>, AgentError> {
         loop {
@@ -165,7 +169,11 @@ impl Owner<'_> {
                     let round = round.map_err(|error| AgentError::Task(error.to_string()))?;
                     self.on_round(&round);
                 }
-                Some(froze) = self.froze.recv() => self.latency.add(froze.late),
+                froze = self.froze.recv() => match froze {
+                    Some(froze) => self.latency.add(froze.late),
+                    // Without it a pod is neither killed nor thawed. The next process has a thread again.
+                    None => return Err(AgentError::FreezerEnded),
+                },
                 Some(_) = self.closing.join_next() => {}
                 Some(confirmed) = self.confirming.join_next() => {
                     let confirmed = confirmed.map_err(|error| AgentError::Task(error.to_string()))?;
@@ -192,14 +200,14 @@ impl Owner<'_> {
             ..
         } = self;
         drop(freezer);
-        drop(turn);
         rounds.shutdown().await;
         confirming.shutdown().await;
+        volumes.close().await;
+        drop(turn);
         for quorum in quorums.into_values() {
             quorum.close().await;
         }
         closing.join_all().await;
-        volumes.close().await;
     }
 
     fn on_command(&mut self, command: Command) {
@@ -315,5 +323,36 @@ impl Owner<'_> {
             // The kubelet calls again, for a new record. An entry of a permit that ended before the pod started ends, too.
             self.end(uid);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resolver::FileResolver;
+
+    #[tokio::test]
+    async fn an_agent_whose_freezer_has_ended_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let state_dir = folder.path().to_owned();
+        let mut shared = Shared {
+            table: Table::open(&state_dir).unwrap(),
+            turns: Turns::claim(&state_dir, clock::now()).unwrap(),
+            options: Options {
+                cgroup_root: state_dir.clone(),
+                state_dir,
+                kubelet_dir: None,
+            },
+            resolver: Arc::new(FileResolver::new(folder.path().join("locks.json"))),
+            ready: watch::channel(false).0,
+            changes: broadcast::Sender::new(1),
+        };
+        let turn = shared.turns.take(clock::now()).unwrap().unwrap();
+        let mut owner = Owner::start(&shared, turn).unwrap();
+        // The thread holds the sender.
+        owner.froze = mpsc::unbounded_channel().1;
+        let (_commands, mut received) = mpsc::unbounded_channel();
+        let ended = tokio::time::timeout(Duration::from_secs(60), owner.run(&mut received)).await;
+        assert!(matches!(ended, Ok(Err(AgentError::FreezerEnded))));
     }
 }

@@ -76,6 +76,12 @@ impl Pod {
         matches!(self.record.state(), State::Killed { populated, .. } if *populated != Some(false))
     }
 
+    /// Found without an entry, and none was written since.
+    pub(super) const fn is_lost(&self) -> bool {
+        let state = self.record.state();
+        self.stored.is_none() && matches!(state, State::Frozen { .. } | State::Killed { .. })
+    }
+
     pub(super) fn answer(&mut self, answer: &Result<(), Refusal>, holder: Option<&str>) {
         let contents = self.contents();
         for caller in self.callers.drain(..) {
@@ -149,6 +155,10 @@ fn explained(refusal: &Refusal, holder: Option<&str>) -> String {
         }
         Refusal::PodUnknown => {
             return "the API server did not show whether the pod object still exists; check that the node reaches it"
+                .to_owned();
+        }
+        Refusal::Lost => {
+            return "the record of the pod is lost while its processes run: the pod is frozen, and killed after 30 s"
                 .to_owned();
         }
         Refusal::NoRound => "the masters have not been read since the call".to_owned(),

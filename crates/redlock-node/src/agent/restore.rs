@@ -33,8 +33,8 @@ impl<'a> Owner<'a> {
         let freezer = Freezer::start(reports).map_err(AgentError::Freezer)?;
         let mut owner = Self {
             shared,
-            turn,
             freezer,
+            turn,
             froze,
             pods: BTreeMap::new(),
             quorums: BTreeMap::new(),
@@ -81,7 +81,7 @@ impl<'a> Owner<'a> {
 
     fn restore_entry(&mut self, entry: Entry, bytes: Vec<u8>, now: BootInstant) {
         // Frozen under a permit that still holds: evidence ended the permit, and the agent ended before that was stored.
-        let frozen = !matches!(cgroup::pod::events(&entry.cgroup), Ok(Some(events)) if !events.frozen);
+        let frozen = !matches!(cgroup::pod::is_to_freeze(&entry.cgroup), Ok(Some(false)));
         let stored = match entry.stored() {
             Stored::Run(run) if frozen => Stored::Run(Run {
                 until: run.until.min(now),

@@ -89,6 +89,42 @@ async fn a_pod_whose_entry_is_lost_is_frozen_by_a_restarted_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_the_kubelet_publishes_after_a_reboot_waits_for_a_permit() {
+    let Some(mut world) = World::start("a reboot").await else {
+        return;
+    };
+    // The data of the volume is on disk; the table and the cgroup are gone.
+    let mut pod = world.pod();
+    fs::remove_dir(&pod.cgroup).unwrap();
+    world.start_guardian();
+    world.start_agent().await;
+    world.call(&pod, "report");
+    let refused = world.line(&format!("refused {}", pod.uid)).await;
+    assert!(refused.contains("no cgroup"), "{refused}");
+    fs::create_dir(&pod.cgroup).unwrap();
+    world.call(&pod, "report");
+    eventually(BOUND, "the call waits", async || {
+        let before = world.count("ready=");
+        world.agent().send_line("report");
+        let lines = world.lines("ready=", before + 1).await;
+        let last = lines.last().cloned().unwrap();
+        if last.contains("waiting") {
+            Ok(())
+        } else {
+            Err(last)
+        }
+    })
+    .await;
+    pod.frozen().await;
+    assert_eq!(world.count("published"), 0);
+    let _holder = world.holder("here").await;
+    world.line(&format!("published {}", pod.uid)).await;
+    pod.start();
+    pod.writes().await;
+    assert_eq!(world.count("Killed"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_guardian_alone_freezes_pods_whose_entries_are_lost() {
     let Some(mut world) = World::guarded("a lost table without an agent").await else {
         return;
@@ -140,10 +176,14 @@ async fn a_newer_agent_takes_over_without_a_freeze() {
     .await;
     let until = pod.stored_until(&world);
     eventually(BOUND, "the newer agent renews the permit", async || {
-        if pod.stored_until(&world) > until {
+        let before = world.count("ready=");
+        world.agent().send_line("report");
+        let lines = world.lines("ready=", before + 1).await;
+        let last = lines.last().cloned().unwrap();
+        if last.contains(&pod.uid) && pod.stored_until(&world) > until {
             Ok(())
         } else {
-            Err(())
+            Err(last)
         }
     })
     .await;

@@ -28,6 +28,17 @@ fn a_restarted_agent_freezes_unknown_pods() {
 }
 
 #[test]
+fn a_pod_whose_record_is_lost_starts_by_no_call() {
+    let mut lost = Record::restored(Stored::Unknown, at(0));
+    assert_eq!(lost.handle(Input::Timer, at(0)), [Effect::Freeze]);
+    let refused = lost.handle(Input::Published, at(1));
+    assert_eq!(refused, [Effect::AnswerPublish(Err(Refusal::Lost))]);
+    // The record is kept: the pod is killed all the same.
+    let killed = lost.handle(Input::Timer, at(30_000));
+    assert!(killed.contains(&Effect::Kill), "{killed:?}");
+}
+
+#[test]
 fn a_restarted_agent_does_not_thaw_a_killed_pod() {
     // The pod was killed after 30 s in the freezer, and the kubelet started its containers again, frozen. The permit is
     // back, of the same lineage, and closed: the holder has judged the pod gone.

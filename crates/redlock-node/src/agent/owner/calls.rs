@@ -12,7 +12,7 @@ use crate::{
         pod::{Caller, Pod},
         quorum::Quorum,
     },
-    cgroup,
+    cgroup::{self, pod::PodCgroupError},
     guardian::chain,
     resolver::Unresolved,
     spec::LockSpec,
@@ -53,12 +53,13 @@ impl Owner<'_> {
                         known.lock = Some(resolved);
                     }
                 }
-                if let Some(known) = self.pods.get_mut(&pod.uid) {
+                let uid = pod.uid.clone();
+                if let Some(known) = self.pods.get_mut(&uid) {
                     known.declared = declared;
                     known.name = pod;
                     known.targets.insert(target);
                 }
-                Ok(())
+                self.begin_lost(&uid)
             }
             None => {
                 let cgroup = cgroup::pod::find(&self.shared.options.cgroup_root, &pod.uid)?;
@@ -77,6 +78,23 @@ impl Owner<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// A pod that was found without an entry: the kubelet writes the data of a volume before it calls, and keeps the data
+    /// over a reboot. Where no process of the pod runs, the call waits for a start permit like that of a new pod. The cgroup
+    /// stays frozen until then.
+    fn begin_lost(&mut self, uid: &str) -> Result<(), PublishError> {
+        let Some(pod) = self.pods.get_mut(uid).filter(|pod| pod.is_lost()) else {
+            return Ok(());
+        };
+        let cgroup = cgroup::pod::find(&self.shared.options.cgroup_root, uid)?;
+        self.freezer.freeze(uid, &cgroup);
+        let events = cgroup::pod::events(&cgroup).map_err(PodCgroupError::from)?;
+        if events.is_none_or(|events| !events.populated) {
+            pod.record = Record::new(clock::now());
+        }
+        pod.cgroup = Some(cgroup);
+        Ok(())
     }
 
     /// Finds the lock, and opens its masters.
