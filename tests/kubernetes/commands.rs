@@ -442,7 +442,10 @@ async fn a_lock_is_passed_on_to_another_cluster() {
 
     // A cluster that does not hold the lock hands nothing over.
     eu.redlock(&["hand-over", "-n", n, "report", "--to", "us-1"])
-        .expect(1, &["is not held by this cluster: us-a of cluster us-1 holds it"]);
+        .expect(
+            1,
+            &["is not held by this cluster: us-a of cluster us-1 holds the lock"],
+        );
     // A request for an earlier lease, as the restore of a backup may contain it.
     let old = format!(
         r#"{{"id":"old","to":"eu-1/x","token":{},"notAfter":99999999999}}"#,

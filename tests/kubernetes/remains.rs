@@ -127,7 +127,7 @@ async fn workload_of_a_lock_that_became_unusable_is_stopped() {
 }
 
 fn taken(by: &str) -> impl Fn(&Value) -> bool {
-    let by = format!("LeaderLock {by} already");
+    let by = format!("is already a target of LeaderLock {by}");
     move |status| condition(status, "Ready").1 == "TargetTaken" && message(status, "Ready").contains(&by)
 }
 

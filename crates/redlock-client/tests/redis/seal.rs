@@ -281,7 +281,7 @@ async fn reseal_is_the_way_out_when_a_sealed_master_is_gone_for_good() {
 
     servers[2].kill();
     let why = blocked(&masters, 1).await;
-    assert!(why.starts_with("waiting for 1 sealed masters"), "{why}");
+    assert!(why.starts_with("waiting until 1 more sealed master"), "{why}");
     let (started, mut told) = (Instant::now(), Vec::new());
     let report = reseal(&tool, true, |progress| told.push(progress)).await.unwrap();
     assert!(
