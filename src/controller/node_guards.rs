@@ -16,6 +16,8 @@ use crate::targets::Origin;
 
 /// The label of the chart with the name of the DaemonSet.
 const COMPONENT: &str = "app.kubernetes.io/component";
+/// The pods of another chart may have a component of that name.
+const CHART: &str = "app.kubernetes.io/name=redlock-operator";
 /// Each of them freezes pods without the other; only both survive the loss of one.
 const PARTS: [&str; 2] = ["node-agent", "node-guardian"];
 
@@ -77,7 +79,7 @@ impl GuardPods {
         }
         for part in PARTS {
             let api = Api::<DeserializeGuard<Pod>>::namespaced(client.clone(), namespace);
-            let config = watcher::Config::default().labels(&format!("{COMPONENT}={part}"));
+            let config = watcher::Config::default().labels(&format!("{CHART},{COMPONENT}={part}"));
             let following = follow(api, config, told.clone(), move |observation| {
                 tell(part, observation)
             });

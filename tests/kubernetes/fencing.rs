@@ -277,7 +277,9 @@ async fn nodes_are_guarded_by_ready_agents(fenced: &Fenced) {
     for part in ["node-agent", "node-guardian"] {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": part, "labels": {"app.kubernetes.io/component": part}},
+            "metadata": {"name": part, "labels": {
+                "app.kubernetes.io/name": "redlock-operator", "app.kubernetes.io/component": part,
+            }},
             "spec": {"nodeName": "fake-node", "containers": [{"name": "agent", "image": "redlock"}]},
         });
         world.apply(&pod.to_string());

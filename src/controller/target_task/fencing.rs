@@ -10,6 +10,7 @@ use crate::{
     api::plan::LockPlan,
     clock,
     controller::problem::Problem,
+    elector::LockView,
     lease::{BootInstant, FencingToken, Mark, fence::Succession},
     targets::{Epoch, EventReason, FencedPods, Gone, Note, Shared},
 };
@@ -37,19 +38,44 @@ struct Reach {
     since: Option<Epoch>,
 }
 
+/// How a lease stands before this task marks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begun {
+    /// An earlier task of this replica marked it.
+    Marked,
+    /// It follows an end that was confirmed.
+    AfterCleanEnd,
+    AfterUncleanEnd,
+}
+
+impl Begun {
+    fn of(view: &LockView, token: FencingToken) -> Self {
+        if view.is_marked(token) {
+            Self::Marked
+        } else if view.marks.ended_uncleanly() {
+            Self::AfterUncleanEnd
+        } else {
+            Self::AfterCleanEnd
+        }
+    }
+}
+
 impl Reach {
     /// Returns the reach of a new lease; `None` while the pods are not known. Pure.
     ///
     /// No pod of this cluster runs when a lineage begins, nor after an end that was confirmed. Otherwise this replica must
-    /// have known the pods since a lease of the same lineage.
+    /// have known the pods since a lease of the same lineage. A lease that is marked already had an earlier task: pods may
+    /// have run under it that this task never saw.
     fn of(
         token: FencingToken,
         Succession { first, .. }: Succession,
-        ended_cleanly: bool,
+        begun: Begun,
         before: Option<Self>,
         now: Option<Epoch>,
     ) -> Option<Self> {
-        let since = if first == token || ended_cleanly {
+        let since = if begun == Begun::Marked {
+            None
+        } else if first == token || begun == Begun::AfterCleanEnd {
             Some(now?)
         } else {
             before
@@ -79,11 +105,17 @@ impl Fencing {
     }
 
     /// Determines the reach of a new lease before its mark is sent.
-    fn reach(&mut self, token: FencingToken, succession: Succession, clean: bool) -> Result<(), Undeclared> {
+    fn reach(
+        &mut self,
+        token: FencingToken,
+        succession: Succession,
+        begun: Begun,
+        now: Option<Epoch>,
+    ) -> Result<(), Undeclared> {
         if self.reach.is_some_and(|reach| reach.token == token) {
             return Ok(());
         }
-        let reach = Reach::of(token, succession, clean, self.reach, self.pods.epoch());
+        let reach = Reach::of(token, succession, begun, self.reach, now);
         let trouble = || self.pods.trouble();
         self.reach = Some(reach.ok_or_else(|| {
             trouble().map_or(Undeclared::Awaited, |error| {
@@ -97,7 +129,7 @@ impl Fencing {
     fn known_since(&self, token: FencingToken) -> Result<Epoch, String> {
         let reach = self.reach.filter(|reach| reach.token == token);
         let since = reach.and_then(|reach| reach.since).ok_or_else(|| {
-            "this replica does not know the pods that ran under earlier leases of this cluster".to_owned()
+            "this replica does not know all pods that ran under the leases of this cluster".to_owned()
         })?;
         self.pods.unknown(since).map_or(Ok(since), Err)
     }
@@ -117,14 +149,16 @@ impl TargetTask {
     /// by the reservation alone.
     pub(super) async fn fenced_delay(&mut self, token: FencingToken) -> Result<Duration, Undeclared> {
         let plan = self.config.plan.clone();
-        let (succession, marks) = {
+        // Before the view: where it shows no mark, every pod that starts by a mark that is sent since is known.
+        let now = self.fencing.as_ref().and_then(|fencing| fencing.pods.epoch());
+        let (succession, begun) = {
             let view = self.config.view.borrow();
-            (view.succession, view.marks)
+            (view.succession, Begun::of(&view, token))
         };
         let (Some(fencing), Some(succession)) = (&mut self.fencing, succession) else {
             return Ok(plan.takeover_delay);
         };
-        fencing.reach(token, succession, !marks.ended_uncleanly())?;
+        fencing.reach(token, succession, begun, now)?;
         let (declared, adopted) = (self.leases.delays.of(token), self.leases.delays.adopted());
         if declared.is_none() && !adopted.is_zero() {
             return Ok(plan.fenced_delay());
@@ -252,48 +286,100 @@ impl TargetTask {
     /// Answers that the end of the pods is not confirmed: the lease is not passed on to another cluster. A lease under
     /// which no pod may start any more ends: this cluster continues under the next one.
     fn give_up(&mut self, token: FencingToken) {
-        let config = &self.config;
-        let active = self.stop_requests.active();
-        if active.is_some_and(|stop| stop.marked && stop.request.lease.is_some()) {
-            let (lock, own) = (config.plan.lock_name.clone(), config.cluster.clone());
-            config.elector.hand_over_lease(lock, token, own);
+        if self.stop_requests.carried_out().is_some() {
+            self.continue_under_the_next(token);
         }
         self.stop_requests.answer(false);
+    }
+
+    /// Refuses all requests to stop: the closed channel shows each requester that nothing was stopped. The lease of a fenced
+    /// lock ends as in [`Self::give_up`] where a request for it was about to be confirmed.
+    pub(super) fn refuse_stops(&mut self) {
+        let awaited = self.stop_requests.is_awaited() && self.fencing.is_some();
+        if let Some(token) = self.stop_requests.carried_out().filter(|_| awaited) {
+            self.continue_under_the_next(token);
+        }
+        self.stop_requests.refuse();
+    }
+
+    /// Hands the lease to the own cluster.
+    fn continue_under_the_next(&self, token: FencingToken) {
+        let config = &self.config;
+        let (lock, own) = (config.plan.lock_name.clone(), config.cluster.clone());
+        config.elector.hand_over_lease(lock, token, own);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Begun::{AfterCleanEnd, AfterUncleanEnd, Marked};
 
     fn reach(
         token: u64,
         first: u64,
-        clean: bool,
+        begun: Begun,
         before: Option<Reach>,
         now: Option<Epoch>,
     ) -> Option<Reach> {
         let first = FencingToken(first);
         let succession = Succession { first, sibling: true };
-        Reach::of(FencingToken(token), succession, clean, before, now)
+        Reach::of(FencingToken(token), succession, begun, before, now)
     }
 
     #[test]
     fn only_a_holder_that_knows_the_pods_since_the_lineage_began_may_confirm_their_end() {
         let (one, two) = (Some(Epoch::test(1)), Some(Epoch::test(2)));
         let since = |reach: Option<Reach>| reach.unwrap().since;
-        let began = reach(7, 7, false, None, one);
+        let began = reach(7, 7, AfterUncleanEnd, None, one);
         assert_eq!(since(began), one, "the first lease of a lineage");
-        assert_eq!(reach(7, 7, false, None, None), None, "the pods are not known yet");
-        assert_eq!(since(reach(9, 7, false, began, two)), one, "of the same lineage");
-        assert_eq!(since(reach(9, 7, false, None, two)), None, "an adopter");
-        assert_eq!(since(reach(9, 8, false, began, two)), None, "of another lineage");
-        let adopted = reach(9, 7, false, None, two);
-        assert_eq!(since(reach(11, 7, false, adopted, two)), None, "after an adopter");
         assert_eq!(
-            since(reach(12, 7, true, adopted, two)),
+            reach(7, 7, AfterUncleanEnd, None, None),
+            None,
+            "the pods are not known yet"
+        );
+        assert_eq!(
+            since(reach(9, 7, AfterUncleanEnd, began, two)),
+            one,
+            "of the same lineage"
+        );
+        assert_eq!(since(reach(9, 7, AfterUncleanEnd, None, two)), None, "an adopter");
+        assert_eq!(
+            since(reach(9, 8, AfterUncleanEnd, began, two)),
+            None,
+            "of another lineage"
+        );
+        let adopted = reach(9, 7, AfterUncleanEnd, None, two);
+        assert_eq!(
+            since(reach(11, 7, AfterUncleanEnd, adopted, two)),
+            None,
+            "after an adopter"
+        );
+        assert_eq!(
+            since(reach(12, 7, AfterCleanEnd, adopted, two)),
             two,
             "after a confirmed end"
+        );
+        for (first, what) in [
+            (7, "of a lineage that began with it"),
+            (5, "of an earlier lineage"),
+        ] {
+            assert_eq!(
+                since(reach(7, first, Marked, None, two)),
+                None,
+                "marked before, {what}"
+            );
+        }
+        let marked = reach(7, 7, Marked, None, None);
+        assert_eq!(
+            since(marked),
+            None,
+            "marked before, and the pods are not known yet"
+        );
+        assert_eq!(
+            since(reach(9, 7, AfterUncleanEnd, marked, two)),
+            None,
+            "after a lease that was marked before"
         );
     }
 }

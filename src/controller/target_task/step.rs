@@ -33,7 +33,7 @@ impl TargetTask {
         let goal = goal(&facts, now);
         if self.config.permissions.off {
             // Requests are refused, too: the closed channel shows each requester that nothing was stopped.
-            self.stop_requests.refuse();
+            self.refuse_stops();
             let paused = self.config.plan.enforcement == Enforcement::Enforce;
             let again = self.mark_while_paused(goal).await;
             return self.observe(goal, again, paused.then_some(false)).await;
@@ -258,7 +258,7 @@ impl TargetTask {
         self.stopping.finish();
         self.leases.stopped();
         if self.config.permissions.unreadable {
-            self.stop_requests.refuse();
+            self.refuse_stops();
             return true;
         }
         if !self.stop_requests.is_awaited() {

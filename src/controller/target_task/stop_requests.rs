@@ -51,6 +51,13 @@ impl StopRequests {
         self.request.map(|request| ActiveStop { request, marked })
     }
 
+    /// Returns the lease of a request that can no longer be revoked: nothing starts again under it.
+    pub(in crate::controller) fn carried_out(&self) -> Option<FencingToken> {
+        self.active()
+            .filter(|stop| stop.marked)
+            .and_then(|stop| stop.request.lease)
+    }
+
     /// Revokes the request, unless it is permanent or carried out.
     pub(in crate::controller) fn lift(&mut self) {
         if self.request.is_some_and(|request| request.lease.is_some()) && !self.marked {
@@ -126,6 +133,7 @@ mod tests {
     fn targets_marked_clean_run_no_more_under_their_lease() {
         let (mut requests, mut end) = requested(Some(TOKEN));
         assert!(requests.is_awaited());
+        assert_eq!(requests.carried_out(), None);
         requests.begin_answer();
         requests.answer(false);
         assert_eq!(end.try_recv(), Ok(false));
@@ -135,6 +143,19 @@ mod tests {
         assert!(!requests.is_awaited(), "once");
         requests.expire(Some(FencingToken(8)), LATER);
         assert_eq!(requests.by(), None);
+    }
+
+    #[test]
+    fn a_refused_request_that_was_carried_out_leaves_a_lease_under_which_nothing_starts() {
+        let (mut requests, mut end) = requested(Some(TOKEN));
+        requests.begin_answer();
+        requests.refuse();
+        assert!(end.try_recv().is_err());
+        requests.lift();
+        requests.expire(Some(TOKEN), LATER);
+        assert_eq!(requests.carried_out(), Some(TOKEN), "the lease has to end");
+        requests.expire(None, LATER);
+        assert_eq!(requests.carried_out(), None);
     }
 
     #[test]

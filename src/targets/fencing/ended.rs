@@ -5,10 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use super::Pod;
 
+/// The beginning of the message that a kubelet writes for a pod that it refuses.
+const REFUSED: &str = "Pod was rejected: ";
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct PodStatus {
     phase: Option<String>,
+    message: Option<String>,
     conditions: Option<Vec<PodCondition>>,
     container_statuses: Option<Vec<ContainerStatus>>,
     init_container_statuses: Option<Vec<ContainerStatus>>,
@@ -25,13 +29,21 @@ impl PodStatus {
         all.into_iter().flatten().flatten()
     }
 
-    /// Reports whether the controller that collects pods of lost nodes set the phase. It knows nothing of the containers:
-    /// they may run.
-    fn is_collected(&self) -> bool {
+    /// Reports whether the kubelet reported the terminal phase: with it, the kubelet alone writes this reason. The controller
+    /// that collects pods of lost nodes sets a phase and no such condition.
+    fn is_reported(&self) -> bool {
         let mut conditions = self.conditions.iter().flatten();
         conditions.any(|condition| {
-            condition.type_ == "DisruptionTarget" && condition.reason.as_deref() == Some("DeletionByPodGC")
+            condition.type_ == "ContainersReady"
+                && condition.status == "False"
+                && matches!(condition.reason.as_deref(), Some("PodFailed" | "PodCompleted"))
         })
+    }
+
+    /// Reports whether the kubelet refused to admit the pod: it started no container.
+    fn is_refused(&self) -> bool {
+        let message = self.message.as_deref();
+        self.containers().next().is_none() && message.is_some_and(|text| text.starts_with(REFUSED))
     }
 }
 
@@ -56,7 +68,8 @@ fn never_started(container: &ContainerStatus) -> bool {
 /// Reports whether the pod runs nowhere: its kubelet has reported the end of all its containers, or it is bound to no node.
 ///
 /// A kubelet reports the phase `Succeeded` or `Failed` once no container runs or is started again, also of a deleted pod
-/// before it removes the pod. A phase alone proves nothing: other controllers set it for pods of lost nodes.
+/// before it removes the pod. A phase alone proves nothing, and neither do containers that ended before it: other
+/// controllers set it for pods of lost nodes, whose kubelet may have started containers since its last report.
 pub(super) fn has_ended(pod: &Pod) -> bool {
     let status = &pod.status;
     if pod.spec.node_name.is_none() {
@@ -66,12 +79,8 @@ pub(super) fn has_ended(pod: &Pod) -> bool {
         return false;
     }
     let mut containers = status.containers();
-    if status.is_collected() {
-        // What the kubelet of a lost node did since its last report is not known.
-        return status.containers().next().is_some() && containers.all(is_terminated);
-    }
-    // A pod that its kubelet refused has no container that was started.
-    containers.all(|container| is_terminated(container) || never_started(container))
+    let none_runs = containers.all(|container| is_terminated(container) || never_started(container));
+    status.is_refused() || (status.is_reported() && none_runs)
 }
 
 #[cfg(test)]
@@ -99,6 +108,11 @@ mod tests {
         status
     }
 
+    /// The condition that a kubelet writes with a terminal phase.
+    fn reported(reason: &str) -> Value {
+        json!({"conditions": [{"type": "ContainersReady", "status": "False", "reason": reason}]})
+    }
+
     #[test]
     fn only_the_report_of_a_kubelet_shows_that_a_pod_has_ended() {
         let none = json!({});
@@ -109,96 +123,76 @@ mod tests {
             &json!({"waiting": {"reason": "CrashLoopBackOff"}}),
             &json!({"restartCount": 3, "lastState": {"terminated": {"exitCode": 1}}}),
         );
-        let collected = json!({"conditions": [
-            {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"},
-        ]});
-        let node = Some("n");
-        for (what, pod, wanted) in [
-            ("never bound", pod(None, "Pending", &json!([]), &none), true),
-            ("runs", pod(node, "Running", &json!([running]), &none), false),
-            (
-                "succeeded",
-                pod(node, "Succeeded", &json!([terminated]), &none),
-                true,
-            ),
-            (
-                "failed",
-                pod(node, "Failed", &json!([terminated, terminated]), &none),
-                true,
-            ),
+        let (failed, completed) = (reported("PodFailed"), reported("PodCompleted"));
+        let refused = json!({"message": "Pod was rejected: Node didn't have enough resource: cpu"});
+        let mut init_runs = failed.clone();
+        init_runs["initContainerStatuses"] = json!([running]);
+        let mut ephemeral_runs = failed.clone();
+        ephemeral_runs["ephemeralContainerStatuses"] = json!([running]);
+        let one = |container: &Value| json!([container]);
+        let both = json!([terminated, terminated]);
+        let one_of_two = json!([terminated, running]);
+        let unreported = json!(null);
+        for (what, phase, containers, more, wanted) in [
+            ("runs", "Running", one(&running), &none, false),
+            ("succeeded", "Succeeded", one(&terminated), &completed, true),
+            ("failed", "Failed", both, &failed, true),
             // A restart may be under way that was not reported yet.
-            (
-                "between restarts",
-                pod(node, "Running", &json!([terminated]), &none),
-                false,
-            ),
-            (
-                "one of two",
-                pod(node, "Failed", &json!([terminated, running]), &none),
-                false,
-            ),
-            (
-                "refused by its kubelet",
-                pod(node, "Failed", &json!(null), &none),
-                true,
-            ),
-            (
-                "failed while it started",
-                pod(node, "Failed", &json!([waiting]), &none),
-                true,
-            ),
-            (
-                "not started yet",
-                pod(node, "Pending", &json!([waiting]), &none),
-                false,
-            ),
-            (
-                "in a back-off",
-                pod(node, "Failed", &json!([backoff]), &none),
-                false,
-            ),
-            (
-                "of a lost node",
-                pod(node, "Failed", &json!([running]), &collected),
-                false,
-            ),
-            (
-                "of a lost node, starting",
-                pod(node, "Failed", &json!([waiting]), &collected),
-                false,
-            ),
-            (
-                "of a lost node, unreported",
-                pod(node, "Failed", &json!(null), &collected),
-                false,
-            ),
-            (
-                "of a lost node, ended before",
-                pod(node, "Failed", &json!([terminated]), &collected),
-                true,
-            ),
+            ("between restarts", "Running", one(&terminated), &none, false),
+            ("one of two", "Failed", one_of_two, &failed, false),
+            ("refused", "Failed", unreported, &refused, true),
+            ("refused, but runs", "Failed", one(&running), &refused, false),
+            ("failed at its start", "Failed", one(&waiting), &failed, true),
+            ("not started yet", "Pending", one(&waiting), &none, false),
+            ("in a back-off", "Failed", one(&backoff), &failed, false),
             (
                 "an init container runs",
-                pod(
-                    node,
-                    "Failed",
-                    &json!([waiting]),
-                    &json!({"initContainerStatuses": [running]}),
-                ),
+                "Failed",
+                one(&waiting),
+                &init_runs,
                 false,
             ),
             (
-                "an ephemeral container runs",
-                pod(
-                    node,
-                    "Failed",
-                    &json!([terminated]),
-                    &json!({"ephemeralContainerStatuses": [running]}),
-                ),
+                "an ephemeral one runs",
+                "Failed",
+                one(&terminated),
+                &ephemeral_runs,
                 false,
             ),
         ] {
+            let pod = pod(Some("n"), phase, &containers, more);
             assert_eq!(has_ended(&pod), wanted, "{what}");
+        }
+        assert!(has_ended(&pod(None, "Pending", &json!([]), &none)), "never bound");
+    }
+
+    #[test]
+    fn a_phase_that_a_controller_set_shows_no_end() {
+        let none = json!({});
+        let terminated = container(&json!({"terminated": {"exitCode": 0}}), &none);
+        let running = container(&json!({"running": {}}), &none);
+        let waiting = container(&json!({"waiting": {"reason": "ContainerCreating"}}), &none);
+        let collected = json!({"conditions": [
+            {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"},
+            {"type": "ContainersReady", "status": "True"},
+        ]});
+        // A node with the taint out-of-service: the phase is set without a condition.
+        let unmarked = json!({"conditions": [
+            {"type": "ContainersReady", "status": "False", "reason": "ContainersNotReady"},
+        ]});
+        let other = json!({"message": "Pod is terminating due to a taint"});
+        for containers in [
+            json!(null),
+            json!([]),
+            json!([running]),
+            json!([waiting]),
+            // Restarted since the last report, perhaps.
+            json!([terminated]),
+        ] {
+            for more in [&none, &collected, &unmarked, &other] {
+                let pod = pod(Some("n"), "Failed", &containers, more);
+                assert!(!has_ended(&pod), "{containers} {more}");
+            }
         }
     }
 }

@@ -31,6 +31,8 @@ const SHORT: u32 = 3;
 /// The longest wait for the present. A watch that hangs takes longer, and is asked again.
 const PATIENCE: Duration = Duration::from_secs(6);
 
+const NO_ORDER: &str = "the resource version of the list of pods is not a number";
+
 /// The namespaces, while they have followers.
 #[derive(Default)]
 pub(crate) struct Namespaces(Mutex<HashMap<String, Weak<Following>>>);
@@ -163,8 +165,9 @@ async fn run(api: Api<Pod>, shared: Arc<Shared>, mut asked: watch::Receiver<u64>
 /// Returns all pods, and the version of the list.
 async fn list(api: &Api<Pod>) -> kube::Result<(Vec<Pod>, u64)> {
     let list = api.list(&ListParams::default()).await?;
-    // Where versions are no numbers, no version is ever reached, and no pod is confirmed to be gone.
-    let version = number(list.metadata.resource_version.as_deref()).unwrap_or(u64::MAX);
+    // Without an order of the versions no pod is confirmed to be gone.
+    let version = number(list.metadata.resource_version.as_deref());
+    let version = version.ok_or_else(|| kube::Error::Service(NO_ORDER.into()))?;
     Ok((list.items, version))
 }
 

@@ -181,12 +181,14 @@ mod tests {
         } else {
             ("Running", json!({"running": {}}))
         };
+        let reason = ended.then_some("PodFailed");
+        let condition = json!({"type": "ContainersReady", "status": "False", "reason": reason});
         let csi = json!({"driver": super::super::mount::DRIVER, "volumeAttributes": {"lock": lock}});
         let container = json!({"name": "c", "image": "i", "imageID": "", "ready": true, "restartCount": 0, "state": state});
         let pod = json!({
             "metadata": {"name": format!("pod-{uid}"), "uid": uid, "resourceVersion": version.to_string()},
             "spec": {"nodeName": node, "volumes": [{"name": "v", "csi": csi}]},
-            "status": {"phase": phase, "containerStatuses": [container]},
+            "status": {"phase": phase, "conditions": [condition], "containerStatuses": [container]},
         });
         serde_json::from_value(pod).unwrap()
     }

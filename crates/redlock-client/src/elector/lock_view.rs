@@ -1,9 +1,13 @@
 //! Describes the state of one lock, as this process sees it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use crate::lease::{
-    Authority, BootInstant, FencingToken, Holder, Marks, Nonce, Participation, Takeover, fence::Succession,
+use crate::{
+    lease::{
+        Authority, BootInstant, FencingToken, Holder, Marks, Nonce, Participation, Takeover,
+        fence::Succession,
+    },
+    masters::LeaseAttempt,
 };
 
 /// A snapshot, replaced at every change. Its methods take the time, so an old snapshot gives no authority past its end.
@@ -35,8 +39,8 @@ pub struct LockView {
     stepped_after: Option<FencingToken>,
     last_token: Option<FencingToken>,
     last_seen: Option<Nonce>,
-    /// The nonce of the last lease of this process.
-    own: Option<Nonce>,
+    /// The last lease of this process.
+    own: Option<Arc<LeaseAttempt>>,
 }
 
 impl LockView {
@@ -91,11 +95,20 @@ impl LockView {
     /// find a smaller grant number at most masters than the largest, which became the token.
     #[must_use]
     pub fn is_own(&self, holder: &Holder) -> bool {
-        self.own == Some(holder.nonce)
+        let own = self.own.as_ref();
+        own.is_some_and(|own| own.stem.nonce() == holder.nonce)
     }
 
-    pub(super) fn active(&mut self, authority: Authority, own: Option<Nonce>, now: BootInstant) {
-        self.own = own.or(self.own);
+    /// Reports whether the fenced lease of this process with this token is marked by now: pods may have started under it.
+    #[must_use]
+    pub fn is_marked(&self, token: FencingToken) -> bool {
+        let fence = self.own.as_ref().and_then(|own| own.fence());
+        let mark = fence.and_then(|fence| fence.mark());
+        mark.is_some_and(|mark| mark.token == token)
+    }
+
+    pub(super) fn active(&mut self, authority: Authority, own: Option<Arc<LeaseAttempt>>, now: BootInstant) {
+        self.own = own.or(self.own.take());
         if self.last_token.is_none_or(|last| last < authority.token) {
             self.changed(authority.token);
             self.last_seen = None;

@@ -64,8 +64,7 @@ impl Slot {
         now: BootInstant,
     ) {
         self.publish(|view| {
-            let own = self.attempt.as_ref().map(|attempt| attempt.stem.nonce());
-            view.active(authority, own, now);
+            view.active(authority, self.attempt.clone(), now);
             if let Some((won, takeover)) = won {
                 view.marks = won.marks;
                 view.succession = won.succession;
