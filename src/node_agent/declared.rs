@@ -208,6 +208,7 @@ fn lock_spec(plan: &LockPlan, quorum: QuorumPlan, id: Option<String>, cluster: &
             longest_lease_milliseconds: milliseconds(quorum.longest_lease),
             acquire_limit_milliseconds: milliseconds(timing::DEFAULT_ACQUIRE_LIMIT),
             command_timeout_milliseconds: milliseconds(quorum.command_timeout),
+            authenticated: quorum.needs_credentials,
             id,
         },
     }

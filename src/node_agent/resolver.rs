@@ -22,6 +22,7 @@ use super::{
 use crate::{
     api::{LeaderLock, RedisQuorum},
     lease::{ClusterId, fence::Presence},
+    masters,
     targets::{Change, PAGE, deepest, watch_objects},
 };
 
@@ -91,8 +92,12 @@ impl Resolver for KubeResolver {
         declared.resolve(namespace, name)
     }
 
-    fn access(&self, _: &QuorumSpec) -> Result<Access, String> {
-        (self.access)()
+    fn access(&self, quorum: &QuorumSpec) -> Result<Access, String> {
+        let mut access = (self.access)()?;
+        if !quorum.authenticated {
+            access.credentials = masters::Credentials::default();
+        }
+        Ok(access)
     }
 
     fn presence(&self, pod: &PodName) -> PresenceRead {

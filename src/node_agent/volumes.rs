@@ -48,14 +48,14 @@ fn refusal(error: &agent::PublishError) -> PublishError {
     let text = sentence(error);
     match error {
         agent::PublishError::OtherLock { .. } => PublishError::Invalid(text),
-        agent::PublishError::Stopped => PublishError::Unavailable(text),
+        // The record is stored: the kubelet must unpublish the volume of a pod that is deleted now.
+        agent::PublishError::Stopped | agent::PublishError::Volume(_) => PublishError::Unavailable(text),
         agent::PublishError::Cgroup(_)
         | agent::PublishError::Lock(_)
         | agent::PublishError::Spec(_)
         | agent::PublishError::Quorum { .. }
         | agent::PublishError::NoPermit { .. }
-        | agent::PublishError::Replaced
-        | agent::PublishError::Volume(_) => PublishError::NotYet(text),
+        | agent::PublishError::Replaced => PublishError::NotYet(text),
     }
 }
 

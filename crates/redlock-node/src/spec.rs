@@ -40,6 +40,9 @@ pub struct QuorumSpec {
     pub longest_lease_milliseconds: u64,
     pub acquire_limit_milliseconds: u64,
     pub command_timeout_milliseconds: u64,
+    /// Whether the quorum declares credentials. The masters of any other quorum never get those of the agent.
+    #[serde(default)]
+    pub authenticated: bool,
     /// The id of the quorum, where it is known: 32 hex digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,

@@ -72,6 +72,7 @@ fn a_fenced_lock_is_resolved_with_its_timings_and_masters() {
                 "keyPrefix": "redlock",
                 "longestLeaseMilliseconds": 60_000,
                 "acquireLimitMilliseconds": 2_000,
+                "authenticated": false,
                 "commandTimeoutMilliseconds": 500,
                 "id": "00112233445566778899aabbccddeeff",
             },

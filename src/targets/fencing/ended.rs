@@ -5,14 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Pod;
 
-/// The beginning of the message that a kubelet writes for a pod that it refuses.
-const REFUSED: &str = "Pod was rejected: ";
-
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct PodStatus {
     phase: Option<String>,
-    message: Option<String>,
     conditions: Option<Vec<PodCondition>>,
     container_statuses: Option<Vec<ContainerStatus>>,
     init_container_statuses: Option<Vec<ContainerStatus>>,
@@ -39,12 +35,6 @@ impl PodStatus {
                 && matches!(condition.reason.as_deref(), Some("PodFailed" | "PodCompleted"))
         })
     }
-
-    /// Reports whether the kubelet refused to admit the pod: it started no container.
-    fn is_refused(&self) -> bool {
-        let message = self.message.as_deref();
-        self.containers().next().is_none() && message.is_some_and(|text| text.starts_with(REFUSED))
-    }
 }
 
 fn is_terminated(container: &ContainerStatus) -> bool {
@@ -69,7 +59,8 @@ fn never_started(container: &ContainerStatus) -> bool {
 ///
 /// A kubelet reports the phase `Succeeded` or `Failed` once no container runs or is started again, also of a deleted pod
 /// before it removes the pod. A phase alone proves nothing, and neither do containers that ended before it: other
-/// controllers set it for pods of lost nodes, whose kubelet may have started containers since its last report.
+/// controllers set it for pods of lost nodes, whose kubelet may have started containers since its last report. A kubelet
+/// that was restarted may reject a pod whose containers run, so a rejected pod has not ended.
 pub(super) fn has_ended(pod: &Pod) -> bool {
     let status = &pod.status;
     if pod.spec.node_name.is_none() {
@@ -80,7 +71,7 @@ pub(super) fn has_ended(pod: &Pod) -> bool {
     }
     let mut containers = status.containers();
     let none_runs = containers.all(|container| is_terminated(container) || never_started(container));
-    status.is_refused() || (status.is_reported() && none_runs)
+    status.is_reported() && none_runs
 }
 
 #[cfg(test)]
@@ -124,7 +115,7 @@ mod tests {
             &json!({"restartCount": 3, "lastState": {"terminated": {"exitCode": 1}}}),
         );
         let (failed, completed) = (reported("PodFailed"), reported("PodCompleted"));
-        let refused = json!({"message": "Pod was rejected: Node didn't have enough resource: cpu"});
+        let rejected = json!({"message": "Pod was rejected: Node didn't have enough resource: cpu"});
         let mut init_runs = failed.clone();
         init_runs["initContainerStatuses"] = json!([running]);
         let mut ephemeral_runs = failed.clone();
@@ -140,8 +131,8 @@ mod tests {
             // A restart may be under way that was not reported yet.
             ("between restarts", "Running", one(&terminated), &none, false),
             ("one of two", "Failed", one_of_two, &failed, false),
-            ("refused", "Failed", unreported, &refused, true),
-            ("refused, but runs", "Failed", one(&running), &refused, false),
+            ("rejected", "Failed", unreported, &rejected, false),
+            ("rejected, but runs", "Failed", one(&running), &rejected, false),
             ("failed at its start", "Failed", one(&waiting), &failed, true),
             ("not started yet", "Pending", one(&waiting), &none, false),
             ("in a back-off", "Failed", one(&backoff), &failed, false),

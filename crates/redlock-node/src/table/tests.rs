@@ -26,6 +26,7 @@ fn lock() -> LockSpec {
             longest_lease_milliseconds: 60_000,
             acquire_limit_milliseconds: 2_000,
             command_timeout_milliseconds: 500,
+            authenticated: false,
             id: None,
         },
     }
