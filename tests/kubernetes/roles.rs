@@ -191,7 +191,12 @@ async fn a_target_with_a_pod_that_does_not_go(world: &World) {
 
 /// Set by action Patch, which writes the object itself.
 async fn a_field_of_a_target(world: &World) {
-    world.apply(&GATE.replace("name: gate", "name: patched"));
+    // Without the field: an applied one is left to its manager.
+    world.apply(
+        &GATE
+            .replace("name: gate", "name: patched")
+            .replace("{replicas: 1}", "{}"),
+    );
     let target = "{name: gate, action: Patch, stopSeconds: 1, ref: {apiVersion: test.example/v1, kind: Gate, name: patched}, \
                   patch: {fields: [{path: /spec/replicas, active: 7, standby: 0}]}}";
     world.apply(&lock("patching", &format!(", targets: [{target}]")));
