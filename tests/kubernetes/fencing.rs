@@ -449,9 +449,10 @@ async fn a_lease_that_an_earlier_task_marked_is_continued_by_the_next_one() {
     timed("a later lease of the lineage is marked", async || {
         let mark = fenced.register("slot", "/!mark").unwrap();
         let marked: u64 = mark.split('|').next().unwrap().parse().unwrap();
-        match marked > token && mark.contains(&format!("|{token},")) {
-            true => Ok(()),
-            false => Err(mark),
+        if marked > token && mark.contains(&format!("|{token},")) {
+            Ok(())
+        } else {
+            Err(mark)
         }
     })
     .await;
@@ -492,9 +493,10 @@ async fn fencing_that_is_turned_on_under_a_lease_begins_with_a_new_one() {
             .register("slot", "/!mark")
             .ok_or_else(|| "no mark".to_owned())?;
         let marked: u64 = mark.split('|').next().unwrap().parse().unwrap();
-        match marked > token && mark.contains(&format!("|{marked},")) {
-            true => Ok(()),
-            false => Err(mark),
+        if marked > token && mark.contains(&format!("|{marked},")) {
+            Ok(())
+        } else {
+            Err(mark)
         }
     })
     .await;
