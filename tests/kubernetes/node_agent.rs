@@ -16,10 +16,11 @@ use tonic::{Request, Status, client::Grpc, transport::Endpoint};
 use tonic_prost::ProstCodec;
 
 use crate::common::cgroups::{Made, own_or_report};
+use crate::common::sandbox::{Sandbox, remove_pods, start_container};
 use crate::common::{forget_variables, http};
 use crate::fixture::{BOUND, FENCING};
 use crate::world::{World, lock, quorum_of, throughout};
-use redlock_testkit::{ChildGuard, Mode, Proxy, eventually, eventually_blocking, free_port};
+use redlock_testkit::{ChildGuard, Mode, Proxy, eventually, free_port};
 
 /// A node agent holds a call for 90 s.
 const CALL: Duration = Duration::from_secs(120);
@@ -29,24 +30,14 @@ struct Node {
     agent: ChildGuard,
     _guardian: ChildGuard,
     port: u16,
-    kubepods: PathBuf,
     folder: tempfile::TempDir,
     _state: tempfile::TempDir,
     root: Made,
 }
 
-/// What the kubelet has made of a pod before it publishes the volume.
-struct Sandbox {
-    uid: String,
-    cgroup: PathBuf,
-    target: PathBuf,
-}
-
 impl Node {
     async fn start(world: &World, own: &Path) -> Self {
         let root = Made::below(own, "node").unwrap();
-        let kubepods = root.0.join("kubepods.slice/kubepods-burstable.slice");
-        fs::create_dir_all(&kubepods).unwrap();
         let folder = tempfile::tempdir().unwrap();
         // On tmpfs: a disk may hang for seconds.
         let state = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -84,7 +75,6 @@ impl Node {
             agent,
             _guardian: guardian,
             port,
-            kubepods,
             folder,
             _state: state,
             root,
@@ -92,22 +82,7 @@ impl Node {
     }
 
     fn sandbox(&self, uid: &str) -> Sandbox {
-        let cgroup = self
-            .kubepods
-            .join(format!("kubepods-burstable-pod{}.slice", uid.replace('-', "_")));
-        fs::create_dir(&cgroup).unwrap();
-        let volume = self
-            .folder
-            .path()
-            .join(format!("pods/{uid}/volumes/kubernetes.io~csi/redlock"));
-        fs::create_dir_all(&volume).unwrap();
-        let data = r#"{"driverName":"fencing.redlock.dev"}"#;
-        fs::write(volume.join("vol_data.json"), data).unwrap();
-        Sandbox {
-            uid: uid.to_owned(),
-            cgroup,
-            target: volume.join("mount"),
-        }
+        Sandbox::make(&self.root.0, self.folder.path(), uid)
     }
 
     /// A call of the kubelet for the pod `report-0`.
@@ -140,19 +115,8 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        remove(&self.root.0.join("kubepods.slice"));
+        remove_pods(&self.root.0);
     }
-}
-
-/// Kills the processes in it, and removes it.
-fn remove(path: &Path) {
-    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove(&entry.path());
-        }
-    }
-    let _ = fs::write(path.join("cgroup.kill"), "1");
-    eventually_blocking(BOUND, "the cgroup is removed", || fs::remove_dir(path));
 }
 
 async fn call(socket: PathBuf, request: NodePublishVolumeRequest) -> Result<(), Status> {
@@ -164,15 +128,6 @@ async fn call(socket: PathBuf, request: NodePublishVolumeRequest) -> Result<(), 
     let path = "/csi.v1.Node/NodePublishVolume".parse().unwrap();
     let codec = ProstCodec::<NodePublishVolumeRequest, Empty>::default();
     client.unary(Request::new(request), path, codec).await.map(drop)
-}
-
-/// As the runtime starts a container in the pod.
-fn container(pod: &Sandbox) -> ChildGuard {
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", "echo $$ >\"$1\"; exec sleep 1000", "sh"])
-        .arg(pod.cgroup.join("cgroup.procs"));
-    ChildGuard::spawn("container", &mut command)
 }
 
 fn events(pod: &Sandbox) -> String {
@@ -259,7 +214,8 @@ async fn a_pod_starts_when_its_cluster_holds_the_lock_and_is_frozen_when_the_mas
         fs::read_to_string(pod.target.join("lock")).unwrap(),
         format!("{}/report", world.namespace.name())
     );
-    let _container = container(&pod);
+    let program = ["sleep".as_ref(), "1000".as_ref()];
+    let _container = start_container(&pod.cgroup, "container-0", &program);
     deleted_pod_does_not_start(&world, &node).await;
 
     proxies.iter().for_each(|proxy| proxy.set(Mode::BlackHole));
@@ -292,18 +248,9 @@ async fn a_pod_starts_when_its_cluster_holds_the_lock_and_is_frozen_when_the_mas
 /// A pod whose object was deleted by force, which its kubelet still knows.
 async fn deleted_pod_does_not_start(world: &World, node: &Node) {
     let gone = node.sandbox("00000000-0000-0000-0000-000000000001");
-    let starts = node.publish(world, &gone, "report");
-    eventually(BOUND, "the pod is refused", async || {
-        let lines = node.agent.stderr();
-        let found = lines.iter().any(|line| line.contains("Gone"));
-        if found { Ok(()) } else { Err(lines.last().cloned()) }
-    })
-    .await;
-    assert!(
-        !starts.is_finished() && !gone.target.exists(),
-        "no volume is published"
-    );
-    starts.abort();
+    let refused = node.publish(world, &gone, "report").await.unwrap().unwrap_err();
+    assert!(refused.message().contains("the pod was deleted"), "{refused:?}");
+    assert!(!gone.target.exists(), "no volume is published");
 }
 
 fn ends_in_order(mut node: Node) {
