@@ -80,7 +80,7 @@ fn row(pod: &PodRow) -> Vec<String> {
     ]
 }
 
-/// What is to be released, and what that risks.
+/// The pod to be released, and the risks.
 #[must_use]
 pub fn risks(plan: &Plan) -> String {
     let entry = &plan.entry;
@@ -107,7 +107,7 @@ A release lets its processes run, although the masters do not guarantee the lock
     )
 }
 
-/// What was done.
+/// The result.
 #[must_use]
 pub fn released(plan: &Plan, released: Released, reason: &str) -> String {
     let (namespace, name) = (&plan.entry.pod.namespace, &plan.entry.pod.name);

@@ -150,7 +150,7 @@ impl Table {
     /// One that an agent or a guardian has made, for a command that reads it.
     ///
     /// # Errors
-    /// There is none, or the boot id cannot be read.
+    /// The directory does not exist, or the boot id cannot be read.
     pub fn existing(directory: &Path) -> Result<Self, TableError> {
         let table = Self::at(directory)?;
         let entries = table.entries();

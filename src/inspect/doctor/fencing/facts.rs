@@ -1,4 +1,4 @@
-//! What the API server shows of node fencing. What cannot be read has the reason.
+//! Reads the objects of node fencing at the API server. A part that cannot be read has the reason.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -40,7 +40,7 @@ pub(super) struct Facts {
     pub(super) nodes: Asked<Vec<Node>>,
     /// The nodes on which the kubelet knows the driver.
     pub(super) registered: Asked<Vec<String>>,
-    /// What the agent of a node reports.
+    /// The metrics of the agent of each node.
     pub(super) agents: BTreeMap<String, Asked<Metrics>>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Facts {
 pub(super) struct Metrics {
     pub(super) cgroup2: Option<bool>,
     pub(super) guardian_up: Option<bool>,
-    /// How many things the kernel refused to the guardian.
+    /// The kernel refused something to the guardian.
     pub(super) degraded: Option<bool>,
 }
 

@@ -5,8 +5,8 @@ use crate::BootInstant;
 use crate::fence::observation::{Finding, Permit};
 
 impl Record {
-    /// Only of a pod that is known, and does not run: one that runs or starts by a permit needs no release. What a killed pod
-    /// has left is dying, so what runs from now on has started afresh.
+    /// Only of a pod that is known, and does not run: one that runs or starts by a permit needs no release. The processes of a
+    /// killed pod are dying, so those that run from now on have started afresh.
     pub(super) fn on_release(&mut self, out: &mut Vec<Effect>) {
         let lineage = match self.state {
             State::Frozen {

@@ -1,4 +1,4 @@
-//! What a record can be, and what is stored of it.
+//! The states of a record, and their stored form.
 
 use crate::{
     BootInstant, FencingToken,
