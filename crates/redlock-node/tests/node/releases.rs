@@ -55,11 +55,14 @@ async fn a_released_pod_runs_without_a_permit_until_another_cluster_comes() {
     assert!(refused.contains("has a permit"), "{refused}");
     world.cut();
     pod.frozen().await;
-    let reason = is(&world, &pod, PodState::Frozen).await;
-    assert!(
-        !reason.is_empty() && !reason.contains("stored no reason"),
-        "{reason}"
-    );
+    // The guardian may have frozen it a moment before the agent stores the reason.
+    eventually(BOUND, "the reason of the freeze", async || {
+        match state(&world, &pod) {
+            (PodState::Frozen, reason) if !reason.contains("stored no reason") => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
     world.call(&waits, "report");
     is(&world, &waits, PodState::Waiting).await;
     let refused = release(&world, &waits).await.unwrap_err();
@@ -90,16 +93,26 @@ async fn a_released_pod_runs_without_a_permit_until_another_cluster_comes() {
         }
     })
     .await;
-    world.agent().send_line("report");
-    world.line("state: \"released\"").await;
+    eventually(BOUND, "the agent has restored the release", async || {
+        let before = world.count("ready=");
+        world.agent().send_line("report");
+        let lines = world.lines("ready=", before + 1).await;
+        let last = lines.last().cloned().unwrap();
+        if last.contains("state: \"released\"") {
+            Ok(())
+        } else {
+            Err(last)
+        }
+    })
+    .await;
     pod.writes().await;
     assert!(pod.longest_gap(begun) < Duration::from_millis(500));
     let (_, reason) = state(&world, &pod);
     assert_eq!(reason, "released by hand: INC-42");
 
     holder.vanish();
-    world.heal();
     let _other = world.holder("there").await;
+    world.heal();
     pod.empty().await;
     pod.frozen().await;
     is(&world, &pod, PodState::Killed).await;

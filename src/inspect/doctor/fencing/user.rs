@@ -99,11 +99,18 @@ async fn tried(session: &Session) -> Check {
         return unknown(NAME, "the name of the trial is not valid", LINE);
     };
     let round = masters.read_fences(&[masters.lock(&lock)]).await;
-    let reads = round.readings.into_iter().map(|reading| reading.map(drop));
     let writes = masters.try_scripts().await;
-    let names = masters.status().into_iter().map(|master| master.name);
-    let each = names.zip(reads.zip(writes));
-    judge(each.map(|(name, (read, written))| (name, read, written)))
+    let each = masters
+        .status()
+        .into_iter()
+        .zip(round.readings.into_iter().zip(writes));
+    let each = each.map(|(master, (read, written))| {
+        // A master that refused the user was not asked.
+        let refused = master.trouble.filter(Unknown::is_auth);
+        let read = read.map(drop).map_err(|reason| refused.unwrap_or(reason));
+        (master.name, read, written)
+    });
+    judge(each)
 }
 
 fn judge(masters: impl Iterator<Item = (String, Result<(), Unknown>, Result<(), PreflightError>)>) -> Check {
