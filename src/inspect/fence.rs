@@ -145,7 +145,7 @@ mod tests {
             uid: "uid-1".to_owned(),
             lock: "team/report".to_owned(),
             state: PodState::Frozen,
-            permit_ends_in_seconds: Some(-3.14),
+            permit_ends_in_seconds: Some(-3.1),
             guarded: true,
             reason: "fewer than a majority of the masters answered".to_owned(),
         };

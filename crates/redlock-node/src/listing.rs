@@ -128,7 +128,7 @@ pub fn read(options: &Options) -> Result<Listing, TableError> {
                 published.dedup_by(|a, b| a.uid == b.uid);
                 let rows = published
                     .iter()
-                    .map(|volume| without_entry(&volume.uid, &shown.get(&volume.uid)));
+                    .map(|volume| without_entry(&volume.uid, shown.get(&volume.uid)));
                 pods.extend(rows);
             }
             Err(error) => incomplete = Some(crate::guardian::chain(&error)),
@@ -211,7 +211,7 @@ fn unknown(uid: &str, reason: String) -> PodRow {
 }
 
 /// A pod of which the kubelet has a volume.
-fn without_entry(uid: &str, waiting: &Option<&Waiting>) -> PodRow {
+fn without_entry(uid: &str, waiting: Option<&Waiting>) -> PodRow {
     match waiting {
         Some(waiting) => row(&waiting.pod, &waiting.declared, waiting.why.clone()),
         None => PodRow {

@@ -152,10 +152,10 @@ impl Plan {
             }
             if let Some(vacant) = Vacant::take(&self.state_dir).map_err(ReleaseError::Turn)? {
                 self.table.withdraw_release(uid)?;
-                return match self.is_released() {
-                    true => Ok(By::Agent),
-                    false => self.by_command(&vacant, reason),
-                };
+                if self.is_released() {
+                    return Ok(By::Agent);
+                }
+                return self.by_command(&vacant, reason);
             }
             let now = clock::now();
             if !self.table.has_request(uid) && now.since(*taken.get_or_insert(now)) > STORED_WITHIN {
@@ -221,7 +221,7 @@ fn find(table: &Table, pod: &str) -> Result<Entry, ReleaseError> {
         match state {
             Found::Entry { entry, .. } if entry.state != EntryState::Ended => {
                 let name = format!("{}/{}", entry.pod.namespace, entry.pod.name);
-                if [&uid, &entry.pod.name, &name].contains(&&pod.to_owned()) {
+                if [&*uid, &*entry.pod.name, &*name].contains(&pod) {
                     found.push(*entry);
                 }
                 known.push(name);
