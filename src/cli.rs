@@ -12,6 +12,7 @@ mod doctor;
 mod drain;
 mod duration;
 mod exit;
+mod fence;
 mod hand_over;
 mod init;
 mod install;
@@ -60,6 +61,7 @@ enum Command {
     Break(break_lock::BreakArgs),
     HandOver(hand_over::HandOverArgs),
     Drain(drain::DrainArgs),
+    Fence(fence::FenceArgs),
     Init(init::InitArgs),
     Reseal(reseal::ResealArgs),
     Demo(demo::DemoArgs),
@@ -151,6 +153,7 @@ fn run(command: Command, called: Called) -> Result<Exit, Failure> {
         Command::Man(args) => man::run(&args, program()),
         Command::Replay(args) => replay::run(&args),
         Command::NodeGuardian(args) => node_guardian::run(args),
+        Command::Fence(args) => fence::run(args),
         Command::Operator(args) => block_on(operator::run(*args))?,
         Command::Run(args) => block_on_this_thread(run::run(*args))?,
         Command::Agent(args) => block_on(agent::run(*args))?,

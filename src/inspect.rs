@@ -9,6 +9,7 @@ pub mod break_lock;
 pub mod cluster;
 pub mod doctor;
 pub mod drain;
+pub mod fence;
 pub mod hand_over;
 pub mod status;
 mod text;

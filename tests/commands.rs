@@ -14,6 +14,8 @@ mod common;
 mod doctor;
 #[path = "commands/examples.rs"]
 mod examples;
+#[path = "commands/fence.rs"]
+mod fence;
 #[path = "commands/init.rs"]
 mod init;
 #[path = "commands/install.rs"]

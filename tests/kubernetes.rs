@@ -30,6 +30,8 @@ mod crds;
 mod cut_off;
 #[path = "kubernetes/declared_delay.rs"]
 mod declared_delay;
+#[path = "kubernetes/doctor_fencing.rs"]
+mod doctor_fencing;
 #[path = "kubernetes/election.rs"]
 mod election;
 #[path = "kubernetes/examples.rs"]

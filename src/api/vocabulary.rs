@@ -173,6 +173,7 @@ words! {
         Fenced: "a node froze the processes of a pod of a fenced lock, since the masters no longer guarantee the lock to the cluster",
         Thawed: "a node thawed a pod of a fenced lock: the masters guarantee the lock to the cluster again",
         FencedKilled: "a node killed the processes of a frozen pod: another cluster may have held the lock meanwhile, or the pod was frozen for too long",
+        FenceReleased: "an administrator let a frozen pod run without a permit, by `redlock fence release`",
     }
 }
 
@@ -188,6 +189,7 @@ impl EventReason {
             Self::Fenced => "Freeze",
             Self::Thawed => "Thaw",
             Self::FencedKilled => "Kill",
+            Self::FenceReleased => "Thaw",
             _ => "Switch",
         }
     }

@@ -51,6 +51,11 @@ fn choices(program: &Command, words: &[String]) -> Choices {
     let Some(command) = before.iter().find_map(|word| program.find_subcommand(word)) else {
         return commands(program, last);
     };
+    let below = before.iter().find_map(|word| command.find_subcommand(word));
+    let command = below.unwrap_or(command);
+    if command.has_subcommands() && !last.starts_with('-') {
+        return commands(command, last);
+    }
     if before.iter().any(|word| word == "--") {
         return Choices {
             choices: Vec::new(),
@@ -150,6 +155,8 @@ mod tests {
             (&["status", "-o", ""], "table\t", NO_FILES),
             (&["status", "--output=j"], "--output=json\t", NO_FILES),
             (&["completion", "z"], "zsh\t", NO_FILES),
+            (&["fence", "re"], "release\t", NO_FILES),
+            (&["fence", "list", "-o", "j"], "json\t", NO_FILES),
             (&["status", "--kubeconfig", ""], "", FILES),
             (&["run", "report", "--", ""], "", FILES),
         ] {

@@ -22,13 +22,15 @@ use crate::{
 ///
 /// Runs the real scripts on keys of its own below PREFIX:doctor:, and deletes them. Exits with 0 when every check
 /// passes (`!` is a warning), 1 when a check fails (`✗`), 69 when no majority votes, 77 when the user or password is
-/// not accepted. With a kubeconfig: the masters of a RedisQuorum, the object itself, and the LeaderLocks that name it.
+/// not accepted. With a kubeconfig: the masters of a RedisQuorum, the object itself, and the LeaderLocks that name it; with --fencing
+/// also node fencing.
 ///
 /// Prints a line for each master and each object, and the findings of each that is not healthy.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   redlock doctor --quorum default
   redlock doctor --quorum default --take-turns
+  redlock doctor --quorum default --fencing
   redlock doctor --quorum default --quiet      # problems only, for scripts
   redlock doctor --masters \\
     redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
@@ -41,6 +43,10 @@ pub(super) struct DoctorArgs {
     /// before.
     #[arg(long)]
     take_turns: bool,
+    /// Also check node fencing: the CSI driver, a ready node agent and node guardian on each node, their version, and that their
+    /// Redis user only reads. Needs a kubeconfig.
+    #[arg(long, conflicts_with_all = ["masters", "config"])]
+    fencing: bool,
     /// Print every check of every master and object.
     #[arg(short, long)]
     verbose: bool,
@@ -66,6 +72,10 @@ pub(super) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Config, message));
     }
     let (session, objects, away) = match args.place.place(false).await? {
+        Place::Masters if args.fencing => {
+            let message = "--fencing needs a kubeconfig: node fencing is checked by the objects of a cluster; give --kubeconfig FILE";
+            return Err(Failure::new(Exit::Usage, message));
+        }
         Place::Masters => {
             let session = session::open(&args.place.quorum, Agreement::AllFound).await?;
             (session, Vec::new(), None)
@@ -76,7 +86,11 @@ pub(super) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
             let session = cluster.session(&quorum, &given).await?;
             let name = quorum.metadata.name.clone().unwrap_or_default();
             let away = session.away(&name, &format!("redlock doctor --quorum {name}"));
-            (session, doctor::examine_objects(&cluster, &quorum).await, away)
+            let mut objects = doctor::examine_objects(&cluster, &quorum).await;
+            if args.fencing {
+                objects.extend(doctor::examine_fencing(&cluster, &quorum, &given).await);
+            }
+            (session, objects, away)
         }
     };
     let longest = session.masters.fingerprint().longest_lease();

@@ -30,9 +30,12 @@ pub(super) fn run(args: &ManArgs, program: Command) -> Result<Exit, Failure> {
     program.build();
     match (&args.directory, &args.command) {
         (Some(directory), _) => {
-            let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
-            for command in shown.chain([&program]) {
+            write(&program, directory)?;
+            for command in program.get_subcommands().filter(|command| !command.is_hide_set()) {
                 write(command, directory)?;
+                for below in command.get_subcommands() {
+                    write(below, directory)?;
+                }
             }
         }
         (None, None) => print(&program)?,

@@ -1,6 +1,7 @@
 //! `redlock doctor`: is each master as it has to be, for leases of this length, by this user.
 
 mod checks;
+mod fencing;
 mod objects;
 mod report;
 mod turns;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use checks::{Check, Level};
+pub use fencing::examine_fencing;
 pub use objects::{ObjectReport, examine_objects};
 pub use report::Detail;
 pub use turns::Turns;

@@ -39,6 +39,14 @@ fn record(change: &Change, node: &str) -> Option<EventRecord> {
             EventReason::Thawed,
             format!("node {node} thawed the pod: the masters guarantee lock {lock} to this cluster again"),
         ),
+        ChangeKind::Released => (
+            EventReason::FenceReleased,
+            format!(
+                "node {node} lets the pod run without a permit of lock {lock}, released by hand: {}; another cluster may run \
+                 the same work",
+                change.why
+            ),
+        ),
         ChangeKind::Killed => (
             EventReason::FencedKilled,
             format!(

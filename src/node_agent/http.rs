@@ -13,6 +13,7 @@ use redlock_node::agent::{Agent, Report};
 use tokio::{net::TcpListener, time};
 
 use crate::{
+    clock,
     operator::http::{ANSWER, metrics_response},
     telemetry::NodeMetrics,
 };
@@ -77,5 +78,6 @@ async fn scrape(Shared(state): Shared<Arc<State>>) -> Response {
     let Some(report) = state.report().await else {
         return unavailable("the task that owns the records of pods does not answer\n");
     };
-    metrics_response(state.metrics.scrape(&report).map_err(|cause| cause.to_string()))
+    let text = state.metrics.scrape(&report, clock::now());
+    metrics_response(text.map_err(|cause| cause.to_string()))
 }

@@ -7,9 +7,10 @@ use super::{
     process_families,
     text::{Text, labels},
 };
+use crate::lease::BootInstant;
 
 /// The states of `redlock_fence_state`. A pod that is about to start or was refused waits.
-const STATES: [&str; 4] = ["waiting", "running", "frozen", "killed"];
+const STATES: [&str; 5] = ["waiting", "running", "frozen", "killed", "released"];
 
 /// All metrics of a node agent.
 #[derive(Debug)]
@@ -31,10 +32,11 @@ impl NodeMetrics {
     ///
     /// # Errors
     /// A metric that the library cannot write.
-    pub(crate) fn scrape(&self, report: &Report) -> Result<String, prometheus::Error> {
+    pub(crate) fn scrape(&self, report: &Report, now: BootInstant) -> Result<String, prometheus::Error> {
         let mut text = Text::new(TextEncoder::new().encode_to_string(&self.registry.gather())?);
         process_families(&mut text, "node-agent");
         pods(&mut text, &report.pods);
+        node(&mut text, report, now);
         latency(&mut text, &report.latency);
         Ok(text.into_string())
     }
@@ -69,9 +71,32 @@ fn pods(text: &mut Text, pods: &[PodReport]) {
     }
 }
 
+/// What `redlock doctor --fencing` reads of a node.
+fn node(text: &mut Text, report: &Report, now: BootInstant) {
+    let guardian = report.guardian.as_ref().filter(|guardian| guardian.runs(now));
+    let name = "redlock_fence_guardian_up";
+    text.family(name, "gauge", "1 if the node guardian has reported within 3 s.");
+    text.sample(name, "", u8::from(guardian.is_some()));
+    let name = "redlock_fence_guardian_degraded";
+    let about = "What the kernel refused to the node guardian: real-time scheduling, locked memory, a tmpfs. Absent without a guardian.";
+    text.family(name, "gauge", about);
+    if let Some(guardian) = guardian {
+        text.sample(name, "", guardian.degraded.len());
+    }
+    let name = "redlock_fence_cgroup2";
+    text.family(
+        name,
+        "gauge",
+        "1 if the node uses cgroup v2. Absent where that cannot be read.",
+    );
+    if let Some(cgroup2) = report.cgroup2 {
+        text.sample(name, "", u8::from(cgroup2));
+    }
+}
+
 fn shown(state: &str) -> &str {
     match state {
-        "running" | "frozen" | "killed" => state,
+        "running" | "frozen" | "killed" | "released" => state,
         _ => "waiting",
     }
 }
@@ -136,22 +161,30 @@ mod tests {
             pods: vec![
                 pod("a", "running", Some(Duration::from_millis(1_500))),
                 pod("b", "storing", None),
+                pod("c", "released", None),
             ],
             quorums: Vec::new(),
             guardian: None,
+            cgroup2: Some(true),
             latency,
         };
-        let text = NodeMetrics::new().unwrap().scrape(&report).unwrap();
+        let text = NodeMetrics::new()
+            .unwrap()
+            .scrape(&report, BootInstant::default())
+            .unwrap();
         for line in [
             r#"redlock_fence_permit_seconds{pod_namespace="team",pod="a",lock="report"} 1.5"#,
             r#"redlock_fence_permit_seconds{pod_namespace="team",pod="b",lock="report"} 0"#,
             r#"redlock_fence_state{pod_namespace="team",pod="a",lock="report",state="running"} 1"#,
             r#"redlock_fence_state{pod_namespace="team",pod="a",lock="report",state="frozen"} 0"#,
             r#"redlock_fence_state{pod_namespace="team",pod="b",lock="report",state="waiting"} 1"#,
+            r#"redlock_fence_state{pod_namespace="team",pod="c",lock="report",state="released"} 1"#,
             r#"redlock_fence_guarded{pod_namespace="team",pod="b",lock="report"} 0"#,
             r#"redlock_fence_latency_seconds_bucket{le="0.0001"} 1"#,
             r#"redlock_fence_latency_seconds_bucket{le="0.001"} 3"#,
             r#"redlock_fence_latency_seconds_bucket{le="+Inf"} 4"#,
+            "redlock_fence_guardian_up 0",
+            "redlock_fence_cgroup2 1",
             "redlock_fence_latency_seconds_sum 0.5",
             "redlock_fence_latency_seconds_count 4",
         ] {

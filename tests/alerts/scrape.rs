@@ -1,10 +1,11 @@
-//! Compares the rules and panels with the metrics of a real operator on real masters.
+//! Compares the rules and panels with the metrics of a real operator on real masters, and of a real node agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use crate::names;
+use crate::node;
 use crate::promtool::promtool;
 use crate::replica::{BOUND, Folder, Replica, seal, servers_with};
 use crate::shipped::{RULES, alerts, expressions, path, read, recorded};
@@ -12,15 +13,6 @@ use redlock_testkit::{Persistence, RedisServer, ServerOptions, eventually_blocki
 
 /// The labels that Prometheus and its discovery add.
 const OF_PROMETHEUS: [&str; 5] = ["job", "instance", "namespace", "cluster", "le"];
-
-/// The metrics of the node agents, which the operator does not serve, and their labels.
-const OF_NODES: [&str; 4] = [
-    "redlock_fence_permit_seconds",
-    "redlock_fence_state",
-    "redlock_fence_guarded",
-    "redlock_fence_latency_seconds",
-];
-const LABELS_OF_NODES: [&str; 4] = ["pod_namespace", "pod", "lock", "state"];
 
 struct Stage {
     masters: Vec<RedisServer>,
@@ -72,6 +64,8 @@ async fn every_metric_and_label_that_is_used_is_one_that_the_binary_gives() {
     let stage = stage().await;
     // The last of its families that an event creates.
     let scrape = stage.scrape(&["redlock_renewals_total{"]);
+    let of_node = node::scrape();
+    let families_of_node = families(&of_node);
     let families = families(&scrape);
     let (recorded, mut told) = (
         recorded(),
@@ -82,12 +76,7 @@ async fn every_metric_and_label_that_is_used_is_one_that_the_binary_gives() {
     );
     // Labels of families without a sample so far, by the source that names them.
     told.extend(["kind", "target", "action"].map(str::to_owned));
-    told.extend(LABELS_OF_NODES.map(str::to_owned));
-    let page = read("docs/fencing.md");
-    for name in OF_NODES {
-        assert!(page.contains(&format!("| `{name}` |")), "docs/fencing.md: {name}");
-    }
-    told.extend(scrape.lines().flat_map(names::labels));
+    told.extend(scrape.lines().chain(of_node.lines()).flat_map(names::labels));
     for (owner, expression) in expressions() {
         let metrics = names::metrics(&expression);
         assert!(!metrics.is_empty(), "{owner} reads nothing: {expression}");
@@ -99,26 +88,39 @@ async fn every_metric_and_label_that_is_used_is_one_that_the_binary_gives() {
             let known = metric == "up"
                 || recorded.contains(&metric)
                 || families.contains_key(&*metric)
-                || OF_NODES.contains(&&*metric);
+                || families_of_node.contains_key(&*metric);
             assert!(known || of_histogram, "{owner}: {metric} is in no scrape");
         }
         for label in names::labels(&expression) {
             assert!(told.contains(&label), "{owner}: no metric has a label {label}");
         }
     }
-    promtool(&["check", "metrics"], &scrape);
+    for scrape in [&scrape, &of_node] {
+        promtool(&["check", "metrics"], scrape);
+    }
+    let given = |families: &BTreeMap<&str, &str>, start: &str| -> BTreeSet<String> {
+        let names = families.keys().filter(|name| name.starts_with(start));
+        names.map(|name| (*name).to_owned()).collect()
+    };
+    assert_eq!(
+        documented("docs/monitoring.md"),
+        given(&families, "redlock_"),
+        "docs/monitoring.md"
+    );
+    assert_eq!(
+        documented("docs/fencing.md"),
+        given(&families_of_node, "redlock_fence_"),
+        "docs/fencing.md"
+    );
+}
 
-    let page = read("docs/monitoring.md");
+/// The metrics in the tables of a page.
+fn documented(page: &str) -> BTreeSet<String> {
+    let page = read(page);
     let named = page
         .lines()
         .filter_map(|line| line.strip_prefix("| `redlock_")?.split('`').next());
-    let named: BTreeSet<String> = named.map(|name| format!("redlock_{name}")).collect();
-    let given = families.keys().filter(|name| name.starts_with("redlock_"));
-    assert_eq!(
-        named,
-        given.map(|name| (*name).to_owned()).collect(),
-        "docs/monitoring.md"
-    );
+    named.map(|name| format!("redlock_{name}")).collect()
 }
 
 /// Returns a case in which this scrape is repeated for a quarter of an hour, and each of these alerts fires this many

@@ -72,8 +72,8 @@ fn play(examples: &[String], place: &Path, masters: &str) -> Vec<String> {
         let right = match status.code() {
             // The second code is that of a command that runs until it is stopped.
             Some(0 | 124) => true,
-            // It needs a cluster, and this machine has none.
-            Some(78) => said.contains("kubeconfig"),
+            // It needs a cluster, or a node with node fencing, and this machine is neither.
+            Some(78) => said.contains("kubeconfig") || said.contains("of the table of fenced pods"),
             _ => false,
         };
         // The rest of a wrapped line begins differently.

@@ -76,6 +76,7 @@ fn every_command_has_a_manual_page() {
         assert!(text.contains(".SH EXAMPLES\n.nf\n  redlock "), "{text}");
         assert_eq!(printed(&["man", command]), text);
     }
+    assert!(page("redlock-fence-release").contains(".SH EXAMPLES"));
     assert_eq!(printed(&["man"]), program);
 }
 

@@ -8,22 +8,22 @@ use redlock::api::LeaderLock;
 use serde_json::Value;
 
 use crate::fixture::kubelet::{Kubelet, Recorder};
-use crate::fixture::{BOUND, Options};
+use crate::fixture::{BOUND, FENCING, Options};
 use crate::patch::{allowed, install_crds};
 use crate::typed::{commands, typed};
 use crate::world::{World, condition};
 use redlock_testkit::eventually;
 
 /// Two are for the README; tests of their own run the others.
-const NOT_RECIPES: [&str; 6] = [
+const NOT_RECIPES: [&str; 5] = [
     "agent",
-    "fenced-deployment",
     "fenced-resource",
     "kubernetes",
     "quickstart",
     "standalone",
 ];
-const RIGHTS: [&str; 16] = [
+const RIGHTS: [&str; 17] = [
+    FENCING,
     "targetKinds[0].group=apps",
     "targetKinds[0].resource=deployments",
     "targetKinds[1].group=apps",
@@ -112,6 +112,8 @@ async fn every_recipe_runs_where_the_lock_is_held() {
         ("ledger", "app=api", 3),
         ("ledger", "app=api,redlock.dev/role=active", 1),
         ("external-dns", "app=external-dns", 2),
+        // The kubelet of this test publishes no volume: the test is that of the manifests and of the operator.
+        ("reports", "app=report", 2),
     ] {
         let line = format!("kubectl get pods -n {namespace} -l {selector} -o name");
         eventually(BOUND, &line, async || {

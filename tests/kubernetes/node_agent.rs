@@ -19,6 +19,7 @@ use crate::common::cgroups::{Made, own_or_report};
 use crate::common::sandbox::{Sandbox, remove_pods, start_container};
 use crate::common::{forget_variables, http};
 use crate::fixture::{BOUND, FENCING};
+use crate::program::redlock_with;
 use crate::world::{World, lock, quorum_of, throughout};
 use redlock_testkit::{ChildGuard, Mode, Proxy, eventually, free_port};
 
@@ -31,7 +32,7 @@ struct Node {
     _guardian: ChildGuard,
     port: u16,
     folder: tempfile::TempDir,
-    _state: tempfile::TempDir,
+    state: tempfile::TempDir,
     root: Made,
 }
 
@@ -76,7 +77,7 @@ impl Node {
             _guardian: guardian,
             port,
             folder,
-            _state: state,
+            state,
             root,
         }
     }
@@ -232,6 +233,7 @@ async fn a_pod_starts_when_its_cluster_holds_the_lock_and_is_frozen_when_the_mas
     let of_pod = r#"pod="report-0",lock="report",state="frozen"} 1"#;
     let metrics = node.metrics();
     assert!(metrics.contains(of_pod), "{metrics}");
+    released_by_hand(&world, &node, &pod).await;
     proxies.iter().for_each(Proxy::heal);
     let note = eventually(BOUND, "the pod is thawed or killed", async || {
         let thawed = world.event("report-0", "Thawed").await;
@@ -243,6 +245,33 @@ async fn a_pod_starts_when_its_cluster_holds_the_lock_and_is_frozen_when_the_mas
     .await;
     println!("{note}");
     ends_in_order(node);
+}
+
+/// No master answers, and an administrator lets the pod run.
+async fn released_by_hand(world: &World, node: &Node, pod: &Sandbox) {
+    let state = node.state.path().join("state");
+    let fence = |arguments: &[&str]| {
+        let state = ["--state-dir", state.to_str().unwrap()];
+        redlock_with(&[&["fence"], arguments, &state].concat(), &[])
+    };
+    fence(&["list"]).expect(0, &["report-0", &pod.uid, "frozen", "node agent: acts"]);
+    let released = fence(&["release", "report-0", "--yes", "--reason", "INC-42"]);
+    released.expect(
+        0,
+        &[
+            "is released",
+            "the node agent carried it out",
+            "the node guardian acknowledged it",
+        ],
+    );
+    assert!(events(pod).contains("frozen 0"), "{}", events(pod));
+    let note = world.told("report-0", "FenceReleased").await;
+    assert!(note.contains("released by hand: INC-42"), "{note}");
+    let metrics = node.metrics();
+    assert!(
+        metrics.contains(r#"lock="report",state="released"} 1"#),
+        "{metrics}"
+    );
 }
 
 /// A pod whose object was deleted by force, which its kubelet still knows.

@@ -21,7 +21,7 @@ pub use lease::{FencedLease, Removal, Succession, own_reservation};
 pub use mark::{FenceMark, MARK_OBJECT, MarkError, MarkRegister};
 pub use observation::{Finding, Observation, Permit, Withheld};
 pub use reading::{Left, Reading, reading, readings};
-pub use record::{Effect, Input, Lineage, Origin, Presence, Record, Refusal, Run, State, Stored};
+pub use record::{Effect, Input, Lineage, Origin, Presence, Record, Refusal, Release, Run, State, Stored};
 pub use watch::{Pace, Watch};
 
 /// A pod is frozen so long before its permit ends: the agent or the guardian is scheduled within this time.

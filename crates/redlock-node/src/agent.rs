@@ -26,6 +26,8 @@ use tokio::{
 
 use redlock_client::clock;
 
+pub(crate) use self::turn::Vacant;
+
 pub use self::report::{BOUNDS, Change, ChangeKind, Latency, PodReport, QuorumReport, Report};
 use self::{
     owner::{Command, Shared},

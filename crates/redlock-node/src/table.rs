@@ -5,6 +5,9 @@
 //! nothing: its pod is frozen.
 
 mod heartbeat;
+mod requests;
+mod state;
+mod waiting;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,14 +17,16 @@ use std::{
 };
 
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
-use redlock_core::{
-    BootInstant, FencingToken,
-    fence::{Lineage, Run, Stored},
-};
+use redlock_core::{BootInstant, fence::Stored};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use self::heartbeat::Heartbeat;
+pub use self::{
+    heartbeat::Heartbeat,
+    requests::ReleaseRequest,
+    state::{EntryState, PermittedRun, ReleasedRun},
+    waiting::Waiting,
+};
 use crate::spec::LockSpec;
 
 /// Of the format. A guardian freezes what an agent of another version has written.
@@ -57,25 +62,9 @@ pub struct Entry {
     pub declared: String,
     pub lock: LockSpec,
     pub state: EntryState,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum EntryState {
-    /// It may run until then.
-    Permitted(PermittedRun),
-    /// It was killed, and may be about to start afresh.
-    Killed { start: Option<PermittedRun> },
-    /// Its volume is unpublished: nothing is guarded any more.
-    Ended,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PermittedRun {
-    first: u64,
-    token: u64,
-    until_boot_nanoseconds: u64,
+    /// Why it was frozen or killed, for `redlock fence list`; empty where it runs.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
 }
 
 /// An entry, as a reader finds it.
@@ -108,46 +97,31 @@ pub struct Table {
     boot_id: String,
 }
 
-impl From<Run> for PermittedRun {
-    fn from(run: Run) -> Self {
-        Self {
-            first: run.lineage.first.0,
-            token: run.lineage.token.0,
-            until_boot_nanoseconds: run.until.as_nanos(),
-        }
-    }
-}
-
-impl PermittedRun {
-    #[must_use]
-    pub const fn run(self) -> Run {
-        Run {
-            lineage: Lineage {
-                first: FencingToken(self.first),
-                token: FencingToken(self.token),
-            },
-            until: BootInstant::from_nanos(self.until_boot_nanoseconds),
-        }
-    }
-}
-
 impl Entry {
-    /// Until when it may run; `None` once it has ended. A pod that was killed may not.
+    /// Whether it was written later than another one of the same pod.
+    #[must_use]
+    pub const fn is_later(&self, other: &Self) -> bool {
+        self.generation > other.generation
+    }
+
+    /// Until when it may run; `None` once it has ended. A pod that was killed may not, and one that was released may without an end.
     #[must_use]
     pub fn until(&self) -> Option<BootInstant> {
         match &self.state {
             EntryState::Permitted(run) | EntryState::Killed { start: Some(run) } => Some(run.run().until),
             EntryState::Killed { start: None } => Some(BootInstant::default()),
+            EntryState::Released(_) => Some(BootInstant::NEVER),
             EntryState::Ended => None,
         }
     }
 
     /// What a restarted agent restores.
     #[must_use]
-    pub const fn stored(&self) -> Stored {
+    pub fn stored(&self) -> Stored {
         match &self.state {
             EntryState::Permitted(run) => Stored::Run(run.run()),
             EntryState::Killed { .. } => Stored::Killed,
+            EntryState::Released(run) => Stored::Released(run.release()),
             EntryState::Ended => Stored::Unknown,
         }
     }
@@ -159,14 +133,31 @@ impl Table {
     /// # Errors
     /// The directory cannot be created, or the boot id cannot be read.
     pub fn open(directory: &Path) -> Result<Self, TableError> {
-        let boot_id = fs::read_to_string(BOOT_ID);
-        let boot_id = boot_id.map_err(|cause| failed("reading", Path::new(BOOT_ID), cause))?;
-        let table = Self {
-            directory: directory.to_owned(),
-            boot_id: boot_id.trim().to_owned(),
-        };
+        let table = Self::at(directory)?;
         table.create()?;
         Ok(table)
+    }
+
+    fn at(directory: &Path) -> Result<Self, TableError> {
+        let boot_id = fs::read_to_string(BOOT_ID);
+        let boot_id = boot_id.map_err(|cause| failed("reading", Path::new(BOOT_ID), cause))?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            boot_id: boot_id.trim().to_owned(),
+        })
+    }
+
+    /// One that an agent or a guardian has made, for a command that reads it.
+    ///
+    /// # Errors
+    /// The directory does not exist, or the boot id cannot be read.
+    pub fn existing(directory: &Path) -> Result<Self, TableError> {
+        let table = Self::at(directory)?;
+        let entries = table.entries();
+        match fs::metadata(&entries) {
+            Ok(_) => Ok(table),
+            Err(cause) => Err(failed("opening", &entries, cause)),
+        }
     }
 
     /// Creates the directories anew where they were deleted.
@@ -174,7 +165,7 @@ impl Table {
     /// # Errors
     /// They cannot be created.
     pub fn create(&self) -> Result<(), TableError> {
-        for directory in [self.entries(), self.acknowledgements()] {
+        for directory in [self.entries(), self.acknowledgements(), self.requests()] {
             fs::create_dir_all(&directory).map_err(|cause| failed("creating", &directory, cause))?;
         }
         Ok(())
@@ -225,7 +216,16 @@ impl Table {
             declared,
             lock,
             state,
+            why: String::new(),
         }
+    }
+
+    /// A later entry of the same pod.
+    #[must_use]
+    pub fn changed(&self, entry: &Entry, state: EntryState, now: BootInstant) -> Entry {
+        let of = (entry.pod.clone(), entry.cgroup.clone(), entry.targets.clone());
+        let by = (entry.declared.clone(), entry.lock.clone());
+        self.entry(of, by, state, now)
     }
 
     /// Returns the bytes that the guardian acknowledges.
@@ -385,4 +385,4 @@ fn failed(operation: &'static str, path: &Path, source: io::Error) -> TableError
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

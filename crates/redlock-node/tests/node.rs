@@ -11,6 +11,7 @@ mod node {
     mod latency;
     mod pods;
     mod refusals;
+    mod releases;
     mod restarts;
     #[allow(unreachable_pub)]
     #[path = "../../../../tests/common/sandbox.rs"]

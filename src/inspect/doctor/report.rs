@@ -40,11 +40,11 @@ impl Subject<'_> {
         } else {
             "ok"
         };
-        // Of a quorum: how many locks were judged, and in which namespaces. An object that was not read is not known to
-        // be good.
-        let locks = self.checks.iter().find(|check| check.name == "locks");
-        let locks = locks.map(|check| format!("locks: {}", check.found));
-        let about = self.url.map(str::to_owned).or(locks);
+        // How many locks of a quorum, or nodes of a cluster, were judged. An object that was not read is not known to be good.
+        let counted = ["locks", "nodes"];
+        let counted = self.checks.iter().find(|check| counted.contains(&check.name));
+        let counted = counted.map(|check| format!("{}: {}", check.name, check.found));
+        let about = self.url.map(str::to_owned).or(counted);
         vec![self.name.clone(), result.to_owned(), about.unwrap_or_default()]
     }
 }

@@ -1,113 +1,14 @@
-//! One pod of a fenced lock on a node: it runs only by a permit.
+//! One pod of a fenced lock on a node: it runs only by a permit, or by a release by hand.
 
 mod presence;
+mod release;
 mod rounds;
+mod state;
 
-use super::{FREEZE_BEFORE, KILL_AFTER, PUBLISH_WAIT, REPEAT_EVERY, observation::Finding};
+use super::{KILL_AFTER, PUBLISH_WAIT, REPEAT_EVERY, observation::Finding};
 use crate::{BootInstant, FencingToken, planted::Plant};
 
-/// Since which lease the pod runs, and the greatest token under which it was permitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lineage {
-    pub first: FencingToken,
-    pub token: FencingToken,
-}
-
-/// A pod that may run until this moment. It is what the table of the guardian holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    pub lineage: Lineage,
-    pub until: BootInstant,
-}
-
-impl Run {
-    /// When the agent and the guardian freeze it.
-    #[must_use]
-    pub fn freeze_at(&self) -> BootInstant {
-        self.until - FREEZE_BEFORE
-    }
-}
-
-/// What the table of the guardian holds of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored {
-    /// The record is lost, or cannot be read.
-    Unknown,
-    Run(Run),
-    /// The pod was killed, and is not known to have started afresh: it starts by a start permit only.
-    Killed,
-}
-
-/// What a pod waited for before its record is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// The call to publish the volume.
-    Publish { called: BootInstant },
-    /// The pod was killed, and its cgroup is frozen and empty.
-    Kill { since: BootInstant },
-}
-
-/// What a read of the API server shows of the object of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// The object exists, with the UID of the pod.
-    Exists,
-    /// No object has the UID of the pod: it was deleted, perhaps by force.
-    Gone,
-    /// The API server did not answer.
-    Unknown,
-}
-
-/// Each state is left by the inputs named in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// A call to publish the volume waits for a start permit. Left by the round that gives one, or at the end of the wait.
-    Waiting { called: BootInstant, refusal: Refusal },
-    /// A start permit was found. Left by a read of the API server that began after `since`, or at the end of the permit.
-    Confirming {
-        run: Run,
-        origin: Origin,
-        since: BootInstant,
-    },
-    /// Left when the guardian has acknowledged the record, or at the end of the permit.
-    Storing { run: Run, origin: Origin },
-    /// Left at the end of the permit, or by contrary evidence.
-    Running(Run),
-    /// Left by a permit of the same lineage, by another lineage or cluster, or after [`KILL_AFTER`]. `lineage` is unknown
-    /// where the table was lost.
-    Frozen {
-        lineage: Option<Lineage>,
-        since: BootInstant,
-        repeat_at: BootInstant,
-    },
-    /// Left by a start permit once the cgroup is empty.
-    Killed {
-        since: BootInstant,
-        repeat_at: BootInstant,
-        populated: Option<bool>,
-    },
-    /// The call was refused. The kubelet calls again, for a new record.
-    Refused,
-}
-
-/// Why a call to publish the volume failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// No round that began after the call has ended.
-    NoRound,
-    /// What the last round showed instead of a permit.
-    Finding(Finding),
-    /// The holder forbids starts: it is stopping its targets.
-    Closed,
-    /// The API server shows no object of the pod.
-    PodGone,
-    /// The API server did not show whether the object of the pod exists.
-    PodUnknown,
-    /// The guardian did not acknowledge the record before the permit ended.
-    NotStored,
-    /// The record of the pod is lost: no permit is known to be of its lineage.
-    Lost,
-}
+pub use self::state::{Lineage, Origin, Presence, Refusal, Release, Run, State, Stored};
 
 /// What happens to a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,6 +23,8 @@ pub enum Input {
     Pod { presence: Presence, asked: BootInstant },
     /// The guardian has acknowledged the record that was stored last.
     Stored,
+    /// An administrator releases the pod.
+    Release,
     /// The file `cgroup.events` of the pod.
     Cgroup { populated: bool, frozen: bool },
 }
@@ -144,6 +47,8 @@ pub enum Effect {
     /// one. It is stored before the kill: an agent that is started anew must not take the pod for one that is only frozen,
     /// and thaw what the kubelet has started since.
     StoreKilled(Option<Run>),
+    /// Write into the table that the pod runs without a permit. The guardian reads an entry again before each freeze.
+    StoreReleased(Release),
     AnswerPublish(Result<(), Refusal>),
 }
 
@@ -151,6 +56,8 @@ pub enum Effect {
 #[derive(Clone, Debug)]
 pub struct Record {
     state: State,
+    /// The greatest token that a round has shown.
+    seen: FencingToken,
     plant: Plant,
 }
 
@@ -158,9 +65,13 @@ impl Record {
     /// The kubelet called to publish the volume of a pod that is not known.
     #[must_use]
     pub const fn new(called: BootInstant) -> Self {
-        let (refusal, plant) = (Refusal::NoRound, Plant::Nothing);
-        let state = State::Waiting { called, refusal };
-        Self { state, plant }
+        let refusal = Refusal::NoRound;
+        Self::of(State::Waiting { called, refusal }, FencingToken(0))
+    }
+
+    const fn of(state: State, seen: FencingToken) -> Self {
+        let plant = Plant::Nothing;
+        Self { state, seen, plant }
     }
 
     /// An agent that was started anew finds a pod. What the table does not show is frozen: write the freeze at once, as
@@ -172,6 +83,11 @@ impl Record {
             since: now,
             repeat_at: now,
         };
+        let seen = match stored {
+            Stored::Run(run) => run.lineage.token,
+            Stored::Released(release) => release.seen,
+            Stored::Unknown | Stored::Killed => FencingToken(0),
+        };
         let state = match stored {
             Stored::Run(run) if now < run.freeze_at() => State::Running(run),
             Stored::Run(run) => frozen(Some(run.lineage)),
@@ -181,17 +97,16 @@ impl Record {
                 repeat_at: now,
                 populated: None,
             },
+            Stored::Released(release) => State::Released(release),
         };
-        let plant = Plant::Nothing;
-        Self { state, plant }
+        Self::of(state, seen)
     }
 
     /// A record in this state: the model of the tests enters every one that it can reach.
     #[cfg(feature = "planted")]
     #[must_use]
     pub const fn in_state(state: State) -> Self {
-        let plant = Plant::Nothing;
-        Self { state, plant }
+        Self::of(state, FencingToken(0))
     }
 
     #[cfg(feature = "planted")]
@@ -223,7 +138,7 @@ impl Record {
             }
             State::Frozen { since, repeat_at, .. } => (*repeat_at).min(*since + KILL_AFTER),
             State::Killed { repeat_at, .. } => *repeat_at,
-            State::Refused => BootInstant::NEVER,
+            State::Released(_) | State::Refused => BootInstant::NEVER,
         }
     }
 
@@ -239,6 +154,7 @@ impl Record {
             Input::Round(finding) => self.on_round(finding, now, &mut out),
             Input::Pod { presence, asked } => self.on_pod(presence, asked, now, &mut out),
             Input::Stored => self.on_stored(&mut out),
+            Input::Release => self.on_release(&mut out),
             Input::Cgroup { populated, frozen } => self.on_cgroup(populated, frozen, now, &mut out),
         }
         out
@@ -341,7 +257,8 @@ impl Record {
             | State::Storing { .. }
             | State::Running(_)
             | State::Frozen { .. }
-            | State::Killed { .. } => out.push(Effect::AnswerPublish(Ok(()))),
+            | State::Killed { .. }
+            | State::Released(_) => out.push(Effect::AnswerPublish(Ok(()))),
         }
     }
 
@@ -378,6 +295,9 @@ impl Record {
             // The guardian froze it by an earlier record.
             State::Running(run) if frozen && now < run.freeze_at() => {
                 out.extend([Effect::Store(*run), Effect::Thaw]);
+            }
+            State::Released(release) if frozen => {
+                out.extend([Effect::StoreReleased(*release), Effect::Thaw]);
             }
             _ => {}
         }

@@ -8,6 +8,7 @@ mod presence;
 mod random;
 mod reading;
 mod record;
+mod release;
 mod restored;
 mod watch;
 

@@ -3,6 +3,7 @@
 mod calls;
 mod effects;
 mod kubelet_volumes;
+mod releases;
 mod ticks;
 
 pub(super) use kubelet_volumes::KubeletVolumes;
@@ -25,7 +26,7 @@ use tokio::{
 };
 
 use super::{
-    AgentError, Change, Options, PublishError, PublishRequest, Report, UnpublishError,
+    AgentError, Change, ChangeKind, Options, PublishError, PublishRequest, Report, UnpublishError,
     freezer::{Freezer, Froze},
     pod::{self, Pod},
     quorum::{Quorum, Round},
@@ -34,9 +35,10 @@ use super::{
     volumes::Volumes,
 };
 use crate::{
+    cgroup,
     resolver::Resolver,
     spec::{LockSpec, QuorumSpec},
-    table::Table,
+    table::{Table, Waiting},
 };
 
 /// While a record waits for its acknowledgement or for an empty cgroup. The guardian acknowledges within a millisecond.
@@ -94,6 +96,8 @@ pub(super) struct Owner<'a> {
     pub(super) confirming: JoinSet<Confirmed>,
     pub(super) volumes: Volumes,
     pub(super) kubelet: KubeletVolumes,
+    /// What the table shows of the pods that wait.
+    pub(super) waiting: BTreeMap<String, Waiting>,
     pub(super) latency: Latency,
     pub(super) tick_at: BootInstant,
     pub(super) ticks: u64,
@@ -140,6 +144,7 @@ impl Shared {
             pods: Vec::new(),
             quorums: Vec::new(),
             guardian: self.table.heartbeat(),
+            cgroup2: cgroup::pod::is_version_2(&self.options.cgroup_root).ok(),
             latency: Latency::default(),
         }
     }
@@ -304,25 +309,34 @@ impl Owner<'_> {
         let Some(found) = self.pods.get_mut(uid) else {
             return;
         };
+        if let Input::Round(finding) = &input {
+            found.shown = Some(finding.clone());
+        }
         let before = pod::name(found.record.state());
         let effects = found.record.handle(input, clock::now());
         let after = pod::name(found.record.state());
         if let Some(kind) = pod::change(before, after) {
             let (pod, lock) = (found.name.clone(), found.declared.clone());
+            let why = match kind {
+                ChangeKind::Released => found.release.clone(),
+                _ => found.why(),
+            };
             tracing::info!(
                 pod = uid,
                 namespace = pod.namespace,
                 name = pod.name,
                 lock,
                 ?kind,
+                why,
                 "pod"
             );
-            let _ = self.shared.changes.send(Change { pod, lock, kind });
+            let _ = self.shared.changes.send(Change { pod, lock, kind, why });
         }
         for effect in effects {
             self.effect(uid, effect);
         }
         if after == "refused" {
+            self.note_waiting(uid);
             // The kubelet calls again, for a new record. An entry of a permit that ended before the pod started ends, too.
             self.end(uid);
         }

@@ -35,6 +35,10 @@ pub(super) struct Pod {
     pub(super) record: Record,
     pub(super) callers: Vec<Caller>,
     pub(super) stored: Option<StoredEntry>,
+    /// What the last round showed.
+    pub(super) shown: Option<Finding>,
+    /// The reason of the last release.
+    pub(super) release: String,
 }
 
 /// The entry that was written last.
@@ -51,6 +55,8 @@ impl Pod {
         let run = match self.record.state() {
             State::Running(run) | State::Storing { run, .. } => *run,
             State::Frozen { lineage, .. } => ended(lineage.unwrap_or(NO_LINEAGE)),
+            // No permit guarantees the lock: the pod can read that.
+            State::Released(release) => ended(release.lineage.unwrap_or(NO_LINEAGE)),
             State::Waiting { .. } | State::Confirming { .. } | State::Killed { .. } | State::Refused => {
                 ended(NO_LINEAGE)
             }
@@ -74,6 +80,23 @@ impl Pod {
 
     pub(super) const fn is_confirming(&self) -> bool {
         matches!(self.record.state(), State::Confirming { .. })
+    }
+
+    pub(super) const fn is_released(&self) -> bool {
+        matches!(self.record.state(), State::Released(_))
+    }
+
+    /// Why it does not run; empty where it does.
+    pub(super) fn why(&self) -> String {
+        match self.record.state() {
+            State::Running(_) | State::Released(_) => String::new(),
+            State::Waiting { refusal, .. } => explained(refusal, None),
+            _ => match &self.shown {
+                None => "the masters have not been read yet".to_owned(),
+                Some(Finding::Permit(_)) => "no later round has given a permit".to_owned(),
+                Some(finding) => found(finding),
+            },
+        }
     }
 
     /// A killed pod starts afresh once its cgroup is empty.
@@ -136,9 +159,10 @@ pub(super) fn change(before: &'static str, after: &'static str) -> Option<Change
     match (before, after) {
         // A killed pod that was about to start afresh.
         ("killed" | "confirming" | "storing", "killed") => None,
+        (before, "released") if before != "released" => Some(ChangeKind::Released),
         (_, "killed") => Some(ChangeKind::Killed),
         ("running", "frozen") => Some(ChangeKind::Fenced),
-        ("frozen", "running") => Some(ChangeKind::Thawed),
+        ("frozen" | "released", "running") => Some(ChangeKind::Thawed),
         ("storing", "running") => Some(ChangeKind::Started),
         _ => None,
     }
@@ -152,6 +176,7 @@ pub(super) const fn name(state: &State) -> &'static str {
         State::Running(_) => "running",
         State::Frozen { .. } => "frozen",
         State::Killed { .. } => "killed",
+        State::Released(_) => "released",
         State::Refused => "refused",
     }
 }

@@ -22,6 +22,8 @@ pub struct Report {
     pub quorums: Vec<QuorumReport>,
     /// `None` if no guardian has reported since the machine booted.
     pub guardian: Option<Heartbeat>,
+    /// Whether the cgroups of the node are those of version 2; `None` where that cannot be read.
+    pub cgroup2: Option<bool>,
     /// From the moment at which a freeze is due until it is written.
     pub latency: Latency,
 }
@@ -31,7 +33,7 @@ pub struct PodReport {
     pub pod: PodName,
     /// `namespace/name` of the declared lock; empty where it is not known.
     pub lock: String,
-    /// `waiting`, `confirming`, `storing`, `running`, `frozen`, `killed` or `refused`.
+    /// `waiting`, `confirming`, `storing`, `running`, `frozen`, `killed`, `released` or `refused`.
     pub state: &'static str,
     /// The rest of its permit.
     pub permit: Option<Duration>,
@@ -74,6 +76,8 @@ pub struct Change {
     pub pod: PodName,
     pub lock: String,
     pub kind: ChangeKind,
+    /// That of the administrator for a release, and why a pod was frozen or killed; else empty.
+    pub why: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,4 +86,5 @@ pub enum ChangeKind {
     Fenced,
     Thawed,
     Killed,
+    Released,
 }

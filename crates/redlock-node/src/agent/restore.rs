@@ -43,6 +43,7 @@ impl<'a> Owner<'a> {
             confirming: JoinSet::new(),
             volumes: Volumes::start(),
             kubelet: KubeletVolumes::read(shared.options.kubelet_dir.clone()),
+            waiting: BTreeMap::new(),
             latency: Latency::default(),
             tick_at: BootInstant::default(),
             ticks: 0,
@@ -78,7 +79,11 @@ impl<'a> Owner<'a> {
         };
         let uid = entry.pod.uid.clone();
         let record = Record::restored(stored, now);
-        if let Some(until) = record.permitted_until() {
+        let (until, release) = match &entry.state {
+            EntryState::Released(run) => (Some(BootInstant::NEVER), run.reason.clone()),
+            _ => (record.permitted_until(), String::new()),
+        };
+        if let Some(until) = until {
             self.freezer.until(&uid, &entry.cgroup, until);
         }
         tracing::info!(
@@ -94,6 +99,8 @@ impl<'a> Owner<'a> {
             lock: Some(entry.lock.clone()),
             record,
             callers: Vec::new(),
+            shown: None,
+            release,
             stored: Some(StoredEntry {
                 entry,
                 bytes,
@@ -121,6 +128,8 @@ impl<'a> Owner<'a> {
             lock: None,
             record: Record::restored(Stored::Unknown, now),
             callers: Vec::new(),
+            shown: None,
+            release: String::new(),
             stored: None,
         };
         self.pods.insert(uid.to_owned(), pod);

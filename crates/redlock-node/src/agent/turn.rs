@@ -86,21 +86,38 @@ impl Turns {
     }
 
     fn try_lock(&self, now: BootInstant) -> io::Result<Option<Turn>> {
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&self.lock)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Turn {
-                _lock: file,
-                claim: self.claim.clone(),
-                own: self.own,
-                since: now,
-            })),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(cause)) => Err(cause),
-        }
+        Ok(try_lock(&self.lock)?.map(|lock| Turn {
+            _lock: lock,
+            claim: self.claim.clone(),
+            own: self.own,
+            since: now,
+        }))
+    }
+}
+
+fn try_lock(path: &Path) -> io::Result<Option<File>> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(cause)) => Err(cause),
+    }
+}
+
+/// No agent acts while this exists. It claims no turn: an agent that acts continues.
+#[derive(Debug)]
+pub(crate) struct Vacant {
+    _lock: File,
+}
+
+impl Vacant {
+    /// `None` while an agent acts.
+    pub(crate) fn take(state_dir: &Path) -> io::Result<Option<Self>> {
+        Ok(try_lock(&state_dir.join(LOCK))?.map(|_lock| Self { _lock }))
     }
 }
 

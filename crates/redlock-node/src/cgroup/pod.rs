@@ -152,6 +152,14 @@ fn write(path: &Path, name: &str, value: &str) -> Result<Written, CgroupError> {
     }
 }
 
+/// Whether a directory is in a cgroup2 file system.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn is_version_2(root: &Path) -> io::Result<bool> {
+    Ok(statfs(root)?.filesystem_type() == CGROUP2_SUPER_MAGIC)
+}
+
 /// Finds the one cgroup of a pod below `root`, in either naming of the kubelet (cgroupfs, systemd).
 ///
 /// # Errors
@@ -166,14 +174,10 @@ pub fn find(root: &Path, uid: &str) -> Result<PathBuf, PodCgroupError> {
         path: path.to_owned(),
         source,
     };
-    match statfs(root) {
-        Ok(found) if found.filesystem_type() == CGROUP2_SUPER_MAGIC => {}
-        Ok(_) => {
-            return Err(PodCgroupError::Version1 {
-                root: root.to_owned(),
-            });
-        }
-        Err(errno) => return Err(read(root, errno.into())),
+    if !is_version_2(root).map_err(|cause| read(root, cause))? {
+        return Err(PodCgroupError::Version1 {
+            root: root.to_owned(),
+        });
     }
     let names = [
         format!("pod{uid}"),

@@ -17,7 +17,15 @@ pub struct Heartbeat {
     pub pods: usize,
 }
 
+/// The guardian reports each second. A longer silence is that of one that does not run.
+const SILENT: Duration = Duration::from_secs(3);
+
 impl Heartbeat {
+    #[must_use]
+    pub fn runs(&self, now: BootInstant) -> bool {
+        self.age(now) <= SILENT
+    }
+
     #[must_use]
     pub fn age(&self, now: BootInstant) -> Duration {
         now.since(BootInstant::from_nanos(self.beat_boot_nanoseconds))

@@ -1,9 +1,14 @@
 //! Tests the table: whole entries, and what shows nothing.
 
+use redlock_core::{
+    FencingToken,
+    fence::{Lineage, Release, Run},
+};
+
 use super::*;
 use crate::spec::{ClusterSpec, MasterSpec, QuorumSpec};
 
-fn at(ms: u64) -> BootInstant {
+pub(crate) fn at(ms: u64) -> BootInstant {
     BootInstant::from_nanos(ms * 1_000_000)
 }
 
@@ -43,7 +48,7 @@ fn run(until: u64) -> PermittedRun {
     .into()
 }
 
-fn entry(table: &Table, state: EntryState, now: u64) -> Entry {
+pub(crate) fn entry(table: &Table, state: EntryState, now: u64) -> Entry {
     let pod = PodName {
         uid: "uid-1".into(),
         namespace: "team".into(),
@@ -115,6 +120,10 @@ fn an_entry_that_cannot_be_read_or_is_of_another_boot_or_version_shows_nothing()
 fn what_a_restarted_agent_restores_is_what_was_stored() {
     let folder = tempfile::tempdir().unwrap();
     let table = Table::open(folder.path()).unwrap();
+    let released = Release {
+        lineage: Some(run(10).run().lineage),
+        seen: FencingToken(9),
+    };
     for (state, stored, until) in [
         (
             EntryState::Permitted(run(10)),
@@ -127,6 +136,11 @@ fn what_a_restarted_agent_restores_is_what_was_stored() {
             Stored::Killed,
             Some(at(10)),
         ),
+        (
+            EntryState::Released(ReleasedRun::new(released, "INC-42".to_owned())),
+            Stored::Released(released),
+            Some(BootInstant::NEVER),
+        ),
         (EntryState::Ended, Stored::Unknown, None),
     ] {
         table.store(&entry(&table, state.clone(), 1)).unwrap();
@@ -135,4 +149,37 @@ fn what_a_restarted_agent_restores_is_what_was_stored() {
         };
         assert_eq!((entry.stored(), entry.until()), (stored, until), "{state:?}");
     }
+}
+
+#[test]
+fn a_request_is_carried_out_at_most_once_and_never_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = Table::open(folder.path()).unwrap();
+    table.request_release("uid-1", "INC-42", at(1_000)).unwrap();
+    assert!(table.has_request("uid-1"));
+    let taken = table.take_releases(at(2_000)).unwrap();
+    let taken: Vec<_> = taken
+        .iter()
+        .map(|request| (&*request.uid, &*request.reason))
+        .collect();
+    assert_eq!(taken, [("uid-1", "INC-42")]);
+    assert_eq!(table.take_releases(at(2_000)).unwrap(), []);
+    assert!(!table.has_request("uid-1") && !table.withdraw_release("uid-1").unwrap());
+    // Its administrator is gone, or another boot, or another pod.
+    table.request_release("uid-1", "x", at(1_000)).unwrap();
+    assert_eq!(table.take_releases(at(11_000)).unwrap(), []);
+    let other_boot = Table {
+        boot_id: "another".into(),
+        ..table.clone()
+    };
+    other_boot.request_release("uid-1", "x", at(1_000)).unwrap();
+    fs::write(table.requests().join("uid-2"), "{").unwrap();
+    assert_eq!(table.take_releases(at(2_000)).unwrap(), []);
+    table.request_release("uid-1", "x", at(1_000)).unwrap();
+    fs::rename(table.requests().join("uid-1"), table.requests().join("uid-2")).unwrap();
+    assert_eq!(table.take_releases(at(2_000)).unwrap(), []);
+    assert!(
+        !table.has_request("uid-2"),
+        "what is not carried out is removed, too"
+    );
 }

@@ -296,6 +296,7 @@ fn of_record(state: &RecordState) -> PodState {
             PodState::Waiting
         }
         RecordState::Refused => PodState::Absent,
+        RecordState::Released(_) => unreachable!("no administrator takes part"),
         RecordState::Running(Run { lineage, until }) => PodState::Running {
             first: small(lineage.first),
             token: small(lineage.token),

@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Permit {
-    const fn run(&self) -> Run {
+    pub(super) const fn run(&self) -> Run {
         Run {
             lineage: Lineage {
                 first: self.first,
@@ -28,6 +28,7 @@ impl Permit {
 
 impl Record {
     pub(super) fn on_round(&mut self, finding: Finding, now: BootInstant, out: &mut Vec<Effect>) {
+        self.remember(&finding);
         match finding {
             Finding::Permit(permit) if now < permit.freeze_at() => self.on_permit(&permit, now, out),
             Finding::Foreign { token, .. } => self.on_foreign(token.0, finding, now, out),
@@ -50,6 +51,7 @@ impl Record {
             } if permit.starts(since, self.plant) => {
                 self.confirm(permit.run(), Origin::Kill { since }, now, out);
             }
+            State::Released(release) => self.end_release(release, permit, now, out),
             State::Running(run) if run.lineage.first == permit.first => self.extend(run, permit, out),
             State::Frozen {
                 lineage: Some(lineage),
@@ -109,6 +111,8 @@ impl Record {
         let own = match self.state {
             State::Running(Run { lineage, .. }) => Some(lineage.token.0),
             State::Frozen { lineage, .. } => Some(lineage.map_or(0, |lineage| lineage.token.0)),
+            // What the administrator knew, or could know, does not end the release.
+            State::Released(release) => Some(release.seen.0),
             _ => None,
         };
         match own {

@@ -93,6 +93,7 @@ impl Monitor {
                 }
                 self.frozen = false;
             }
+            Effect::StoreReleased(_) => return Err("released without a word".into()),
             Effect::AnswerPublish(_) | Effect::ConfirmPod | Effect::Store(_) | Effect::StoreKilled(_) => {}
         }
         Ok(())

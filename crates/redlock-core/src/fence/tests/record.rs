@@ -39,7 +39,7 @@ pub(super) fn cgroup(populated: bool) -> Input {
 }
 
 /// It runs until 10 s.
-fn running() -> Record {
+pub(super) fn running() -> Record {
     let mut record = Record::new(at(0));
     assert_eq!(
         start(&mut record, permit(1, 10_000), 2),
@@ -53,7 +53,7 @@ fn running() -> Record {
 }
 
 /// Frozen at the end of its permit, at 9.95 s.
-fn frozen() -> Record {
+pub(super) fn frozen() -> Record {
     let mut record = running();
     let effects = record.handle(Input::Timer, at(9_950));
     assert_eq!(effects, [Effect::Freeze, Effect::Store(run(9_950))]);
@@ -61,7 +61,7 @@ fn frozen() -> Record {
 }
 
 /// Killed at 20 s because another cluster was seen.
-fn killed() -> Record {
+pub(super) fn killed() -> Record {
     let mut record = frozen();
     let effects = record.handle(Input::Round(foreign(9)), at(10_100));
     assert_eq!(effects, [Effect::Freeze, Effect::StoreKilled(None), Effect::Kill]);

@@ -105,6 +105,8 @@ impl World {
                     self.on_node(soon, agent, Step::Stored { pod: number });
                 }
             }
+            // No administrator takes part.
+            Effect::StoreReleased(_) => {}
             Effect::AnswerPublish(Ok(())) => {
                 pod.outdated &= pod.started;
                 (pod.started, pod.runs) = (true, matches!(pod.record.state(), State::Running(_)));

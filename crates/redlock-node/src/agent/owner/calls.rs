@@ -81,6 +81,8 @@ impl Owner<'_> {
                     lock: Some(resolved),
                     record: Record::new(clock::now()),
                     callers: Vec::new(),
+                    shown: None,
+                    release: String::new(),
                     stored: None,
                 };
                 self.pods.insert(pod.uid, new);
@@ -158,6 +160,7 @@ impl Owner<'_> {
     }
 
     fn forget(&mut self, uid: &str, target: &Path) -> Result<(), UnpublishError> {
+        self.waiting.remove(uid);
         let Some(pod) = self.pods.get_mut(uid) else {
             return Ok(());
         };
@@ -246,6 +249,7 @@ impl Owner<'_> {
             pods: self.pods.values().map(|pod| pod.report(now)).collect(),
             quorums: quorums.collect::<Vec<QuorumReport>>(),
             guardian: self.shared.table.heartbeat(),
+            cgroup2: cgroup::pod::is_version_2(&self.shared.options.cgroup_root).ok(),
             latency: self.latency,
         }
     }

@@ -30,6 +30,7 @@ impl Owner<'_> {
                     self.permit(uid, run);
                 }
             }
+            Effect::StoreReleased(release) => self.store_released(uid, release),
             Effect::AnswerPublish(answer) => {
                 let Some(pod) = self.pods.get_mut(uid) else {
                     return;
@@ -111,7 +112,8 @@ impl Owner<'_> {
         };
         let of = (pod.name.clone(), cgroup.clone(), pod.targets.clone());
         let by = (pod.declared.clone(), lock.clone());
-        let entry = self.shared.table.entry(of, by, state, clock::now());
+        let mut entry = self.shared.table.entry(of, by, state, clock::now());
+        entry.why = pod.why();
         let bytes = self.shared.table.store(&entry).unwrap_or_else(|error| {
             tracing::error!(pod = uid, error = %chain(&error), "the entry cannot be stored");
             Vec::new()

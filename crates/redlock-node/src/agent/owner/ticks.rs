@@ -1,6 +1,6 @@
 //! The work of each second, and the short waits for the guardian and for an empty cgroup.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use redlock_core::{
     BootInstant,
@@ -10,8 +10,6 @@ use redlock_core::{
 use super::Owner;
 use crate::{agent::pod::Pod, guardian::chain, spec::LockSpec, table::Found};
 
-/// The guardian reports each second. A longer silence is that of one that does not run.
-const SILENT: Duration = Duration::from_secs(3);
 /// Credentials are read anew after so many ticks: a Secret that changed is in its file after about a minute.
 const REKEY_TICKS: u64 = 10;
 
@@ -19,6 +17,7 @@ impl Owner<'_> {
     pub(super) fn tick(&mut self, now: BootInstant) {
         self.ticks += 1;
         self.take_steps(now);
+        self.take_releases(now);
         self.remove_ended();
         self.restore_lost();
         let uids: Vec<String> = self.pods.keys().cloned().collect();
@@ -28,7 +27,11 @@ impl Owner<'_> {
                 self.resolve_again(uid);
             }
             if self.pods.get(uid).is_some_and(|pod| {
-                pod.is_running() || pod.is_storing() || pod.is_confirming() || is_killed(pod)
+                pod.is_running()
+                    || pod.is_released()
+                    || pod.is_storing()
+                    || pod.is_confirming()
+                    || is_killed(pod)
             }) {
                 self.check_cgroup(uid);
             }
@@ -39,6 +42,7 @@ impl Owner<'_> {
         if self.ticks.is_multiple_of(REKEY_TICKS) {
             self.rekey();
         }
+        self.show_waiting();
         self.publish_readiness(now);
     }
 
@@ -185,7 +189,7 @@ impl Owner<'_> {
 
     fn publish_readiness(&self, now: BootInstant) {
         let guardian = self.shared.table.heartbeat();
-        let alive = guardian.is_some_and(|guardian| guardian.age(now) <= SILENT);
+        let alive = guardian.is_some_and(|guardian| guardian.runs(now));
         let ready = alive && self.kubelet.is_known() && self.pods.values().all(Pod::is_guarded);
         self.shared
             .ready

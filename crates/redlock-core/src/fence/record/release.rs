@@ -1,0 +1,56 @@
+//! A release by hand: a frozen or killed pod runs without a permit, by the word of an administrator.
+
+use super::{Effect, Record, Release, State};
+use crate::BootInstant;
+use crate::fence::observation::{Finding, Permit};
+
+impl Record {
+    /// Only of a pod that is known, and does not run: one that runs or starts by a permit needs no release. The processes of a
+    /// killed pod are dying, so those that run from now on have started afresh.
+    pub(super) fn on_release(&mut self, out: &mut Vec<Effect>) {
+        let lineage = match self.state {
+            State::Frozen {
+                lineage: Some(lineage),
+                ..
+            } => Some(lineage),
+            State::Killed { .. } => None,
+            _ => return,
+        };
+        let release = Release {
+            lineage,
+            seen: self.seen,
+        };
+        out.extend([Effect::StoreReleased(release), Effect::Thaw]);
+        self.state = State::Released(release);
+    }
+
+    /// The masters guarantee the lock to the cluster again: the release ends. A pod of another lineage starts afresh.
+    pub(super) fn end_release(
+        &mut self,
+        release: Release,
+        permit: &Permit,
+        now: BootInstant,
+        out: &mut Vec<Effect>,
+    ) {
+        if release
+            .lineage
+            .is_some_and(|lineage| lineage.first == permit.first)
+        {
+            let run = permit.run();
+            out.push(Effect::Store(run));
+            self.state = State::Running(run);
+        } else {
+            self.kill(now, out);
+        }
+    }
+
+    /// Before a round is judged: what it shows is no news for a later release.
+    pub(super) fn remember(&mut self, finding: &Finding) {
+        let token = match finding {
+            Finding::Permit(permit) => permit.token,
+            Finding::Foreign { token, .. } => *token,
+            _ => return,
+        };
+        self.seen = self.seen.max(token);
+    }
+}

@@ -1,0 +1,249 @@
+//! What the state directory of a node shows of its fenced pods: for an administrator, also where neither the agent nor an API
+//! server answers.
+
+use std::{io, path::PathBuf};
+
+use redlock_client::clock;
+use redlock_core::BootInstant;
+use serde::Serialize;
+
+use crate::{
+    agent::Vacant,
+    cgroup::pod,
+    kubelet,
+    table::{Entry, EntryState, Found, PodName, Table, TableError, Waiting},
+};
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The table that agent and guardian share.
+    pub state_dir: PathBuf,
+    /// Shows the pods that wait; `None` shows those of the table alone.
+    pub kubelet_dir: Option<PathBuf>,
+}
+
+/// The fenced pods of a node, and their guards.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Listing {
+    /// `None` where that cannot be found out.
+    pub agent_acts: Option<bool>,
+    /// `None` if no guardian has reported since the machine booted.
+    pub guardian: Option<Guardian>,
+    pub pods: Vec<PodRow>,
+    /// Why the pods that wait are not known, if they are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Guardian {
+    pub reported_seconds_ago: f64,
+    pub runs: bool,
+    /// What the kernel refused to it.
+    pub degraded: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PodState {
+    /// It has not started, and has no permit.
+    Waiting,
+    Running,
+    Frozen,
+    Killed,
+    /// It runs without a permit, by the word of an administrator.
+    Released,
+    /// Its record cannot be read: it is frozen.
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodRow {
+    pub namespace: String,
+    pub pod: String,
+    pub uid: String,
+    /// `namespace/name` of the LeaderLock.
+    pub lock: String,
+    pub state: PodState,
+    /// From now; negative once it has ended.
+    pub permit_ends_in_seconds: Option<f64>,
+    /// The guardian has acknowledged the record.
+    pub guarded: bool,
+    /// Why it does not run by a permit.
+    pub reason: String,
+}
+
+/// What the cgroup of a pod is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cgroup {
+    Frozen,
+    Thawed,
+    Gone,
+    Unknown,
+}
+
+impl PodState {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Frozen => "frozen",
+            Self::Killed => "killed",
+            Self::Released => "released",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Reads the table, and the volumes of the kubelet.
+///
+/// # Errors
+/// There is no table, or it cannot be read.
+pub fn read(options: &Options) -> Result<Listing, TableError> {
+    let table = Table::existing(&options.state_dir)?;
+    let now = clock::now();
+    let mut pods = Vec::new();
+    let mut known = Vec::new();
+    for (uid, found) in table.load()? {
+        match found {
+            Found::Entry { entry, bytes } => {
+                let guarded = table.is_acknowledged(&uid, &bytes);
+                pods.extend(of_entry(&entry, guarded, cgroup(&entry), now));
+            }
+            Found::Unreadable { reason } => pods.push(unknown(&uid, reason)),
+            Found::Missing => continue,
+        }
+        known.push(uid);
+    }
+    let shown = table.waiting();
+    let mut incomplete = None;
+    if let Some(kubelet) = &options.kubelet_dir {
+        match kubelet::published(kubelet) {
+            Ok(mut published) => {
+                published.retain(|volume| !known.contains(&volume.uid));
+                published.dedup_by(|a, b| a.uid == b.uid);
+                let rows = published
+                    .iter()
+                    .map(|volume| without_entry(&volume.uid, shown.get(&volume.uid)));
+                pods.extend(rows);
+            }
+            Err(error) => incomplete = Some(crate::guardian::chain(&error)),
+        }
+    }
+    pods.sort_by(|a, b| (&a.namespace, &a.pod, &a.uid).cmp(&(&b.namespace, &b.pod, &b.uid)));
+    Ok(Listing {
+        agent_acts: acts(Vacant::take(&options.state_dir)),
+        guardian: table.heartbeat().map(|heartbeat| Guardian {
+            reported_seconds_ago: heartbeat.age(now).as_secs_f64(),
+            runs: heartbeat.runs(now),
+            degraded: heartbeat.degraded.clone(),
+        }),
+        pods,
+        incomplete,
+    })
+}
+
+fn acts(vacant: io::Result<Option<Vacant>>) -> Option<bool> {
+    vacant.ok().map(|vacant| vacant.is_none())
+}
+
+fn cgroup(entry: &Entry) -> Cgroup {
+    match pod::is_to_freeze(&entry.cgroup) {
+        Ok(Some(true)) => Cgroup::Frozen,
+        Ok(Some(false)) => Cgroup::Thawed,
+        Ok(None) => Cgroup::Gone,
+        Err(_) => Cgroup::Unknown,
+    }
+}
+
+/// `None` for a pod that has ended.
+fn of_entry(entry: &Entry, guarded: bool, cgroup: Cgroup, now: BootInstant) -> Option<PodRow> {
+    let (state, until) = match &entry.state {
+        EntryState::Permitted(run) if now < run.run().freeze_at() => {
+            (PodState::Running, Some(run.run().until))
+        }
+        EntryState::Permitted(run) => (PodState::Frozen, Some(run.run().until)),
+        EntryState::Killed { start } => (PodState::Killed, start.map(|run| run.run().until)),
+        EntryState::Released(_) => (PodState::Released, None),
+        EntryState::Ended => return None,
+    };
+    let mut reason = match &entry.state {
+        EntryState::Released(run) => format!("released by hand: {}", run.reason),
+        _ if state == PodState::Running => String::new(),
+        _ if entry.why.is_empty() => "the permit ended, and the node agent stored no reason".to_owned(),
+        _ => entry.why.clone(),
+    };
+    let note = match (state, cgroup) {
+        (PodState::Frozen | PodState::Killed, Cgroup::Thawed) => {
+            "its cgroup is not frozen: its processes may run"
+        }
+        (PodState::Running | PodState::Released, Cgroup::Frozen) => "its cgroup is frozen",
+        (_, Cgroup::Gone) => "its cgroup is gone",
+        (_, Cgroup::Unknown) => "whether its cgroup is frozen cannot be read",
+        _ => "",
+    };
+    if !note.is_empty() {
+        let separator = if reason.is_empty() { "" } else { "; " };
+        reason = format!("{reason}{separator}{note}");
+    }
+    Some(PodRow {
+        state,
+        permit_ends_in_seconds: until.map(|until| from_now(until, now)),
+        guarded,
+        ..row(&entry.pod, &entry.declared, reason)
+    })
+}
+
+fn unknown(uid: &str, reason: String) -> PodRow {
+    let pod = PodName {
+        uid: uid.to_owned(),
+        namespace: String::new(),
+        name: String::new(),
+    };
+    PodRow {
+        state: PodState::Unknown,
+        ..row(&pod, "", reason)
+    }
+}
+
+/// A pod of which the kubelet has a volume.
+fn without_entry(uid: &str, waiting: Option<&Waiting>) -> PodRow {
+    match waiting {
+        Some(waiting) => row(&waiting.pod, &waiting.declared, waiting.why.clone()),
+        None => PodRow {
+            state: PodState::Waiting,
+            ..unknown(
+                uid,
+                "the kubelet has not called the node agent, or the record of the pod is lost".to_owned(),
+            )
+        },
+    }
+}
+
+fn row(pod: &PodName, lock: &str, reason: String) -> PodRow {
+    PodRow {
+        namespace: pod.namespace.clone(),
+        pod: pod.name.clone(),
+        uid: pod.uid.clone(),
+        lock: lock.to_owned(),
+        state: PodState::Waiting,
+        permit_ends_in_seconds: None,
+        guarded: false,
+        reason,
+    }
+}
+
+fn from_now(until: BootInstant, now: BootInstant) -> f64 {
+    if until >= now {
+        until.since(now).as_secs_f64()
+    } else {
+        -now.since(until).as_secs_f64()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! Lets a frozen or killed pod run without a permit, by the word of an administrator.
+//!
+//! The agent that acts carries out the request, and the entry of the table shows the guardian that the pod is not to be frozen.
+//! Where no agent acts, the same decision is carried out here, with the turn of an agent held. The lock is never touched.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use redlock_client::clock;
+use redlock_core::{
+    BootInstant,
+    fence::{Effect, Input, Record},
+};
+use thiserror::Error;
+
+use crate::{
+    agent::Vacant,
+    cgroup::{
+        CgroupError,
+        pod::{self, Written},
+    },
+    table::{Entry, EntryState, Found, ReleasedRun, Table, TableError},
+};
+
+/// An agent takes a request within a second.
+const TAKEN_WITHIN: Duration = Duration::from_secs(5);
+/// An agent that has taken a request stores the release in the same turn of its task.
+const STORED_WITHIN: Duration = Duration::from_secs(1);
+/// The guardian acknowledges within a second, also where inotify reports nothing.
+const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(3);
+const POLL: Duration = Duration::from_millis(20);
+
+/// Why a pod is not released.
+#[derive(Debug, Error)]
+pub enum ReleaseError {
+    #[error(transparent)]
+    Table(#[from] TableError),
+    #[error(
+        "the table has no record of a pod {pod:?}; it has: {known}. A pod that never had a permit has no record, and starts by a permit only"
+    )]
+    NoRecord { pod: String, known: String },
+    #[error("{pod:?} names several pods: give one of the UIDs {uids}")]
+    Several { pod: String, uids: String },
+    #[error(
+        "the record of pod {uid} cannot be read: {reason}; the pod stays frozen until it is killed, and then starts by a permit"
+    )]
+    Unreadable { uid: String, reason: String },
+    #[error(
+        "pod {pod} has a permit, which ends in {seconds:.1} s: only a pod that is frozen or killed can be released"
+    )]
+    Permitted { pod: String, seconds: f64 },
+    #[error("pod {pod} is released already: {reason}")]
+    AlreadyReleased { pod: String, reason: String },
+    #[error(
+        "the node agent refused: the pod runs or starts by a permit, or its record is lost; see `redlock fence list`"
+    )]
+    Refused,
+    #[error("the node agent did not take the request within {} s, and the request is withdrawn; check the node agent of this node", TAKEN_WITHIN.as_secs())]
+    NotTaken,
+    #[error("whether a node agent acts cannot be found out")]
+    Turn(#[source] io::Error),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+}
+
+/// A pod that can be released.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    state_dir: PathBuf,
+    table: Table,
+    pub entry: Entry,
+}
+
+/// Which process carried out the release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    Agent,
+    /// No agent acts on this node.
+    Command,
+}
+
+/// Whether the guardian of the node follows the release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guardian {
+    Acknowledged,
+    NotAcknowledged,
+    NotRunning,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Released {
+    pub by: By,
+    pub guardian: Guardian,
+    /// The cgroup is no longer frozen, or gone.
+    pub thawed: bool,
+}
+
+impl Plan {
+    /// Finds a pod by its UID, its name, or `namespace/name`.
+    ///
+    /// # Errors
+    /// There is no such pod, or it cannot be released.
+    pub fn make(state_dir: &Path, pod: &str) -> Result<Self, ReleaseError> {
+        let table = Table::existing(state_dir)?;
+        let entry = find(&table, pod)?;
+        judge(&entry, clock::now())?;
+        Ok(Self {
+            state_dir: state_dir.to_owned(),
+            table,
+            entry,
+        })
+    }
+
+    /// Waits until the pod runs, and until the guardian has acknowledged that.
+    ///
+    /// # Errors
+    /// The pod is not released.
+    pub fn carry_out(&self, reason: &str) -> Result<Released, ReleaseError> {
+        let uid = &self.entry.pod.uid;
+        self.table.request_release(uid, reason, clock::now())?;
+        let done = self.follow(reason);
+        if done.is_err() {
+            self.table.withdraw_release(uid)?;
+        }
+        let by = done?;
+        let end = clock::now() + ACKNOWLEDGED_WITHIN;
+        loop {
+            let seen = Released {
+                by,
+                guardian: self.guardian(),
+                thawed: matches!(pod::is_to_freeze(&self.entry.cgroup), Ok(Some(false) | None)),
+            };
+            if seen.thawed && seen.guardian != Guardian::NotAcknowledged || clock::now() >= end {
+                return Ok(seen);
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Waits for the agent that acts. Where none does, the release is carried out here.
+    fn follow(&self, reason: &str) -> Result<By, ReleaseError> {
+        let uid = &self.entry.pod.uid;
+        let end = clock::now() + TAKEN_WITHIN;
+        let mut taken = None;
+        loop {
+            if self.is_released() {
+                return Ok(By::Agent);
+            }
+            if let Some(vacant) = Vacant::take(&self.state_dir).map_err(ReleaseError::Turn)? {
+                self.table.withdraw_release(uid)?;
+                if self.is_released() {
+                    return Ok(By::Agent);
+                }
+                return self.by_command(&vacant, reason);
+            }
+            let now = clock::now();
+            if !self.table.has_request(uid) && now.since(*taken.get_or_insert(now)) > STORED_WITHIN {
+                return Err(ReleaseError::Refused);
+            }
+            if now >= end && self.table.withdraw_release(uid)? {
+                return Err(ReleaseError::NotTaken);
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    fn is_released(&self) -> bool {
+        match self.table.read(&self.entry.pod.uid) {
+            Found::Entry { entry, .. } => {
+                entry.is_later(&self.entry) && matches!(entry.state, EntryState::Released(_))
+            }
+            Found::Unreadable { .. } | Found::Missing => false,
+        }
+    }
+
+    /// As an agent that is started now decides and acts. No agent acts meanwhile.
+    fn by_command(&self, _vacant: &Vacant, reason: &str) -> Result<By, ReleaseError> {
+        let entry = find(&self.table, &self.entry.pod.uid)?;
+        let now = clock::now();
+        judge(&entry, now)?;
+        let mut record = Record::restored(entry.stored(), now);
+        for effect in record.handle(Input::Release, now) {
+            let written: Written = match effect {
+                Effect::Freeze => pod::freeze(&entry.cgroup)?,
+                Effect::Kill => pod::kill(&entry.cgroup)?,
+                Effect::Thaw => pod::thaw(&entry.cgroup)?,
+                Effect::StoreReleased(release) => {
+                    let state = EntryState::Released(ReleasedRun::new(release, reason.to_owned()));
+                    self.table
+                        .store(&self.table.changed(&entry, state, clock::now()))?;
+                    continue;
+                }
+                // A record that is released has no other effect.
+                _ => continue,
+            };
+            tracing::debug!(pod = entry.pod.uid, ?written, "cgroup written");
+        }
+        Ok(By::Command)
+    }
+
+    fn guardian(&self) -> Guardian {
+        let heartbeat = self.table.heartbeat();
+        if !heartbeat.is_some_and(|heartbeat| heartbeat.runs(clock::now())) {
+            return Guardian::NotRunning;
+        }
+        let uid = &self.entry.pod.uid;
+        match self.table.read(uid) {
+            Found::Entry { bytes, .. } if self.table.is_acknowledged(uid, &bytes) => Guardian::Acknowledged,
+            _ => Guardian::NotAcknowledged,
+        }
+    }
+}
+
+fn find(table: &Table, pod: &str) -> Result<Entry, ReleaseError> {
+    let (mut found, mut known) = (Vec::new(), Vec::new());
+    for (uid, state) in table.load()? {
+        match state {
+            Found::Entry { entry, .. } if entry.state != EntryState::Ended => {
+                let name = format!("{}/{}", entry.pod.namespace, entry.pod.name);
+                if [&*uid, &*entry.pod.name, &*name].contains(&pod) {
+                    found.push(*entry);
+                }
+                known.push(name);
+            }
+            Found::Unreadable { reason } if uid == pod => {
+                return Err(ReleaseError::Unreadable { uid, reason });
+            }
+            _ => {}
+        }
+    }
+    let pod = pod.to_owned();
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => {
+            let known = if known.is_empty() {
+                "none".to_owned()
+            } else {
+                known.join(", ")
+            };
+            Err(ReleaseError::NoRecord { pod, known })
+        }
+        _ => {
+            let uids: Vec<String> = found.into_iter().map(|entry| entry.pod.uid).collect();
+            let uids = uids.join(", ");
+            Err(ReleaseError::Several { pod, uids })
+        }
+    }
+}
+
+/// By the record alone. The agent decides once more.
+fn judge(entry: &Entry, now: BootInstant) -> Result<(), ReleaseError> {
+    let pod = format!("{}/{}", entry.pod.namespace, entry.pod.name);
+    match &entry.state {
+        EntryState::Released(run) => Err(ReleaseError::AlreadyReleased {
+            pod,
+            reason: run.reason.clone(),
+        }),
+        EntryState::Permitted(run) | EntryState::Killed { start: Some(run) }
+            if now < run.run().freeze_at() =>
+        {
+            let seconds = run.run().until.since(now).as_secs_f64();
+            Err(ReleaseError::Permitted { pod, seconds })
+        }
+        EntryState::Permitted(_) | EntryState::Killed { .. } | EntryState::Ended => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! Requests of an administrator to release a pod: a file for each pod, which the agent that acts takes away.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use redlock_core::BootInstant;
+use serde::{Deserialize, Serialize};
+
+use super::{Table, TableError, failed, names};
+
+const REQUESTS: &str = "releases";
+/// The agent that acts takes a request within a second. The administrator no longer waits for the answer to an older one.
+const LIFE: Duration = Duration::from_secs(10);
+
+/// To release one pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReleaseRequest {
+    boot_id: String,
+    asked_boot_nanoseconds: u64,
+    pub uid: String,
+    pub reason: String,
+}
+
+impl Table {
+    pub(super) fn requests(&self) -> PathBuf {
+        self.directory.join(REQUESTS)
+    }
+
+    /// # Errors
+    /// The file cannot be written.
+    pub fn request_release(&self, uid: &str, reason: &str, now: BootInstant) -> Result<(), TableError> {
+        let path = self.requests().join(uid);
+        let request = ReleaseRequest {
+            boot_id: self.boot_id.clone(),
+            asked_boot_nanoseconds: now.as_nanos(),
+            uid: uid.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let bytes = serde_json::to_vec(&request).map_err(|cause| failed("encoding", &path, cause.into()))?;
+        self.replace(&path, &bytes)
+    }
+
+    /// Returns false where it was taken away before.
+    ///
+    /// # Errors
+    /// The file cannot be removed: whether it will be carried out is unknown.
+    pub fn withdraw_release(&self, uid: &str) -> Result<bool, TableError> {
+        take_away(&self.requests().join(uid))
+    }
+
+    /// Whether a request waits to be taken.
+    #[must_use]
+    pub fn has_request(&self, uid: &str) -> bool {
+        self.requests().join(uid).exists()
+    }
+
+    /// Takes all requests away, and returns those of this boot that an administrator still waits for. One that cannot be taken
+    /// away is not carried out: it would be carried out again later.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn take_releases(&self, now: BootInstant) -> Result<Vec<ReleaseRequest>, TableError> {
+        let taken = names(&self.requests())?.into_iter().filter_map(|uid| {
+            let path = self.requests().join(&uid);
+            let bytes = fs::read(&path);
+            take_away(&path).ok().filter(|taken| *taken)?;
+            let request: ReleaseRequest = serde_json::from_slice(&bytes.ok()?).ok()?;
+            let asked = BootInstant::from_nanos(request.asked_boot_nanoseconds);
+            let waits = request.boot_id == self.boot_id && now.since(asked) < LIFE;
+            (waits && request.uid == uid).then_some(request)
+        });
+        Ok(taken.collect())
+    }
+}
+
+fn take_away(path: &Path) -> Result<bool, TableError> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(false),
+        Err(cause) => Err(failed("removing", path, cause)),
+    }
+}

@@ -1,0 +1,85 @@
+//! The state of a pod, as an entry of the table has it.
+
+use redlock_core::{
+    BootInstant, FencingToken,
+    fence::{Lineage, Release, Run},
+};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum EntryState {
+    /// It may run until then.
+    Permitted(PermittedRun),
+    /// It was killed, and may be about to start afresh.
+    Killed { start: Option<PermittedRun> },
+    /// An administrator lets it run without a permit.
+    Released(ReleasedRun),
+    /// Its volume is unpublished: nothing is guarded any more.
+    Ended,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PermittedRun {
+    first: u64,
+    token: u64,
+    until_boot_nanoseconds: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleasedRun {
+    /// `first` and token of the lineage of a pod that was frozen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lineage: Option<(u64, u64)>,
+    /// The greatest token that this node had seen.
+    seen: u64,
+    /// As the administrator gave it.
+    pub reason: String,
+}
+
+impl From<Run> for PermittedRun {
+    fn from(run: Run) -> Self {
+        Self {
+            first: run.lineage.first.0,
+            token: run.lineage.token.0,
+            until_boot_nanoseconds: run.until.as_nanos(),
+        }
+    }
+}
+
+impl PermittedRun {
+    #[must_use]
+    pub const fn run(self) -> Run {
+        Run {
+            lineage: Lineage {
+                first: FencingToken(self.first),
+                token: FencingToken(self.token),
+            },
+            until: BootInstant::from_nanos(self.until_boot_nanoseconds),
+        }
+    }
+}
+
+impl ReleasedRun {
+    #[must_use]
+    pub fn new(release: Release, reason: String) -> Self {
+        Self {
+            lineage: release.lineage.map(|lineage| (lineage.first.0, lineage.token.0)),
+            seen: release.seen.0,
+            reason,
+        }
+    }
+
+    #[must_use]
+    pub fn release(&self) -> Release {
+        Release {
+            lineage: self.lineage.map(|(first, token)| Lineage {
+                first: FencingToken(first),
+                token: FencingToken(token),
+            }),
+            seen: FencingToken(self.seen),
+        }
+    }
+}
