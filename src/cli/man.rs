@@ -30,13 +30,13 @@ pub(super) fn run(args: &ManArgs, program: Command) -> Result<Exit, Failure> {
     program.build();
     match (&args.directory, &args.command) {
         (Some(directory), _) => {
-            write(&program, directory)?;
             for command in program.get_subcommands().filter(|command| !command.is_hide_set()) {
                 write(command, directory)?;
                 for below in command.get_subcommands() {
                     write(below, directory)?;
                 }
             }
+            write(&program, directory)?;
         }
         (None, None) => print(&program)?,
         (None, Some(name)) => {

@@ -172,8 +172,8 @@ mod tests {
         };
         let shown = text(&listing);
         for part in [
-            "team        report-0   uid-1   report   frozen    -3.1 s   yes       fewer than",
-            "-           -          uid-1   -        waiting   -        no ",
+            "team       report-0  uid-1  report  frozen   -3.1 s  yes      fewer than",
+            "-          -         uid-1  -       waiting  -       no ",
             "none acts",
             "reported 12.0 s ago: it does not run",
             "degraded: no SYS_NICE",

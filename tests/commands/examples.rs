@@ -73,7 +73,7 @@ fn play(examples: &[String], place: &Path, masters: &str) -> Vec<String> {
             // The second code is that of a command that runs until it is stopped.
             Some(0 | 124) => true,
             // It needs a cluster, or a node with node fencing, and this machine is neither.
-            Some(78) => said.contains("kubeconfig") || said.contains("of the table of fenced pods"),
+            Some(78) => said.contains("kubeconfig") || said.contains("table of fenced pods"),
             _ => false,
         };
         // The rest of a wrapped line begins differently.

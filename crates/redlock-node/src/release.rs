@@ -40,7 +40,7 @@ pub enum ReleaseError {
     #[error(transparent)]
     Table(#[from] TableError),
     #[error(
-        "the table has no record of a pod {pod:?}; it has: {known}. A pod that never had a permit has no record, and starts by a permit only"
+        "the table of fenced pods has no record of a pod {pod:?}; it has: {known}. A pod that never had a permit has no record, and starts by a permit only"
     )]
     NoRecord { pod: String, known: String },
     #[error("{pod:?} names several pods: give one of the UIDs {uids}")]
