@@ -46,7 +46,7 @@ impl Move {
         }
     }
 
-    /// What comes before the move, on standby.
+    /// Prepares the cluster on standby for the move.
     pub async fn prepare(self, standby: &Side) {
         if self == Self::LeasesDeleted {
             standby.delete_leases();
