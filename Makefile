@@ -16,7 +16,7 @@ TAG ?=
 OPTIMISED = --config 'profile.test.package.redlock-operator.opt-level = 1'
 
 .DEFAULT_GOAL := help
-.PHONY: demo test test-servers test-valkey test-kubernetes test-others test-sequences test-doc check simulate model lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-slots prove-run csi-sanity chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
+.PHONY: demo test test-servers test-valkey test-kubernetes test-others test-sequences test-doc check simulate model lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-slots soak-leases prove-run csi-sanity chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
 
 # The debug build: the demo measures only waiting times, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
@@ -101,6 +101,9 @@ soak-targets: ## Two clusters, random faults, 2 hours; ARGS='REDLOCK_TRANSITIONS
 
 soak-slots: ## 500 slots in two clusters under faults, and 5 real minutes; ARGS='REDLOCK_SLOTS=50 REDLOCK_SEED=7' as well
 	$(ARGS) scripts/build-kubernetes $(CARGO) test --test kubernetes -- --ignored --nocapture --test-threads=1 once_per_schedule::soak
+
+soak-leases: ## Action Lease with client-go and kube-schedulers: 24 moves, and ten minutes on standby; ARGS='REDLOCK_MOVES=6 REDLOCK_STANDBY_SECONDS=60', ARGS=REDLOCK_UNFENCED=1 without the policy
+	$(ARGS) scripts/build-kubernetes $(CARGO) test --test kubernetes -- --ignored --nocapture --test-threads=1 client_go::soak
 
 prove-run: tools ## What `redlock run` promises, 20 trials of each failure, 12 minutes; ARGS='REDLOCK_TRIALS=3 REDLOCK_ROWS=network-cut'
 	$(ARGS) $(CARGO) test --test prove -- --ignored --nocapture --exact every_row

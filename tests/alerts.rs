@@ -11,8 +11,6 @@ mod chart;
 mod common;
 #[path = "alerts/names.rs"]
 mod names;
-#[path = "alerts/node.rs"]
-mod node;
 #[path = "alerts/pages.rs"]
 mod pages;
 #[path = "alerts/promtool.rs"]

@@ -129,6 +129,19 @@ mod tests {
     }
 
     #[test]
+    fn chart_refuses_the_same_groups() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/charts/redlock-operator/templates/_quorums.tpl"
+        );
+        let template = std::fs::read_to_string(path).unwrap();
+        let (_, list) = template.split_once("$groups := list ").unwrap();
+        let (list, _) = list.split_once(" -}}").unwrap();
+        let groups: Vec<&str> = list.split(' ').map(|group| group.trim_matches('"')).collect();
+        assert_eq!(groups, FORBIDDEN_GROUPS);
+    }
+
+    #[test]
     fn resources_that_carry_rights_or_run_code_are_refused() {
         for of in [
             "roles.rbac.authorization.k8s.io",

@@ -4,15 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use crate::common::metrics::{Families, assert_documented, documented, scraped};
 use crate::names;
-use crate::node;
 use crate::promtool::promtool;
 use crate::replica::{BOUND, Folder, Replica, seal, servers_with};
-use crate::shipped::{RULES, alerts, expressions, path, read, recorded};
+use crate::shipped::{RULES, alerts, expressions, path, recorded};
 use redlock_testkit::{Persistence, RedisServer, ServerOptions, eventually_blocking};
 
 /// The labels that Prometheus and its discovery add.
 const OF_PROMETHEUS: [&str; 5] = ["job", "instance", "namespace", "cluster", "le"];
+
+/// The pages that describe all metrics, with their labels. Tests compare them with scrapes of operators and of a node agent.
+const PAGES: [&str; 2] = ["docs/monitoring.md", "docs/fencing.md"];
 
 struct Stage {
     masters: Vec<RedisServer>,
@@ -51,8 +54,8 @@ impl Stage {
     }
 }
 
-/// Returns the families and their types.
-fn families(scrape: &str) -> BTreeMap<&str, &str> {
+/// Returns the types of the families in a scrape.
+fn types(scrape: &str) -> BTreeMap<&str, &str> {
     let types = scrape
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
@@ -64,63 +67,40 @@ async fn every_metric_and_label_that_is_used_is_one_that_the_binary_gives() {
     let stage = stage().await;
     // The last of its families that an event creates.
     let scrape = stage.scrape(&["redlock_renewals_total{"]);
-    let of_node = node::scrape();
-    let families_of_node = families(&of_node);
-    let families = families(&scrape);
-    let (recorded, mut told) = (
+    promtool(&["check", "metrics"], &scrape);
+    let page = PAGES[0];
+    assert_documented(&scrape, page);
+    let names = |families: Families| families.into_keys().collect::<BTreeSet<_>>();
+    assert_eq!(names(documented(page)), names(scraped(&scrape)), "{page}");
+
+    let types = types(&scrape);
+    let described: Families = PAGES.into_iter().flat_map(documented).collect();
+    let (recorded, mut labels) = (
         recorded(),
         OF_PROMETHEUS
             .map(str::to_owned)
             .into_iter()
             .collect::<BTreeSet<_>>(),
     );
-    // Labels of families without a sample so far, by the source that names them.
-    told.extend(["kind", "target", "action"].map(str::to_owned));
-    told.extend(scrape.lines().chain(of_node.lines()).flat_map(names::labels));
+    labels.extend(described.values().flatten().cloned());
     for (owner, expression) in expressions() {
         let metrics = names::metrics(&expression);
         assert!(!metrics.is_empty(), "{owner} reads nothing: {expression}");
         for metric in metrics {
             let of_histogram = ["_bucket", "_sum", "_count"].iter().any(|end| {
                 let family = metric.strip_suffix(end).unwrap_or_default();
-                families.get(family) == Some(&"histogram")
+                described.contains_key(family)
             });
             let known = metric == "up"
                 || recorded.contains(&metric)
-                || families.contains_key(&*metric)
-                || families_of_node.contains_key(&*metric);
+                || types.contains_key(&*metric)
+                || described.contains_key(&metric);
             assert!(known || of_histogram, "{owner}: {metric} is in no scrape");
         }
         for label in names::labels(&expression) {
-            assert!(told.contains(&label), "{owner}: no metric has a label {label}");
+            assert!(labels.contains(&label), "{owner}: no metric has a label {label}");
         }
     }
-    for scrape in [&scrape, &of_node] {
-        promtool(&["check", "metrics"], scrape);
-    }
-    let given = |families: &BTreeMap<&str, &str>, start: &str| -> BTreeSet<String> {
-        let names = families.keys().filter(|name| name.starts_with(start));
-        names.map(|name| (*name).to_owned()).collect()
-    };
-    assert_eq!(
-        documented("docs/monitoring.md"),
-        given(&families, "redlock_"),
-        "docs/monitoring.md"
-    );
-    assert_eq!(
-        documented("docs/fencing.md"),
-        given(&families_of_node, "redlock_fence_"),
-        "docs/fencing.md"
-    );
-}
-
-/// The metrics in the tables of a page.
-fn documented(page: &str) -> BTreeSet<String> {
-    let page = read(page);
-    let named = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `redlock_")?.split('`').next());
-    named.map(|name| format!("redlock_{name}")).collect()
 }
 
 /// Returns a case in which this scrape is repeated for a quarter of an hour, and each of these alerts fires this many

@@ -8,6 +8,7 @@
 
 pub mod cgroups;
 pub mod http;
+pub mod metrics;
 pub mod pages;
 pub mod processes;
 mod resource;

@@ -37,6 +37,8 @@ mod operator;
 mod pool;
 #[path = "fixture/process.rs"]
 mod process;
+#[path = "fixture/scheduler.rs"]
+mod scheduler;
 
 use std::time::Duration;
 
@@ -49,6 +51,7 @@ pub use namespace::TestNamespace;
 pub use operator::Operator;
 pub use pool::PooledPlane;
 pub use process::{Process, state};
+pub use scheduler::Scheduler;
 
 /// Returns the seed of the random parts of a test: `REDLOCK_SEED`, or one that is printed, to run the same again.
 pub fn seed() -> u64 {

@@ -10,6 +10,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::author_check::{accepted, apply_template, grant, kubectl, refused};
+use crate::common::metrics::assert_documented;
 use crate::fixture::{BOUND, Operator};
 use crate::world::{World, condition, lock, message};
 use redlock_testkit::eventually;
@@ -51,11 +52,16 @@ fn leases(world: &World) -> Api<Lease> {
     Api::namespaced(world.plane.admin(), world.namespace.name())
 }
 
+/// Waits for this holder of the Lease `controller`; returns the Lease.
+async fn held(world: &World, holder: &str) -> Value {
+    lease_held(world, "controller", holder).await
+}
+
 /// Waits for this holder; returns the Lease.
-pub async fn held(world: &World, holder: &str) -> Value {
+pub async fn lease_held(world: &World, lease: &str, holder: &str) -> Value {
     let leases = leases(world);
-    eventually(BOUND, &format!("the Lease is held by {holder:?}"), async || {
-        let found = leases.get_opt("controller").await.unwrap();
+    eventually(BOUND, &format!("{lease} is held by {holder:?}"), async || {
+        let found = leases.get_opt(lease).await.unwrap();
         let found = serde_json::to_value(found).unwrap();
         let is = found["spec"]["holderIdentity"].as_str().unwrap_or_default() == holder;
         if is && found.is_object() {
@@ -73,6 +79,14 @@ async fn stopped(world: &World) -> Value {
             status["role"] == "Standby" && condition(status, "Enforced").0 == "True"
         })
         .await
+}
+
+/// Asserts that the metrics show the target in its desired state.
+pub fn enforced_target(operator: &Operator, target: &str, action: &str) {
+    let (_, metrics) = operator.get("/metrics");
+    let labels = format!("lock=\"report\",target=\"{target}\",action=\"{action}\"}} 1");
+    assert!(metrics.contains(&labels), "{metrics}");
+    assert_documented(&metrics, "docs/monitoring.md");
 }
 
 async fn take_over(world: &World, holder: &str) {
@@ -98,7 +112,7 @@ async fn fenced(world: &World) -> Operator {
 async fn operator_holds_the_lease_on_standby_and_frees_it_where_the_lock_is_held() {
     let world = world().await;
     world.apply(&held_by("web-0_a"));
-    let _operator = fenced(&world).await;
+    let operator = fenced(&world).await;
     let asked = Instant::now();
     world.apply(&target(STANDBY));
     let taken = held(&world, "redlock.dev/test").await;
@@ -119,6 +133,8 @@ async fn operator_holds_the_lease_on_standby_and_frees_it_where_the_lock_is_held
         passed.unsigned_abs() >= STOP,
         "a leader may lead for the stop time after the operator took its Lease"
     );
+
+    enforced_target(&operator, "controller", "Lease");
 
     // The lock is held here: candidates may lead.
     let asked = Instant::now();

@@ -17,6 +17,7 @@ use tonic_prost::ProstCodec;
 
 use crate::common::cgroups::{Made, own_or_report};
 use crate::common::sandbox::{Sandbox, remove_pods, start_container};
+use crate::common::metrics::{documented, scraped};
 use crate::common::{forget_variables, http};
 use crate::fixture::{BOUND, FENCING};
 use crate::program::redlock_with;
@@ -233,6 +234,9 @@ async fn a_pod_starts_when_its_cluster_holds_the_lock_and_is_frozen_when_the_mas
     let of_pod = r#"pod="report-0",lock="report",state="frozen"} 1"#;
     let metrics = node.metrics();
     assert!(metrics.contains(of_pod), "{metrics}");
+    let mut scraped = scraped(&metrics);
+    scraped.retain(|name, _| name.starts_with("redlock_fence_"));
+    assert_eq!(scraped, documented("docs/fencing.md"));
     released_by_hand(&world, &node, &pod).await;
     proxies.iter().for_each(Proxy::heal);
     let note = eventually(BOUND, "the pod is thawed or killed", async || {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::fixture::{BOUND, Operator};
+use crate::leader_lease::enforced_target;
 use crate::world::{World, condition, lock, message, throughout};
 use kinds::{FLINK, Kind};
 use redlock_testkit::eventually;
@@ -117,7 +118,7 @@ const FLUX_FIELD: [(&str, &str, &str); 1] = [FLUX.field()];
 async fn documented_fields_follow_the_lock() {
     let fields = kinds::KINDS.map(|kind| kind.field());
     let world = world(&kinds::DEFINITIONS, &fields).await;
-    let _operator = operator(&world, &fields).await;
+    let operator = operator(&world, &fields).await;
     let mut bare = Vec::new();
     for kind in &kinds::KINDS {
         world.apply(kind.manifest);
@@ -159,6 +160,7 @@ async fn documented_fields_follow_the_lock() {
         }
         println!("{wanted}: {} kinds", kinds::KINDS.len());
     }
+    enforced_target(&operator, "kustomization", "Patch");
     // A write to an annotation leaves the generation as it is, and is noticed nevertheless.
     let annotation = "/metadata/annotations/autoscaling.keda.sh~1paused-replicas";
     world.kubectl(&[
@@ -304,13 +306,7 @@ fn shows(world: &World, status: &Value) {
 #[tokio::test(flavor = "multi_thread")]
 async fn status_from_before_the_write_does_not_confirm_a_stop() {
     let field = [("flink.apache.org", "flinkdeployments", "/spec/job/state")];
-    let world = world(&[], &field).await;
-    world.apply(kinds::FLINK_KIND);
-    world.kubectl(&[
-        "wait",
-        "--for=condition=Established",
-        "crd/flinkdeployments.flink.apache.org",
-    ]);
+    let world = world(&["flinkdeployments"], &field).await;
     let _operator = operator(&world, &field).await;
     world.apply(FLINK);
     shows(

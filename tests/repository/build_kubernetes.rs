@@ -6,7 +6,13 @@ use std::process::Output;
 
 use super::programs::Programs;
 
-const FOUR: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"];
+const PROGRAMS: [&str; 5] = [
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubectl",
+];
 const USED: [&str; 10] = [
     "bash", "sh", "dirname", "awk", "grep", "mkdir", "mktemp", "mv", "rm", "cp",
 ];
@@ -28,7 +34,7 @@ build)
     cp go.mod "$SAID.mod"
     while [ "$1" != -o ]; do shift; done
     mkdir -p "$2"
-    for name in server kube-apiserver kube-controller-manager kubectl; do cp "$0" "$2$name"; done
+    for name in server kube-apiserver kube-controller-manager kube-scheduler kubectl; do cp "$0" "$2$name"; done
     exit "${GO_FAILS:-0}" ;;
 install) cp "$0" "$GOBIN/helm" ;;
 esac
@@ -147,7 +153,7 @@ fn everything_is_built_once_and_then_there_in_silence() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     found.sort();
-    assert_eq!(found, FOUR);
+    assert_eq!(found, PROGRAMS);
     assert!(stderr(&first).contains("building Kubernetes v1.36.3"));
     let said = system.said();
     for wanted in [
@@ -170,6 +176,20 @@ fn everything_is_built_once_and_then_there_in_silence() {
         .map(|entry| entry.unwrap().file_name())
         .collect();
     assert_eq!(left.len(), 4, "three folders and the lock: {left:?}");
+}
+
+#[test]
+fn only_a_missing_program_is_built() {
+    let system = System::with_go();
+    given(&system.run(&[]));
+    system.said();
+    fs::remove_file(system.cache("kubernetes-v1.36.3/kube-scheduler")).unwrap();
+    given(&system.run(&[]));
+    let said = system.said();
+    assert!(said.contains("k8s.io/kubernetes/cmd/kube-scheduler"), "{said}");
+    for other in ["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"] {
+        assert!(!said.contains(other), "{other}: {said}");
+    }
 }
 
 #[test]
@@ -233,7 +253,7 @@ fn without_a_new_enough_go_the_error_names_it() {
 fn a_folder_that_is_named_is_taken_when_it_is_complete() {
     let system = System::without_go();
     let helm = system.programs.path().join("sh");
-    let assets = system.assets(&FOUR);
+    let assets = system.assets(&PROGRAMS);
     let environment = [
         ("KUBEBUILDER_ASSETS", assets.to_str().unwrap()),
         ("HELM", helm.to_str().unwrap()),

@@ -1,10 +1,11 @@
-//! The documented kinds, with the definitions of their projects where the Go module proxy has them.
+//! The documented kinds, with the definitions of their projects where a package registry has them.
 
 use serde_json::Value;
 
 /// In `tests/corpus/crds`.
-pub const DEFINITIONS: [&str; 5] = [
+pub const DEFINITIONS: [&str; 6] = [
     "applications",
+    "flinkdeployments",
     "kustomizations",
     "localqueues",
     "objects",
@@ -25,7 +26,7 @@ pub struct Kind {
     pub manifest: &'static str,
 }
 
-pub const KINDS: [Kind; 7] = [
+pub const KINDS: [Kind; 8] = [
     Kind {
         group: "kustomize.toolkit.fluxcd.io",
         version: "v1",
@@ -82,6 +83,16 @@ pub const KINDS: [Kind; 7] = [
         active: "\"None\"",
         standby: "\"HoldAndDrain\"",
         manifest: "apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {name: it}\nspec: {clusterQueue: all}\n",
+    },
+    Kind {
+        group: "flink.apache.org",
+        version: "v1beta1",
+        kind: "FlinkDeployment",
+        plural: "flinkdeployments",
+        path: "/spec/job/state",
+        active: "\"running\"",
+        standby: "\"suspended\"",
+        manifest: FLINK,
     },
     // A map that has one owner as a whole.
     Kind {
@@ -169,32 +180,6 @@ impl Kind {
     }
 }
 
-/// The fields of Flink's definition that matter here: no registry of the tests has it.
-pub const FLINK_KIND: &str = "\
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: flinkdeployments.flink.apache.org}
-spec:
-  group: flink.apache.org
-  scope: Namespaced
-  names: {plural: flinkdeployments, singular: flinkdeployment, kind: FlinkDeployment}
-  versions:
-  - name: v1beta1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema:
-      openAPIV3Schema:
-        type: object
-        properties:
-          spec:
-            type: object
-            properties:
-              job: {type: object, properties: {jarURI: {type: string}, state: {type: string, enum: [running, suspended]}}}
-          status:
-            type: object
-            properties: {lifecycleState: {type: string}, observedGeneration: {type: integer}}
-";
 pub const FLINK: &str = "apiVersion: flink.apache.org/v1beta1\nkind: FlinkDeployment\nmetadata: {name: it}\n\
                          spec: {job: {jarURI: local:///app.jar}}\n";
 
