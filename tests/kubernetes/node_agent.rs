@@ -1,169 +1,62 @@
 //! Tests `redlock node-agent` and `redlock node-guardian` as processes, with the rights of the chart. The test is the kubelet.
 
-use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
-use redlock_csi::messages::{AccessType, Empty, MountVolume, NodePublishVolumeRequest, VolumeCapability};
 use serde_json::json;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
-use tonic::{Request, Status, client::Grpc, transport::Endpoint};
-use tonic_prost::ProstCodec;
+use tonic::Status;
 
-use crate::common::cgroups::{Made, own_or_report};
-use crate::common::{forget_variables, http};
+use crate::common::cgroups::own_or_report;
+use crate::common::http;
 use crate::fixture::{BOUND, FENCING};
+use crate::node::{AGENT_ACCOUNT, Node, Sandbox};
 use crate::world::{World, lock, quorum_of, throughout};
-use redlock_testkit::{ChildGuard, Mode, Proxy, eventually, eventually_blocking, free_port};
+use redlock_testkit::{ChildGuard, Mode, Proxy, eventually, free_port};
 
-/// A node agent holds a call for 90 s.
-const CALL: Duration = Duration::from_secs(120);
-
-/// The node of a test: its processes, and its cgroups below one of the test.
-struct Node {
+/// The node of a test, with its processes.
+struct Guarded {
     agent: ChildGuard,
     _guardian: ChildGuard,
     port: u16,
-    kubepods: PathBuf,
-    folder: tempfile::TempDir,
-    _state: tempfile::TempDir,
-    root: Made,
+    node: Node,
 }
 
-/// What the kubelet has made of a pod before it publishes the volume.
-struct Sandbox {
-    uid: String,
-    cgroup: PathBuf,
-    target: PathBuf,
-}
-
-impl Node {
+impl Guarded {
     async fn start(world: &World, own: &Path) -> Self {
-        let root = Made::below(own, "node").unwrap();
-        let kubepods = root.0.join("kubepods.slice/kubepods-burstable.slice");
-        fs::create_dir_all(&kubepods).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        // On tmpfs: a disk may hang for seconds.
-        let state = tempfile::tempdir_in("/dev/shm").unwrap();
-        for name in ["pods", "plugins_registry"] {
-            fs::create_dir(folder.path().join(name)).unwrap();
-        }
-        let account = "redlock-operator-node-agent";
+        let node = Node::below(own);
         let kubeconfig = world
             .plane
-            .service_account_kubeconfig(world.namespace.name(), account, None)
+            .service_account_kubeconfig(world.namespace.name(), AGENT_ACCOUNT, None)
             .await;
-        let command = |name: &str| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
-            forget_variables(&mut command);
-            command
-                .arg(name)
-                .arg("--state-dir")
-                .arg(state.path().join("state"))
-                .arg("--cgroup-root")
-                .arg(&root.0)
-                .arg("--kubelet-dir")
-                .arg(folder.path());
-            command
-        };
-        let guardian = ChildGuard::spawn("node-guardian", &mut command("node-guardian"));
+        let guardian = node.guardian();
         let port = free_port().unwrap();
-        let mut agent = command("node-agent");
-        agent
-            .args(["--node-name", "node-1", "--cluster", "test"])
-            .args(["--listen", &format!("127.0.0.1:{port}")])
-            .env("KUBECONFIG", kubeconfig);
-        let mut agent = ChildGuard::spawn("node-agent", &mut agent);
+        let mut agent = node.agent("test", &kubeconfig, port);
         agent.wait_for_line(BOUND, "all LeaderLocks are listed");
         Self {
             agent,
             _guardian: guardian,
             port,
-            kubepods,
-            folder,
-            _state: state,
-            root,
+            node,
         }
     }
 
-    fn sandbox(&self, uid: &str) -> Sandbox {
-        let cgroup = self
-            .kubepods
-            .join(format!("kubepods-burstable-pod{}.slice", uid.replace('-', "_")));
-        fs::create_dir(&cgroup).unwrap();
-        let volume = self
-            .folder
-            .path()
-            .join(format!("pods/{uid}/volumes/kubernetes.io~csi/redlock"));
-        fs::create_dir_all(&volume).unwrap();
-        let data = r#"{"driverName":"fencing.redlock.dev"}"#;
-        fs::write(volume.join("vol_data.json"), data).unwrap();
-        Sandbox {
-            uid: uid.to_owned(),
-            cgroup,
-            target: volume.join("mount"),
-        }
+    /// A pod with this UID under the name `report-0`.
+    fn sandbox(&self, world: &World, uid: &str) -> Sandbox {
+        self.node.sandbox(world.namespace.name(), "report-0", uid)
     }
 
-    /// A call of the kubelet for the pod `report-0`.
-    fn publish(&self, world: &World, pod: &Sandbox, lock: &str) -> JoinHandle<Result<(), Status>> {
-        let attributes = [
-            ("csi.storage.k8s.io/ephemeral", "true"),
-            ("csi.storage.k8s.io/pod.namespace", world.namespace.name()),
-            ("csi.storage.k8s.io/pod.name", "report-0"),
-            ("csi.storage.k8s.io/pod.uid", &pod.uid),
-            ("lock", lock),
-        ];
-        let request = NodePublishVolumeRequest {
-            volume_id: format!("csi-{}", pod.uid),
-            target_path: pod.target.display().to_string(),
-            volume_capability: Some(VolumeCapability {
-                access_type: Some(AccessType::Mount(MountVolume::default())),
-            }),
-            readonly: true,
-            secrets: HashMap::new(),
-            volume_context: attributes.map(|(name, value)| (name.into(), value.into())).into(),
-        };
-        let socket = redlock_csi::Options::new("node-1", self.folder.path()).csi_socket;
-        tokio::spawn(async move { timeout(CALL, call(socket, request)).await.unwrap() })
+    fn publish(&self, pod: &Sandbox, lock: &str) -> JoinHandle<Result<(), Status>> {
+        tokio::spawn(self.node.publish(pod, lock))
     }
 
     fn metrics(&self) -> String {
         http::get(self.port, "/metrics").unwrap().1
     }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        remove(&self.root.0.join("kubepods.slice"));
-    }
-}
-
-/// Kills the processes in it, and removes it.
-fn remove(path: &Path) {
-    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove(&entry.path());
-        }
-    }
-    let _ = fs::write(path.join("cgroup.kill"), "1");
-    eventually_blocking(BOUND, "the cgroup is removed", || fs::remove_dir(path));
-}
-
-async fn call(socket: PathBuf, request: NodePublishVolumeRequest) -> Result<(), Status> {
-    let unavailable = |error: tonic::transport::Error| Status::unavailable(error.to_string());
-    let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap();
-    let endpoint = endpoint.origin("http://localhost".parse().unwrap());
-    let mut client = Grpc::new(endpoint.connect().await.map_err(unavailable)?);
-    client.ready().await.map_err(unavailable)?;
-    let path = "/csi.v1.Node/NodePublishVolume".parse().unwrap();
-    let codec = ProstCodec::<NodePublishVolumeRequest, Empty>::default();
-    client.unary(Request::new(request), path, codec).await.map(drop)
 }
 
 /// As the runtime starts a container in the pod.
@@ -230,7 +123,7 @@ async fn a_pod_starts_when_its_cluster_holds_the_lock_and_is_frozen_when_the_mas
     // A reservation of the own cluster is longer than the lease.
     world.apply(&quorum.replace("maxLeaseDurationSeconds: 6", "maxLeaseDurationSeconds: 10"));
     declare(&world);
-    let node = Node::start(&world, &own).await;
+    let node = Guarded::start(&world, &own).await;
     eventually(BOUND, "the node agent is ready", async || {
         match http::get(node.port, "/readyz").unwrap() {
             (200, _) => Ok(()),
@@ -240,15 +133,15 @@ async fn a_pod_starts_when_its_cluster_holds_the_lock_and_is_frozen_when_the_mas
     .await;
     let pods: Api<Pod> = Api::namespaced(world.plane.admin(), world.namespace.name());
     let uid = pods.get("report-0").await.unwrap().metadata.uid.unwrap();
-    let pod = node.sandbox(&uid);
+    let pod = node.sandbox(&world, &uid);
     for (lock, reason) in [
         ("other", "there is no lock \"other\""),
         ("plain", "its spec.fencing is not Node"),
     ] {
-        let refused = node.publish(&world, &pod, lock).await.unwrap().unwrap_err();
+        let refused = node.publish(&pod, lock).await.unwrap().unwrap_err();
         assert!(refused.message().contains(reason), "{refused:?}");
     }
-    let starts = node.publish(&world, &pod, "report");
+    let starts = node.publish(&pod, "report");
     throughout(Duration::from_secs(2), || {
         assert!(!starts.is_finished(), "no cluster holds the lock")
     })
@@ -290,9 +183,9 @@ async fn a_pod_starts_when_its_cluster_holds_the_lock_and_is_frozen_when_the_mas
 }
 
 /// A pod whose object was deleted by force, which its kubelet still knows.
-async fn deleted_pod_does_not_start(world: &World, node: &Node) {
-    let gone = node.sandbox("00000000-0000-0000-0000-000000000001");
-    let starts = node.publish(world, &gone, "report");
+async fn deleted_pod_does_not_start(world: &World, node: &Guarded) {
+    let gone = node.sandbox(world, "00000000-0000-0000-0000-000000000001");
+    let starts = node.publish(&gone, "report");
     eventually(BOUND, "the pod is refused", async || {
         let lines = node.agent.stderr();
         let found = lines.iter().any(|line| line.contains("Gone"));
@@ -306,8 +199,8 @@ async fn deleted_pod_does_not_start(world: &World, node: &Node) {
     starts.abort();
 }
 
-fn ends_in_order(mut node: Node) {
-    let sockets = redlock_csi::Options::new("node-1", node.folder.path());
+fn ends_in_order(mut node: Guarded) {
+    let sockets = node.node.sockets();
     assert!(sockets.csi_socket.exists() && sockets.registration_socket.exists());
     let pid = nix::unistd::Pid::from_raw(node.agent.pid().try_into().unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
