@@ -14,6 +14,9 @@ use super::super::episode::Episode;
 use super::super::pair::Pair;
 use super::super::writers::{Change, Interval};
 
+/// A busy machine causes shorter pauses, in milliseconds.
+const NOTICED: u64 = 500;
+
 /// One line of the file of outcomes. Times are in milliseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
@@ -81,6 +84,11 @@ impl Outcome {
                 .map(|overlap| milliseconds(overlap.length))
                 .collect(),
         }
+    }
+
+    /// Reports whether the pods did not run on as before.
+    pub const fn is_noticed(&self) -> bool {
+        self.moved || self.freezes + self.kills > 0 || self.idle > NOTICED
     }
 
     pub fn append(&self, path: &Path) {
