@@ -88,15 +88,19 @@ impl Fault {
             Self::StepDown => "planned: state SteppedDown",
             Self::KillAll => "kill -9 of all replicas of the active cluster at once",
             Self::CutFromAll => "the active cluster is cut off from the masters and its API server",
-            Self::KillAgent => "the same, and kill -9 of the node agent",
-            Self::KillGuardian => "the same, and kill -9 of the node guardian",
-            Self::PauseAgent => "the same, and SIGSTOP to the node agent",
-            Self::PauseGuardian => "the same, and SIGSTOP to the node guardian",
+            Self::KillAgent => "the active cluster is cut off from both, after kill -9 of its node agent",
+            Self::KillGuardian => {
+                "the active cluster is cut off from both, after kill -9 of its node guardian"
+            }
+            Self::PauseAgent => "the active cluster is cut off from both, after SIGSTOP to its node agent",
+            Self::PauseGuardian => {
+                "the active cluster is cut off from both, after SIGSTOP to its node guardian"
+            }
             Self::CutOperatorAndAgent => {
-                "the replicas and the node agent are cut off from the masters and the API server, and not the kubelet"
+                "the active cluster's replicas and node agent are cut off from both, and not its kubelet"
             }
             Self::ForceDelete => {
-                "the node is cut off from its API server, its pod is deleted by force, and state SteppedDown"
+                "planned, with a pod that was deleted by force while its node is cut off from the API server"
             }
             Self::CrashReplica => "kill -9 of one of two replicas",
             Self::RolloutOperator => "a rollout of the operator",

@@ -141,12 +141,16 @@ impl Writers {
         self.seen().changes.clone()
     }
 
+    /// Reports whether a writer runs that is not frozen.
     pub fn is_writing(&self) -> bool {
         let now = clock::now();
         let logs = self.seen().logs.clone();
+        let writes = |log: &Log| {
+            let last = log.intervals().pop();
+            last.is_some_and(|last| now.since(last.end) < STILL) && !is_frozen(&log.pod.cgroup)
+        };
         // Only the last ones can run.
-        let last = logs.iter().rev().take(4).filter_map(|log| log.intervals().pop());
-        last.into_iter().any(|last| now.since(last.end) < STILL)
+        logs.iter().rev().take(4).any(writes)
     }
 
     /// Reports whether no container of the lock is left on the node. A pod may still wait for its volume.

@@ -1,5 +1,7 @@
 //! The faults of a node and its pods, and those that fenced pods survive.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams};
@@ -7,11 +9,15 @@ use nix::sys::signal::Signal;
 use redlock_testkit::{Mode, eventually};
 use serde_json::json;
 use tokio::task::block_in_place;
+use tokio::time::sleep;
 
 use super::super::cluster::{Cluster, NAMESPACE};
 use super::super::fenced_node::{FencedNode, Part};
 use super::super::pair::BOUND;
 use super::Acts;
+
+/// From the report that a pod is ready to the signal to the pod that it replaces: the status, two controllers and a kubelet.
+const REPLACED: Duration = Duration::from_millis(200);
 
 /// What became of one of the two processes that freeze pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +127,7 @@ impl Acts<'_> {
         self.start(replica).await;
     }
 
-    /// One replica after the other, each once the one before is ready.
+    /// One replica after the other, each once the kubelet has reported the one before as ready.
     pub(super) async fn rollout_operator(&mut self) {
         for replica in [1 - self.held.replica, self.held.replica] {
             let cluster = self.cluster();
@@ -136,6 +142,9 @@ impl Acts<'_> {
                 if started.is_ready() { Ok(()) } else { Err(()) }
             })
             .await;
+            // The kubelet probes a replica each 2 s.
+            let probed = Duration::from_millis(self.random.u64(..2_000));
+            sleep(probed + REPLACED).await;
         }
     }
 
