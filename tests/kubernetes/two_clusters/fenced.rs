@@ -36,7 +36,7 @@ fn kinds(work: Work) -> Vec<Fault> {
         let mut found = all.iter().filter(|fault| format!("{fault:?}") == name);
         *found
             .next()
-            .unwrap_or_else(|| panic!("{name} is none of {all:?}"))
+            .unwrap_or_else(|| panic!("REDLOCK_FAULT={name}: expected one of {all:?}"))
     });
     named.collect()
 }

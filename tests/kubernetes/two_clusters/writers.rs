@@ -30,7 +30,7 @@ const EACH: Duration = Duration::from_micros(200);
 const GAP: Duration = Duration::from_millis(50);
 /// A writer that has not run for this long does not run.
 const STILL: Duration = Duration::from_millis(500);
-/// How often the processes and cgroups are looked at.
+/// How often the processes and cgroups are checked.
 const TICK: Duration = Duration::from_millis(20);
 /// The pauses of a kubelet between the calls for a volume: the first, and the longest.
 const PUBLISH_AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(122));
