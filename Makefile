@@ -7,7 +7,7 @@ CARGO ?= cargo
 ARGS ?=
 SEEDS ?= 100000
 FIRST_SEED ?= 0
-SEQUENCES ?= 100000
+SEQUENCES ?= 30000
 SEED ?=
 FENCED ?=
 BASE ?=
@@ -39,8 +39,8 @@ test-kubernetes:
 test-others:
 	scripts/build-kubernetes $(CARGO) test --workspace --no-fail-fast --lib --bins --examples --test '[!k]*' -- --skip index::simulation::
 
-test-sequences:
-	REDLOCK_SEQUENCES=$(SEQUENCES) $(CARGO) $(OPTIMISED) test --workspace --lib -- index::simulation::
+test-sequences: ## Random inputs of the controller's index: SEQUENCES=1000000 FIRST_SEED=0
+	FIRST_SEED=$(FIRST_SEED) REDLOCK_SEQUENCES=$(SEQUENCES) $(CARGO) $(OPTIMISED) test --workspace --lib -- index::simulation::
 
 # What differs between Redis and Valkey: permissions, the process behind a vote, errors.
 test-valkey:

@@ -1,13 +1,13 @@
 //! `redlock node-agent`.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use redlock_node::spec::Access;
 
 use super::{
     ConnectionArgs, Exit, Failure,
-    process::{LogArgs, address, ended},
+    process::{LogArgs, ServeArgs, ended},
 };
 use crate::node_agent::{self, NodeAgentError};
 
@@ -33,23 +33,8 @@ pub(super) struct NodeAgentArgs {
     /// The directory of the kubelet (its --root-dir), at the same path as the kubelet sees it.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/kubelet")]
     kubelet_dir: PathBuf,
-    /// Follow LeaderLocks in these namespaces only; defaults to all namespaces.
-    #[arg(
-        long,
-        env = "REDLOCK_WATCH_NAMESPACES",
-        value_name = "NAME,…",
-        value_delimiter = ','
-    )]
-    watch_namespaces: Vec<String>,
-    /// Address of /metrics, /livez and /readyz.
-    #[arg(
-        long,
-        env = "REDLOCK_LISTEN",
-        value_name = "ADDR",
-        value_parser = address,
-        default_value = "127.0.0.1:8080"
-    )]
-    listen: SocketAddr,
+    #[command(flatten)]
+    serve: ServeArgs,
     #[command(flatten)]
     log: LogArgs,
     #[command(flatten)]
@@ -71,9 +56,9 @@ pub(super) async fn run(args: NodeAgentArgs) -> Result<Exit, Failure> {
         state_dir: args.state_dir,
         cgroup_root: args.cgroup_root,
         kubelet_dir: args.kubelet_dir,
-        listen: args.listen,
+        listen: args.serve.listen,
         cluster_name,
-        namespaces: args.watch_namespaces,
+        namespaces: args.serve.watch_namespaces,
         access: Box::new(move || access(&connection).map_err(|failure| failure.to_string())),
     };
     ended(

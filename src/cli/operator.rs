@@ -6,7 +6,7 @@ use clap::{ArgAction, Args};
 
 use super::{
     ConnectionArgs, Exit, Failure,
-    process::{LogArgs, address, ended, host_name},
+    process::{LogArgs, ServeArgs, address, ended, host_name},
 };
 use crate::{controller, lease::HolderIdentity, standalone, targets::AllowedField};
 
@@ -20,17 +20,10 @@ use crate::{controller, lease::HolderIdentity, standalone, targets::AllowedField
   redlock operator --standalone examples/standalone --listen 127.0.0.1:8080")]
 pub(super) struct OperatorArgs {
     /// Read RedisQuorum and LeaderLock manifests from this folder, and follow it; no Kubernetes.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "watch_namespaces")]
     standalone: Option<PathBuf>,
-    /// Follow LeaderLocks in these namespaces only; defaults to all namespaces.
-    #[arg(
-        long,
-        env = "REDLOCK_WATCH_NAMESPACES",
-        value_name = "NAME,…",
-        value_delimiter = ',',
-        conflicts_with = "standalone"
-    )]
-    watch_namespaces: Vec<String>,
+    #[command(flatten)]
+    serve: ServeArgs,
     /// RedisQuorum manifests that are applied at the start and whenever the file changes. RedisQuorums that are removed
     /// from the file stay.
     #[arg(
@@ -59,15 +52,6 @@ pub(super) struct OperatorArgs {
         conflicts_with = "standalone"
     )]
     pod_selector: Option<String>,
-    /// Address of /metrics, /livez, /readyz and /locks.
-    #[arg(
-        long,
-        env = "REDLOCK_LISTEN",
-        value_name = "ADDR",
-        value_parser = address,
-        default_value = "127.0.0.1:8080"
-    )]
-    listen: SocketAddr,
     /// Address of /metrics and /locks, if not that of the probes: 127.0.0.1:8081 keeps both from the network.
     #[arg(
         long,
@@ -141,12 +125,12 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
     let identity = args.identity.map_or_else(host_name, Ok)?;
     let Some(folder) = args.standalone else {
         let options = controller::Options {
-            listen: args.listen,
+            listen: args.serve.listen,
             listen_details: args.listen_details,
             require_token: args.require_token,
             identity,
             cluster_name: args.connection.name_of_the_cluster()?,
-            namespaces: args.watch_namespaces,
+            namespaces: args.serve.watch_namespaces,
             siblings: args.pod_selector.map(siblings).transpose()?,
             lock_metrics: args.lock_metrics,
             lease_fence: args.lease_fence,
@@ -160,7 +144,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
     };
     let options = standalone::Options {
         folder,
-        listen: args.listen,
+        listen: args.serve.listen,
         identity,
         credentials: args.connection.credentials()?,
         tls: args.connection.tls()?,

@@ -8,6 +8,28 @@ use tracing::level_filters::LevelFilter;
 use super::{Exit, Failure};
 use crate::{lease::HolderIdentity, operator::signals::Signals, telemetry::logs};
 
+/// Which locks of the API server a process follows, and where it serves what it knows.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ServeArgs {
+    /// Follow LeaderLocks in these namespaces only; defaults to all namespaces.
+    #[arg(
+        long,
+        env = "REDLOCK_WATCH_NAMESPACES",
+        value_name = "NAME,…",
+        value_delimiter = ','
+    )]
+    pub(super) watch_namespaces: Vec<String>,
+    /// Address of /metrics, /livez and /readyz, and of /locks of the operator.
+    #[arg(
+        long,
+        env = "REDLOCK_LISTEN",
+        value_name = "ADDR",
+        value_parser = address,
+        default_value = "127.0.0.1:8080"
+    )]
+    pub(super) listen: SocketAddr,
+}
+
 /// The log on the standard error.
 #[derive(Args, Clone, Debug)]
 pub(super) struct LogArgs {

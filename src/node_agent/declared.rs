@@ -158,7 +158,7 @@ impl Declared {
         Ok(lock_spec(&plan, quorum, id, cluster))
     }
 
-    /// The quorum with this name, and the id that its status shows.
+    /// The quorum with this name, the urls that the operator uses, and the id that its status shows.
     fn quorum(
         &self,
         name: &str,
@@ -181,8 +181,18 @@ impl Declared {
                 )));
             }
         };
-        let plan = validate_quorum(quorum)
+        let mut plan = validate_quorum(quorum)
             .map_err(|errors| unfit(format!("RedisQuorum {name} is not valid: {}", listed(&errors))))?;
+        let recorded = quorum.status.iter().flat_map(|status| &status.masters);
+        let in_use: BTreeMap<&str, &String> = recorded
+            .filter_map(|master| Some((&*master.name, master.url.as_ref()?)))
+            .collect();
+        // A changed url is not that of the master before the operator has retired the old server.
+        for master in &mut plan.masters {
+            if let Some(url) = in_use.get(&*master.name) {
+                master.url = (*url).clone();
+            }
+        }
         let id = quorum.status.as_ref().and_then(|status| status.quorum_id.clone());
         Ok((plan, id.filter(|id| QuorumId::parse(id).is_some())))
     }

@@ -45,18 +45,40 @@ pub(super) async fn not_fenced(
     if !context.fenced {
         return Ok(None);
     }
+    // The start finds that an object is gone.
+    let object = read(context, place, (name, called)).await?;
+    let unfenced = object.and_then(|object| check_template(&object, &context.object).err());
+    Ok(unfenced.map(|unfenced| {
+        let text = format!("{called}: {}", unfenced.advice(&context.object));
+        Step::trouble(state, ConditionReason::NotFenced, text)
+    }))
+}
+
+/// Returns the pod template of a target that runs, where the pods that are made from it next are not fenced. `runs` is asked
+/// with the object.
+pub(super) async fn unfenced_template(
+    context: &TargetContext,
+    place: &Place,
+    (name, called): (&str, &str),
+    runs: impl FnOnce(&Value) -> bool,
+) -> Result<Option<String>, TargetError> {
+    let object = read(context, place, (name, called)).await?;
+    let unfenced = object
+        .filter(runs)
+        .and_then(|object| check_template(&object, &context.object).err());
+    Ok(unfenced.map(|_| format!("the pod template of {called}")))
+}
+
+async fn read(
+    context: &TargetContext,
+    place: &Place,
+    (name, called): (&str, &str),
+) -> Result<Option<Value>, TargetError> {
     let api =
         Api::<DynamicObject>::namespaced_with(context.client.clone(), &context.namespace, &place.resource);
     let what = || format!("reading the pod template of {called}");
-    let Some(object) = place.settle(what, api.get(name).await).await? else {
-        // The start finds that the object is gone.
-        return Ok(None);
-    };
-    let Err(unfenced) = check_template(&object.data, &context.object) else {
-        return Ok(None);
-    };
-    let text = format!("{called}: {}", unfenced.advice(&context.object));
-    Ok(Some(Step::trouble(state, ConditionReason::NotFenced, text)))
+    let found = place.settle(what, api.get(name).await).await?;
+    Ok(found.map(|object| object.data))
 }
 
 fn check_template(object: &Value, lock: &str) -> Result<(), Unfenced> {

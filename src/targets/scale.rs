@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{
     Changes, ConditionReason, EventReason, StartPermit, Step, StopPermit, TargetContext, TargetError,
-    fencing::{not_fenced, unfenced},
+    fencing::{not_fenced, unfenced, unfenced_template},
     following::changes_of,
     in_flight::InFlight,
     kind::Need,
@@ -300,10 +300,18 @@ impl Scale {
         }
     }
 
-    /// Returns a pod that runs and is not fenced.
+    /// Returns a pod that runs and is not fenced, or the template of the next ones.
     pub(super) async fn unfenced(&mut self) -> Result<Option<String>, TargetError> {
         let object = self.object().await?;
         if let Some(snapshot) = object.read().await? {
+            let (names, runs) = (
+                (&*self.reference.name, object.called()),
+                snapshot.wanted > self.standby,
+            );
+            let template = unfenced_template(&self.context, object.place(), names, |_| runs).await?;
+            if template.is_some() {
+                return Ok(template);
+            }
             self.selector = snapshot.selector;
         }
         match &self.selector {

@@ -11,6 +11,7 @@ pub mod http;
 pub mod pages;
 pub mod processes;
 mod resource;
+pub mod sandbox;
 pub mod tools;
 
 pub use resource::{Answer, Resource};

@@ -415,3 +415,90 @@ async fn a_sibling_of_a_killed_holder_adopts_without_a_freeze() {
     assert_eq!(generation().await, before, "the target was not written to");
     assert_eq!(fenced.running_pod().await, pod);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_an_earlier_task_marked_is_continued_by_the_next_one() {
+    let fenced = Fenced::new(&deployment(true, 1, &json!({}))).await;
+    let world = &fenced.world;
+    world.apply(&fenced_lock());
+    let _operator = operator(&fenced, "replica-1").await;
+    let token = fenced.active().await;
+    fenced.running_pod().await;
+    // The lease outlives the task of its targets.
+    let targets = |targets: &Value| {
+        let spec = json!({"spec": {"targets": targets}}).to_string();
+        world.kubectl(&["patch", "leaderlock", "report", "--type=merge", "--patch", &spec]);
+    };
+    let declared = serde_json::to_value(world.locks().get("report").await.unwrap().spec).unwrap();
+    targets(&json!([]));
+    timed("no target is left", async || {
+        let finalizers = world.locks().get("report").await.unwrap().metadata.finalizers;
+        match finalizers.unwrap_or_default() {
+            left if left.is_empty() => Ok(()),
+            left => Err(left),
+        }
+    })
+    .await;
+    assert!(fenced.lease_left() > 0, "the lease is still held");
+    // As an earlier task wrote it, whose stop was refused then.
+    for mut master in fenced.masters() {
+        let field = format!("closed:{}", fenced.lock_name());
+        let _: () = master.hset("redlock:meta", field, token.to_string()).unwrap();
+    }
+    targets(&declared["targets"]);
+    timed("a later lease of the lineage is marked", async || {
+        let mark = fenced.register("slot", "/!mark").unwrap();
+        let marked: u64 = mark.split('|').next().unwrap().parse().unwrap();
+        if marked > token && mark.contains(&format!("|{token},")) {
+            Ok(())
+        } else {
+            Err(mark)
+        }
+    })
+    .await;
+    let later = fenced.active().await;
+    assert!(later > token);
+    fenced.running_pod().await;
+    assert!(fenced.permit() > 0);
+    assert_eq!(fenced.register("delay", ""), Some(format!("{later}|1000")));
+    // Pods that a template without the volume makes next need the ordinary delay, before there is one.
+    let mut unfenced = deployment(false, 1, &json!({}));
+    unfenced["spec"]["paused"] = json!(true);
+    world.apply(&unfenced.to_string());
+    fenced.until_register("delay", &format!("{later}|17000")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fencing_that_is_turned_on_under_a_lease_begins_with_a_new_one() {
+    let fenced = Fenced::new(&deployment(true, 1, &json!({}))).await;
+    let world = &fenced.world;
+    let paused = ["annotate", "leaderlock", "report", "redlock.dev/paused=true"];
+    let unfenced = fenced_lock().replace("fencing: Node, ", "");
+    // The targets are paused, so the lease is left to run out.
+    let short = unfenced.replace("leaseDurationSeconds: 15", "leaseDurationSeconds: 6");
+    world.apply(&short.replace("stopSeconds: 12", "stopSeconds: 1"));
+    world.kubectl(&paused);
+    let _operator = operator(&fenced, "replica-1").await;
+    let held = world
+        .lock_status("report", "is held and not marked", |status| {
+            status["role"] == "Active"
+        })
+        .await;
+    let token = held["fencingToken"].as_u64().unwrap();
+    assert_eq!(fenced.register("slot", "/!mark"), None);
+    let node = r#"{"spec": {"fencing": "Node"}}"#;
+    world.kubectl(&["patch", "leaderlock", "report", "--type=merge", "--patch", node]);
+    timed("a later lease is marked", async || {
+        let mark = fenced
+            .register("slot", "/!mark")
+            .ok_or_else(|| "no mark".to_owned())?;
+        let marked: u64 = mark.split('|').next().unwrap().parse().unwrap();
+        if marked > token && mark.contains(&format!("|{marked},")) {
+            Ok(())
+        } else {
+            Err(mark)
+        }
+    })
+    .await;
+    assert!(fenced.permit() > 0);
+}

@@ -16,8 +16,8 @@ use tonic_prost::ProstCodec;
 
 use crate::common::cgroups::Made;
 use crate::common::forget_variables;
-use crate::fixture::BOUND;
-use redlock_testkit::{ChildGuard, eventually_blocking};
+use crate::common::sandbox::{Sandbox, remove_pods};
+use redlock_testkit::ChildGuard;
 
 /// The ServiceAccount of the node agent in the chart.
 pub const AGENT_ACCOUNT: &str = "redlock-operator-node-agent";
@@ -26,34 +26,28 @@ const CALL: Duration = Duration::from_secs(120);
 
 /// Its cgroups are below one of the test.
 pub struct Node {
-    pub root: Made,
-    kubepods: PathBuf,
+    root: Made,
     folder: tempfile::TempDir,
     state: tempfile::TempDir,
 }
 
-/// What the kubelet has made of a pod before it publishes the volume.
+/// A pod on the node.
 #[derive(Clone, Debug)]
-pub struct Sandbox {
+pub struct NodePod {
     pub namespace: String,
     pub name: String,
-    pub uid: String,
-    pub cgroup: PathBuf,
-    pub target: PathBuf,
+    pub sandbox: Sandbox,
 }
 
 impl Node {
     pub fn below(own: &Path) -> Self {
         let root = Made::below(own, "node").unwrap();
-        let kubepods = root.0.join("kubepods.slice/kubepods-burstable.slice");
-        fs::create_dir_all(&kubepods).unwrap();
         let folder = tempfile::tempdir().unwrap();
         for name in ["pods", "plugins_registry"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
         Self {
             root,
-            kubepods,
             folder,
             // On tmpfs: a disk may hang for seconds.
             state: tempfile::tempdir_in("/dev/shm").unwrap(),
@@ -92,43 +86,30 @@ impl Node {
         redlock_csi::Options::new("node-1", self.folder.path())
     }
 
-    pub fn sandbox(&self, namespace: &str, name: &str, uid: &str) -> Sandbox {
-        let cgroup = self
-            .kubepods
-            .join(format!("kubepods-burstable-pod{}.slice", uid.replace('-', "_")));
-        fs::create_dir(&cgroup).unwrap();
-        let volume = self
-            .folder
-            .path()
-            .join(format!("pods/{uid}/volumes/kubernetes.io~csi/redlock"));
-        fs::create_dir_all(&volume).unwrap();
-        let data = r#"{"driverName":"fencing.redlock.dev"}"#;
-        fs::write(volume.join("vol_data.json"), data).unwrap();
-        Sandbox {
+    pub fn pod(&self, namespace: &str, name: &str, uid: &str) -> NodePod {
+        NodePod {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-            uid: uid.to_owned(),
-            cgroup,
-            target: volume.join("mount"),
+            sandbox: Sandbox::make(&self.root.0, self.folder.path(), uid),
         }
     }
 
     /// The call of the kubelet before it starts the containers of the pod.
     pub fn publish(
         &self,
-        pod: &Sandbox,
+        pod: &NodePod,
         lock: &str,
     ) -> impl Future<Output = Result<(), Status>> + Send + 'static {
         let attributes = [
             ("csi.storage.k8s.io/ephemeral", "true"),
             ("csi.storage.k8s.io/pod.namespace", &pod.namespace),
             ("csi.storage.k8s.io/pod.name", &pod.name),
-            ("csi.storage.k8s.io/pod.uid", &pod.uid),
+            ("csi.storage.k8s.io/pod.uid", &pod.sandbox.uid),
             ("lock", lock),
         ];
         let request = NodePublishVolumeRequest {
-            volume_id: format!("csi-{}", pod.uid),
-            target_path: pod.target.display().to_string(),
+            volume_id: format!("csi-{}", pod.sandbox.uid),
+            target_path: pod.sandbox.target.display().to_string(),
             volume_capability: Some(VolumeCapability {
                 access_type: Some(AccessType::Mount(MountVolume::default())),
             }),
@@ -140,39 +121,19 @@ impl Node {
     }
 
     /// The call of the kubelet after the containers of the pod have ended.
-    pub fn unpublish(&self, pod: &Sandbox) -> impl Future<Output = Result<(), Status>> + Send + 'static {
+    pub fn unpublish(&self, pod: &NodePod) -> impl Future<Output = Result<(), Status>> + Send + 'static {
         let request = NodeUnpublishVolumeRequest {
-            volume_id: format!("csi-{}", pod.uid),
-            target_path: pod.target.display().to_string(),
+            volume_id: format!("csi-{}", pod.sandbox.uid),
+            target_path: pod.sandbox.target.display().to_string(),
         };
         call(self.sockets().csi_socket, "NodeUnpublishVolume", request)
     }
 }
 
-impl Sandbox {
-    /// Removes what the kubelet has made, after the volume is unpublished. Its cgroup must be empty.
-    pub fn remove(&self) {
-        remove(&self.cgroup);
-        let of_pod = self.target.ancestors().nth(4).unwrap();
-        fs::remove_dir_all(of_pod).unwrap();
-    }
-}
-
 impl Drop for Node {
     fn drop(&mut self) {
-        remove(&self.root.0.join("kubepods.slice"));
+        remove_pods(&self.root.0);
     }
-}
-
-/// Kills the processes in it, and removes it.
-fn remove(path: &Path) {
-    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove(&entry.path());
-        }
-    }
-    let _ = fs::write(path.join("cgroup.kill"), "1");
-    eventually_blocking(BOUND, "the cgroup is removed", || fs::remove_dir(path));
 }
 
 async fn call<R>(socket: PathBuf, method: &'static str, request: R) -> Result<(), Status>

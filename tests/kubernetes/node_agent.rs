@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -13,8 +12,9 @@ use tonic::Status;
 
 use crate::common::cgroups::own_or_report;
 use crate::common::http;
+use crate::common::sandbox::start_container;
 use crate::fixture::{BOUND, FENCING};
-use crate::node::{AGENT_ACCOUNT, Node, Sandbox};
+use crate::node::{AGENT_ACCOUNT, Node, NodePod};
 use crate::world::{World, lock, quorum_of, throughout};
 use redlock_testkit::{ChildGuard, Mode, Proxy, eventually, free_port};
 
@@ -46,11 +46,11 @@ impl Guarded {
     }
 
     /// A pod with this UID under the name `report-0`.
-    fn sandbox(&self, world: &World, uid: &str) -> Sandbox {
-        self.node.sandbox(world.namespace.name(), "report-0", uid)
+    fn pod(&self, world: &World, uid: &str) -> NodePod {
+        self.node.pod(world.namespace.name(), "report-0", uid)
     }
 
-    fn publish(&self, pod: &Sandbox, lock: &str) -> JoinHandle<Result<(), Status>> {
+    fn publish(&self, pod: &NodePod, lock: &str) -> JoinHandle<Result<(), Status>> {
         tokio::spawn(self.node.publish(pod, lock))
     }
 
@@ -59,17 +59,8 @@ impl Guarded {
     }
 }
 
-/// As the runtime starts a container in the pod.
-fn container(pod: &Sandbox) -> ChildGuard {
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", "echo $$ >\"$1\"; exec sleep 1000", "sh"])
-        .arg(pod.cgroup.join("cgroup.procs"));
-    ChildGuard::spawn("container", &mut command)
-}
-
-fn events(pod: &Sandbox) -> String {
-    fs::read_to_string(pod.cgroup.join("cgroup.events")).unwrap()
+fn events(pod: &NodePod) -> String {
+    fs::read_to_string(pod.sandbox.cgroup.join("cgroup.events")).unwrap()
 }
 
 /// A pod object and a Deployment that the lock switches.
@@ -133,7 +124,7 @@ async fn a_pod_starts_when_its_cluster_holds_the_lock_and_is_frozen_when_the_mas
     .await;
     let pods: Api<Pod> = Api::namespaced(world.plane.admin(), world.namespace.name());
     let uid = pods.get("report-0").await.unwrap().metadata.uid.unwrap();
-    let pod = node.sandbox(&world, &uid);
+    let pod = node.pod(&world, &uid);
     for (lock, reason) in [
         ("other", "there is no lock \"other\""),
         ("plain", "its spec.fencing is not Node"),
@@ -149,10 +140,11 @@ async fn a_pod_starts_when_its_cluster_holds_the_lock_and_is_frozen_when_the_mas
     let _operator = world.operator("replica-1").await;
     starts.await.unwrap().unwrap();
     assert_eq!(
-        fs::read_to_string(pod.target.join("lock")).unwrap(),
+        fs::read_to_string(pod.sandbox.target.join("lock")).unwrap(),
         format!("{}/report", world.namespace.name())
     );
-    let _container = container(&pod);
+    let program = ["sleep".as_ref(), "1000".as_ref()];
+    let _container = start_container(&pod.sandbox.cgroup, "container-0", &program);
     deleted_pod_does_not_start(&world, &node).await;
 
     proxies.iter().for_each(|proxy| proxy.set(Mode::BlackHole));
@@ -184,19 +176,10 @@ async fn a_pod_starts_when_its_cluster_holds_the_lock_and_is_frozen_when_the_mas
 
 /// A pod whose object was deleted by force, which its kubelet still knows.
 async fn deleted_pod_does_not_start(world: &World, node: &Guarded) {
-    let gone = node.sandbox(world, "00000000-0000-0000-0000-000000000001");
-    let starts = node.publish(&gone, "report");
-    eventually(BOUND, "the pod is refused", async || {
-        let lines = node.agent.stderr();
-        let found = lines.iter().any(|line| line.contains("Gone"));
-        if found { Ok(()) } else { Err(lines.last().cloned()) }
-    })
-    .await;
-    assert!(
-        !starts.is_finished() && !gone.target.exists(),
-        "no volume is published"
-    );
-    starts.abort();
+    let gone = node.pod(world, "00000000-0000-0000-0000-000000000001");
+    let refused = node.publish(&gone, "report").await.unwrap().unwrap_err();
+    assert!(refused.message().contains("the pod was deleted"), "{refused:?}");
+    assert!(!gone.sandbox.target.exists(), "no volume is published");
 }
 
 fn ends_in_order(mut node: Guarded) {

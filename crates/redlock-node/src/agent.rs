@@ -37,7 +37,7 @@ use crate::{
     resolver::{Resolver, Unresolved},
     spec::SpecError,
     table::{PodName, Table, TableError},
-    volume::{self, Contents, VolumeError},
+    volume::VolumeError,
 };
 
 /// A change of which no receiver has heard is dropped: the report shows the present state.
@@ -160,12 +160,9 @@ impl Agent {
     /// # Errors
     /// Returns the reason why the pod may not start.
     pub async fn publish(&self, request: PublishRequest) -> Result<(), PublishError> {
-        let target = request.target.clone();
-        let contents = self
-            .ask(|answer| Command::Publish(Box::new(request), answer))
+        self.ask(|answer| Command::Publish(Box::new(request), answer))
             .await
-            .unwrap_or(Err(PublishError::Stopped))?;
-        write(target, contents).await
+            .unwrap_or(Err(PublishError::Stopped))
     }
 
     /// The volume is no longer used: nothing guards the pod any more.
@@ -176,10 +173,7 @@ impl Agent {
         let (uid, of) = (uid.to_owned(), target.to_owned());
         self.ask(|answer| Command::Unpublish(uid, of, answer))
             .await
-            .unwrap_or(Err(UnpublishError::Stopped))?;
-        let target = target.to_owned();
-        let removed = tokio::task::spawn_blocking(move || volume::remove(&target)).await;
-        Ok(removed.map_err(|_| UnpublishError::Stopped)??)
+            .unwrap_or(Err(UnpublishError::Stopped))
     }
 
     /// Whether a guardian runs and has acknowledged every record.
@@ -220,9 +214,4 @@ impl AgentTask {
         let failed = |error: JoinError| Err(AgentError::Task(error.to_string()));
         (&mut self.0).await.unwrap_or_else(failed)
     }
-}
-
-async fn write(target: PathBuf, contents: Contents) -> Result<(), PublishError> {
-    let written = tokio::task::spawn_blocking(move || volume::write(&target, &contents)).await;
-    Ok(written.map_err(|_| PublishError::Stopped)??)
 }

@@ -1,15 +1,14 @@
 //! The volumes of this driver that the kubelet has on disk: which pods of the node are fenced, also where the table is lost.
 
 use std::{
-    fs,
-    io::{self, ErrorKind},
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::volume;
+use crate::{directories, volume};
 
 /// The driver, as a pod names it.
 pub const DRIVER: &str = "fencing.redlock.dev";
@@ -50,6 +49,12 @@ pub fn published(kubelet: &Path) -> Result<Vec<Published>, KubeletError> {
         path: pods.clone(),
         source,
     })?;
+    let directories = |path: &Path| {
+        directories::below(path).map_err(|source| KubeletError {
+            path: path.to_owned(),
+            source,
+        })
+    };
     for pod in directories(&pods)? {
         let uid = pod.file_name().unwrap_or_default().to_string_lossy().into_owned();
         for volume in directories(&pod.join(CSI_VOLUMES))? {
@@ -71,27 +76,6 @@ fn is_of_this_driver(data: &Path, target: &Path) -> bool {
         Ok(Ok(data)) => data.driver == DRIVER,
         Ok(Err(_)) | Err(_) => volume::is_written(target),
     }
-}
-
-/// Those below a directory, none if it does not exist.
-fn directories(path: &Path) -> Result<Vec<PathBuf>, KubeletError> {
-    let failed = |source| KubeletError {
-        path: path.to_owned(),
-        source,
-    };
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(cause) => return Err(failed(cause)),
-    };
-    let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(failed)?;
-        if entry.file_type().map_err(failed)?.is_dir() {
-            found.push(entry.path());
-        }
-    }
-    Ok(found)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod cgroup;
 pub mod deadlines;
+mod directories;
 pub mod guardian;
 pub mod kubelet;
 pub mod realtime;

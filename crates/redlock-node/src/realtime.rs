@@ -1,6 +1,9 @@
 //! Asks the kernel to schedule a thread before all others, and to keep its memory.
 
-use nix::sys::mman::{MlockAllFlags, mlockall};
+use nix::{
+    libc::MCL_ONFAULT,
+    sys::mman::{MlockAllFlags, mlockall},
+};
 use thread_priority::{
     RealtimeThreadSchedulePolicy, ThreadPriority, ThreadPriorityValue, ThreadSchedulePolicy,
     set_thread_priority_and_policy, thread_native_id,
@@ -35,7 +38,21 @@ pub fn schedule_first() -> Result<(), String> {
 /// # Errors
 /// Returns the reason, and what to permit.
 pub fn lock_memory() -> Result<(), String> {
-    mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE).map_err(|errno| {
+    lock(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
+}
+
+/// Keeps the memory that the process has used, now and later. The stacks of its runtime have a thread for each processor, and
+/// would exceed the limit of a container if all of them were loaded.
+///
+/// # Errors
+/// Returns the reason, and what to permit.
+pub fn keep_used_memory() -> Result<(), String> {
+    let on_fault = MlockAllFlags::from_bits_retain(MCL_ONFAULT);
+    lock(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE | on_fault)
+}
+
+fn lock(flags: MlockAllFlags) -> Result<(), String> {
+    mlockall(flags).map_err(|errno| {
         format!("memory cannot be locked ({errno}): add the capability IPC_LOCK; without it a freeze may wait for a disk")
     })
 }

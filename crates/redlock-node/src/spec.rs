@@ -92,6 +92,16 @@ impl LockSpec {
         })
     }
 
+    /// Whether the other one is this lock, with other urls of its masters.
+    #[must_use]
+    pub fn is_moved(&self, other: &Self) -> bool {
+        let mut moved = self.clone();
+        for (master, to) in moved.quorum.masters.iter_mut().zip(&other.quorum.masters) {
+            master.url.clone_from(&to.url);
+        }
+        self != other && moved == *other
+    }
+
     #[must_use]
     pub const fn pace(&self) -> Pace {
         Pace {

@@ -34,12 +34,19 @@ pub struct VolumeError {
     source: io::Error,
 }
 
-/// Writes the files, and creates the directory.
+/// Creates the directory.
+///
+/// # Errors
+/// It cannot be created.
+pub fn create(target: &Path) -> Result<(), VolumeError> {
+    fs::create_dir_all(target).map_err(|cause| failed("creating", target, cause))
+}
+
+/// Writes the files into the directory, which exists: one that the kubelet has removed must not appear again.
 ///
 /// # Errors
 /// A file cannot be written.
 pub fn write(target: &Path, contents: &Contents) -> Result<(), VolumeError> {
-    fs::create_dir_all(target).map_err(|cause| failed("creating", target, cause))?;
     let until = contents.until.as_nanos() / NANOS_PER_MILLISECOND;
     for (name, value) in [
         (LOCK, contents.lock.clone()),
@@ -90,5 +97,29 @@ fn failed(operation: &'static str, path: &Path, source: io::Error) -> VolumeErro
         operation,
         path: path.to_owned(),
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_gone_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("mount");
+        let contents = Contents {
+            lock: "team/report".to_owned(),
+            token: FencingToken(7),
+            cluster: "eu-1".to_owned(),
+            until: BootInstant::default(),
+        };
+        assert!(write(&target, &contents).is_err());
+        assert!(!target.exists());
+        create(&target).unwrap();
+        write(&target, &contents).unwrap();
+        assert!(is_written(&target));
+        remove(&target).unwrap();
+        assert!(!target.exists());
     }
 }

@@ -12,6 +12,9 @@ mod node {
     mod pods;
     mod refusals;
     mod restarts;
+    #[allow(unreachable_pub)]
+    #[path = "../../../../tests/common/sandbox.rs"]
+    mod sandbox;
     mod storm;
     mod world;
 }

@@ -172,6 +172,19 @@ impl Index {
         .unwrap_or(false)
     }
 
+    /// Reports whether it is known that a sibling is responsible for the lock, or that none is: this replica sees the masters
+    /// itself, or has fresh answers.
+    pub(super) fn responsibility_is_known(&self, key: &ObjectKey, at: &World<'_>) -> bool {
+        let now = at.now;
+        let fresh = |round: &Round| round.sent.is_some_and(|sent| now < sent + FRESH);
+        self.said_of(
+            key,
+            |round, quorum, lock| fresh(round) && round.asked_about(quorum, lock),
+            at,
+        )
+        .unwrap_or(true)
+    }
+
     /// Reports whether a sibling proves that this cluster holds the lock, which this replica cannot see.
     pub(super) fn is_proven_held(&self, key: &ObjectKey, at: &World<'_>) -> bool {
         let now = at.now;

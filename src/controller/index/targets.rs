@@ -148,9 +148,13 @@ impl Index {
         }
         if report.wants_guard && !guarded {
             self.set_finalizer(key, true, at);
-        } else if guarded && !report.runs && (!held || none) && !self.sibling_is_responsible(key, at) {
-            // Otherwise, the sibling that sees the holder of the lock may be about to start the targets.
-            self.set_finalizer(key, false, at);
+        } else if guarded && !report.runs && (!held || none) {
+            // The sibling that sees the holder of the lock may be about to start the targets.
+            if !self.responsibility_is_known(key, at) {
+                self.due.finalizers.insert(key.clone());
+            } else if !self.sibling_is_responsible(key, at) {
+                self.set_finalizer(key, false, at);
+            }
         }
     }
 

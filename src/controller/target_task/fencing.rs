@@ -27,6 +27,8 @@ pub(super) struct Fencing {
     closed: Option<FencingToken>,
     /// The lease of which was reported that its end is not confirmed.
     reported: Option<FencingToken>,
+    /// A lease that an earlier task marked, until it is handed to the own cluster.
+    inherited: Option<FencingToken>,
 }
 
 /// Since when the holder of a lease knows every pod that may run under it.
@@ -96,6 +98,7 @@ impl Fencing {
             checked: None,
             closed: None,
             reported: None,
+            inherited: None,
         })
     }
 
@@ -115,6 +118,7 @@ impl Fencing {
         if self.reach.is_some_and(|reach| reach.token == token) {
             return Ok(());
         }
+        self.inherited = (begun == Begun::Marked).then_some(token);
         let reach = Reach::of(token, succession, begun, self.reach, now);
         let trouble = || self.pods.trouble();
         self.reach = Some(reach.ok_or_else(|| {
@@ -159,6 +163,9 @@ impl TargetTask {
             return Ok(plan.takeover_delay);
         };
         fencing.reach(token, succession, begun, now)?;
+        if fencing.inherited == Some(token) {
+            return self.continue_inherited(token, plan.takeover_delay).await;
+        }
         let (declared, adopted) = (self.leases.delays.of(token), self.leases.delays.adopted());
         if declared.is_none() && !adopted.is_zero() {
             return Ok(plan.fenced_delay());
@@ -174,6 +181,28 @@ impl TargetTask {
             (Ok(true), _) => Ok(plan.takeover_delay),
             (Err(_), Some(declared)) => Ok(declared),
             (Err(problem), None) => Err(Undeclared::Trouble(problem)),
+        }
+    }
+
+    /// Handles a lease that an earlier task marked: starts may be forbidden under it (`closed`), which no later task can
+    /// revoke. The lease is handed to the own cluster, and its pods continue under the next one. Where a pod is not fenced,
+    /// the lease is kept: the end of a lease stops such a pod.
+    async fn continue_inherited(
+        &mut self,
+        token: FencingToken,
+        ordinary: Duration,
+    ) -> Result<Duration, Undeclared> {
+        match self.check_pods(Some(token)).await {
+            Ok(false) => {
+                if let Some(fencing) = &mut self.fencing {
+                    fencing.inherited = None;
+                }
+                self.leases.hand_to_sibling(token);
+                self.continue_under_the_next(token);
+                Err(Undeclared::Awaited)
+            }
+            Ok(true) => Ok(ordinary),
+            Err(problem) => Err(Undeclared::Trouble(problem)),
         }
     }
 
@@ -311,75 +340,4 @@ impl TargetTask {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use Begun::{AfterCleanEnd, AfterUncleanEnd, Marked};
-
-    fn reach(
-        token: u64,
-        first: u64,
-        begun: Begun,
-        before: Option<Reach>,
-        now: Option<Epoch>,
-    ) -> Option<Reach> {
-        let first = FencingToken(first);
-        let succession = Succession { first, sibling: true };
-        Reach::of(FencingToken(token), succession, begun, before, now)
-    }
-
-    #[test]
-    fn only_a_holder_that_knows_the_pods_since_the_lineage_began_may_confirm_their_end() {
-        let (one, two) = (Some(Epoch::test(1)), Some(Epoch::test(2)));
-        let since = |reach: Option<Reach>| reach.unwrap().since;
-        let began = reach(7, 7, AfterUncleanEnd, None, one);
-        assert_eq!(since(began), one, "the first lease of a lineage");
-        assert_eq!(
-            reach(7, 7, AfterUncleanEnd, None, None),
-            None,
-            "the pods are not known yet"
-        );
-        assert_eq!(
-            since(reach(9, 7, AfterUncleanEnd, began, two)),
-            one,
-            "of the same lineage"
-        );
-        assert_eq!(since(reach(9, 7, AfterUncleanEnd, None, two)), None, "an adopter");
-        assert_eq!(
-            since(reach(9, 8, AfterUncleanEnd, began, two)),
-            None,
-            "of another lineage"
-        );
-        let adopted = reach(9, 7, AfterUncleanEnd, None, two);
-        assert_eq!(
-            since(reach(11, 7, AfterUncleanEnd, adopted, two)),
-            None,
-            "after an adopter"
-        );
-        assert_eq!(
-            since(reach(12, 7, AfterCleanEnd, adopted, two)),
-            two,
-            "after a confirmed end"
-        );
-        for (first, what) in [
-            (7, "of a lineage that began with it"),
-            (5, "of an earlier lineage"),
-        ] {
-            assert_eq!(
-                since(reach(7, first, Marked, None, two)),
-                None,
-                "marked before, {what}"
-            );
-        }
-        let marked = reach(7, 7, Marked, None, None);
-        assert_eq!(
-            since(marked),
-            None,
-            "marked before, and the pods are not known yet"
-        );
-        assert_eq!(
-            since(reach(9, 7, AfterUncleanEnd, marked, two)),
-            None,
-            "after a lease that was marked before"
-        );
-    }
-}
+mod tests;

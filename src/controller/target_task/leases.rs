@@ -56,6 +56,8 @@ pub(super) struct Leases {
     /// The end of this process's present lease, and of the one that it lost.
     own_until: Option<BootInstant>,
     lost: Option<BootInstant>,
+    /// The lease that was handed to the own cluster while its pods run: the next holder adopts them.
+    handed: Option<FencingToken>,
     sibling_until: Option<BootInstant>,
     pub(super) delays: Delays,
     pub(super) blind: Blind,
@@ -70,6 +72,7 @@ impl Leases {
             own: None,
             own_until: None,
             lost: None,
+            handed: None,
             sibling_until: None,
             delays: Delays::default(),
             blind: Blind::default(),
@@ -92,7 +95,7 @@ impl Leases {
             (self.lost, self.sibling_until) = (None, None);
             self.blind.passed_on = false;
         } else if let Some(until) = self.own_until.take() {
-            self.lost = Some(until);
+            self.lost = Some(until).filter(|_| self.own != self.handed);
         }
         if let Some(sibling) = lease.other.filter(|other| other.of == Other::Sibling) {
             self.lost = None;
@@ -135,6 +138,11 @@ impl Leases {
                 LockState::Enabled | LockState::Frozen => plan.on_quorum_loss,
             },
         }
+    }
+
+    /// Records that the own cluster continues under the lease after this one. The pods are fenced: they run on.
+    pub(super) fn hand_to_sibling(&mut self, token: FencingToken) {
+        self.handed = Some(token);
     }
 
     /// Records a new lease of this process.

@@ -165,3 +165,22 @@ fn a_namespace_that_is_not_followed_is_refused() {
         Err(Unresolved::Unknown { .. })
     ));
 }
+
+#[test]
+fn a_changed_url_is_used_once_the_operator_uses_it() {
+    let mut declared = declared(&[lock("report", &json!({}))]);
+    let urls = |declared: &Declared| -> Vec<String> {
+        let masters = declared.resolve("team", "report").unwrap().quorum.masters;
+        masters.into_iter().map(|master| master.url).collect()
+    };
+    let mut changed = quorum();
+    changed["spec"]["masters"][0]["url"] = json!("redis://d:6379");
+    for (in_use, wanted) in [
+        ("redis://a:6379", "redis://a:6379"),
+        ("redis://d:6379", "redis://d:6379"),
+    ] {
+        changed["status"]["masters"] = json!([{"name": "m0", "url": in_use}, {"name": "m1"}]);
+        declared.quorums.take(seen(guarded(changed.clone())));
+        assert_eq!(urls(&declared), [wanted, "redis://b:6379", "redis://c:6379"]);
+    }
+}

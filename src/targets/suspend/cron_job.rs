@@ -9,7 +9,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::Api;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     TRIES, conflict,
@@ -25,7 +25,7 @@ use crate::{
     targets::{
         Changes, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
         attempts::Attempts,
-        fencing::{not_fenced, unfenced},
+        fencing::{not_fenced, unfenced, unfenced_template},
         in_flight::InFlight,
         owner::declared_by,
         pods::Left,
@@ -333,8 +333,14 @@ impl Schedule {
         self.jobs.pods.late()
     }
 
-    /// Returns a pod that runs and is not fenced.
+    /// Returns a pod that runs and is not fenced, or the template of the next ones.
     pub(in crate::targets) async fn unfenced(&self) -> Result<Option<String>, TargetError> {
+        let resumed = |object: &Value| object.pointer("/spec/suspend") != Some(&Value::Bool(true));
+        let names = (&*self.name, &*self.called);
+        let template = unfenced_template(&self.context, &self.place, names, resumed).await?;
+        if template.is_some() {
+            return Ok(template);
+        }
         let belong = |pod: &ObjectMeta| self.jobs.made_pod(None, pod);
         unfenced(&self.context, (JOB_NAME, &self.called), belong).await
     }

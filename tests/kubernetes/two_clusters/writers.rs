@@ -1,10 +1,11 @@
 //! The containers of a node, as a kubelet runs them: each is a process in the cgroup of its pod that records when it ran,
 //! on the boot-time clock of this machine.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::iter;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,8 +20,9 @@ use tokio::task::block_in_place;
 use tokio::time::sleep;
 
 use super::cluster::NAMESPACE;
+use crate::common::sandbox::start_container;
 use crate::fixture::kubelet::{Declared, PodProcess, Recorder, Run, Runtime, State, grace, simulated};
-use crate::node::{Node, Sandbox};
+use crate::node::{Node, NodePod};
 
 /// The file of a writer.
 const LOG: &str = "REDLOCK_WRITER_LOG";
@@ -71,7 +73,7 @@ struct Seen {
 #[derive(Clone)]
 struct Log {
     path: PathBuf,
-    pod: Sandbox,
+    pod: NodePod,
 }
 
 impl Log {
@@ -122,7 +124,7 @@ impl Writers {
                 cluster: self.cluster.to_owned(),
                 namespace: log.pod.namespace.clone(),
                 name: log.pod.name.clone(),
-                uid: log.pod.uid.clone(),
+                uid: log.pod.sandbox.uid.clone(),
                 owner: log.path.file_name().unwrap().to_string_lossy().into_owned(),
                 start: first.start,
                 // A process that was seen once has run, too.
@@ -147,7 +149,7 @@ impl Writers {
         let logs = self.seen().logs.clone();
         let writes = |log: &Log| {
             let last = log.intervals().pop();
-            last.is_some_and(|last| now.since(last.end) < STILL) && !is_frozen(&log.pod.cgroup)
+            last.is_some_and(|last| now.since(last.end) < STILL) && !is_frozen(&log.pod.sandbox.cgroup)
         };
         // Only the last ones can run.
         logs.iter().rev().take(4).any(writes)
@@ -168,34 +170,34 @@ impl Writers {
             pod.states.send_replace(State::Stopped);
             return;
         };
-        let sandbox = self.node.sandbox(
+        let on_node = self.node.pod(
             &declared.namespace().unwrap_or_default(),
             &declared.name_any(),
             &declared.uid().unwrap_or_default(),
         );
         let lock = lock(&declared);
         let starts = match &lock {
-            Some(lock) => self.publish(&mut pod, &sandbox, lock).await,
+            Some(lock) => self.publish(&mut pod, &on_node, lock).await,
             None => true,
         };
         if starts {
             self.seen().running += 1;
-            self.run_containers(&mut pod, &sandbox).await;
+            self.run_containers(&mut pod, &on_node).await;
             self.seen().running -= 1;
         }
         pod.states.send_replace(State::Unmounting);
-        while lock.is_some() && self.node.unpublish(&sandbox).await.is_err() {
+        while lock.is_some() && self.node.unpublish(&on_node).await.is_err() {
             sleep(PUBLISH_AGAIN.0).await;
         }
-        block_in_place(|| sandbox.remove());
+        block_in_place(|| on_node.sandbox.remove());
         pod.states.send_replace(State::Stopped);
     }
 
     /// Returns whether the containers may start.
-    async fn publish(&self, pod: &mut PodProcess, sandbox: &Sandbox, lock: &str) -> bool {
+    async fn publish(&self, pod: &mut PodProcess, on_node: &NodePod, lock: &str) -> bool {
         let mut pause = PUBLISH_AGAIN.0;
         loop {
-            let mut call = tokio::spawn(self.node.publish(sandbox, lock));
+            let mut call = tokio::spawn(self.node.publish(on_node, lock));
             tokio::select! {
                 answer = &mut call => if answer.unwrap().is_ok() {
                     return grace(pod.declared.borrow().as_deref()).is_none();
@@ -216,10 +218,10 @@ impl Writers {
     }
 
     /// Runs a container, and starts it again when it has ended, until the pod is deleted.
-    async fn run_containers(&self, pod: &mut PodProcess, sandbox: &Sandbox) {
+    async fn run_containers(&self, pod: &mut PodProcess, on_node: &NodePod) {
         let mut pause = Duration::ZERO;
         for number in 0.. {
-            let (log, mut writer) = self.start(sandbox, number);
+            let (log, mut writer) = self.start(on_node, number);
             pod.states.send_replace(State::Running);
             if self.follow(pod, &log, &mut writer).await {
                 return;
@@ -233,27 +235,28 @@ impl Writers {
         }
     }
 
-    /// As the runtime starts a container in the pod: the process joins the cgroup before the program begins.
-    fn start(&self, sandbox: &Sandbox, number: usize) -> (Log, ChildGuard) {
-        let container = sandbox.cgroup.join(format!("container-{number}"));
-        fs::create_dir(&container).unwrap();
+    /// The process joins the cgroup before the program of the container begins.
+    fn start(&self, on_node: &NodePod, number: usize) -> (Log, ChildGuard) {
+        let sandbox = &on_node.sandbox;
         let log = Log {
             path: self.folder.path().join(format!("{}-{number}", sandbox.uid)),
-            pod: sandbox.clone(),
+            pod: on_node.clone(),
         };
-        let mut command = Command::new("sh");
-        command
-            .args(["-c", "echo $$ >\"$1\"; shift; exec \"$@\"", "sh"])
-            .arg(container.join("cgroup.procs"))
-            .arg(std::env::current_exe().unwrap())
-            .args([
-                "two_clusters::writers::writer",
-                "--exact",
-                "--ignored",
-                "--nocapture",
-            ])
-            .env(LOG, &log.path);
-        let writer = ChildGuard::spawn("writer", &mut command);
+        let (variable, program) = (
+            format!("{LOG}={}", log.path.display()),
+            std::env::current_exe().unwrap(),
+        );
+        let test = "two_clusters::writers::writer";
+        let arguments = [
+            &*variable,
+            program.to_str().unwrap(),
+            test,
+            "--exact",
+            "--ignored",
+            "--nocapture",
+        ];
+        let command: Vec<&OsStr> = iter::once("env").chain(arguments).map(OsStr::new).collect();
+        let writer = start_container(&sandbox.cgroup, &format!("container-{number}"), &command);
         self.seen().logs.push(log.clone());
         (log, writer)
     }
@@ -289,7 +292,7 @@ impl Writers {
     /// A container is thawed once its program has run again: the processes of a frozen cgroup that is killed are thawed, too.
     fn see_freeze(&self, log: &Log, frozen: &mut Option<BootInstant>, now: BootInstant) {
         match *frozen {
-            None if is_frozen(&log.pod.cgroup) && !log.intervals().is_empty() => {
+            None if is_frozen(&log.pod.sandbox.cgroup) && !log.intervals().is_empty() => {
                 *frozen = Some(now);
                 self.seen().changes.push((now, Change::Frozen));
             }

@@ -1,5 +1,6 @@
 //! One pod of a fenced lock on a node: it runs only by a permit.
 
+mod presence;
 mod rounds;
 
 use super::{FREEZE_BEFORE, KILL_AFTER, PUBLISH_WAIT, REPEAT_EVERY, observation::Finding};
@@ -341,21 +342,6 @@ impl Record {
             | State::Running(_)
             | State::Frozen { .. }
             | State::Killed { .. } => out.push(Effect::AnswerPublish(Ok(()))),
-        }
-    }
-
-    fn on_pod(&mut self, presence: Presence, asked: BootInstant, now: BootInstant, out: &mut Vec<Effect>) {
-        let State::Confirming { run, origin, since } = self.state else {
-            return;
-        };
-        // The answer to an earlier request does not show that the holder of this lineage knows the pod.
-        if asked < since {
-            return;
-        }
-        match presence {
-            Presence::Exists => self.store(run, origin, out),
-            Presence::Gone => self.back_to(origin, Refusal::PodGone, now, out),
-            Presence::Unknown => self.back_to(origin, Refusal::PodUnknown, now, out),
         }
     }
 

@@ -66,8 +66,10 @@ impl Freezer {
         let (waker, woken) = (Waker::new()?, wake.clone());
         let thread = std::thread::Builder::new().name("redlock-freezer".into());
         let thread = thread.spawn(move || {
-            if let Err(reason) = realtime::schedule_first() {
-                tracing::warn!("the thread that freezes is degraded: {reason}");
+            for granted in [realtime::schedule_first(), realtime::keep_used_memory()] {
+                if let Err(reason) = granted {
+                    tracing::warn!("the thread that freezes is degraded: {reason}");
+                }
             }
             let mut work = Work {
                 deadlines: Deadlines::default(),

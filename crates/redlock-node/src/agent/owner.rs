@@ -2,7 +2,10 @@
 
 mod calls;
 mod effects;
+mod kubelet_volumes;
 mod ticks;
+
+pub(super) use kubelet_volumes::KubeletVolumes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,7 +37,6 @@ use crate::{
     resolver::Resolver,
     spec::{LockSpec, QuorumSpec},
     table::Table,
-    volume::Contents,
 };
 
 /// While a record waits for its acknowledgement or for an empty cgroup. The guardian acknowledges within a millisecond.
@@ -44,10 +46,7 @@ const NEXT_TRY: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) enum Command {
-    Publish(
-        Box<PublishRequest>,
-        oneshot::Sender<Result<Contents, PublishError>>,
-    ),
+    Publish(Box<PublishRequest>, oneshot::Sender<Result<(), PublishError>>),
     Unpublish(String, PathBuf, oneshot::Sender<Result<(), UnpublishError>>),
     Report(oneshot::Sender<Report>),
     ShutDown,
@@ -94,6 +93,7 @@ pub(super) struct Owner<'a> {
     /// Reads of the objects of pods that are about to start.
     pub(super) confirming: JoinSet<Confirmed>,
     pub(super) volumes: Volumes,
+    pub(super) kubelet: KubeletVolumes,
     pub(super) latency: Latency,
     pub(super) tick_at: BootInstant,
     pub(super) ticks: u64,
@@ -163,7 +163,9 @@ impl Owner<'_> {
             tokio::select! {
                 command = commands.recv() => match command {
                     Some(Command::ShutDown) | None => break End::ShutDown,
-                    Some(command) => self.on_command(command),
+                    Some(command) => if let Some(command) = self.kubelet.admit(command) {
+                        self.on_command(command);
+                    },
                 },
                 Some(round) = self.rounds.join_next() => {
                     let round = round.map_err(|error| AgentError::Task(error.to_string()))?;
@@ -174,6 +176,9 @@ impl Owner<'_> {
                     // Without it a pod is neither killed nor thawed. The next process has a thread again.
                     None => return Err(AgentError::FreezerEnded),
                 },
+                Some(read) = self.kubelet.reads.join_next() => {
+                    self.on_read(read.map_err(|error| AgentError::Task(error.to_string()))?)?;
+                }
                 Some(_) = self.closing.join_next() => {}
                 Some(confirmed) = self.confirming.join_next() => {
                     let confirmed = confirmed.map_err(|error| AgentError::Task(error.to_string()))?;
@@ -213,9 +218,7 @@ impl Owner<'_> {
     fn on_command(&mut self, command: Command) {
         match command {
             Command::Publish(request, answer) => self.publish(*request, answer),
-            Command::Unpublish(uid, target, answer) => {
-                let _ = answer.send(self.unpublish(&uid, &target));
-            }
+            Command::Unpublish(uid, target, answer) => self.unpublish(&uid, target, answer),
             Command::Report(answer) => {
                 let _ = answer.send(self.report());
             }

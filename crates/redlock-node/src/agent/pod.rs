@@ -8,14 +8,19 @@ use redlock_core::{
 };
 use tokio::sync::oneshot;
 
-use super::{ChangeKind, PodReport, PublishError};
+use super::{ChangeKind, PodReport, PublishError, volumes::Volumes};
 use crate::{
     spec::LockSpec,
     table::{Entry, PodName},
     volume::Contents,
 };
 
-pub(super) type Caller = oneshot::Sender<Result<Contents, PublishError>>;
+/// A call to publish a volume.
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub(super) target: PathBuf,
+    pub(super) answer: oneshot::Sender<Result<(), PublishError>>,
+}
 
 #[derive(Debug)]
 pub(super) struct Pod {
@@ -82,16 +87,19 @@ impl Pod {
         self.stored.is_none() && matches!(state, State::Frozen { .. } | State::Killed { .. })
     }
 
-    pub(super) fn answer(&mut self, answer: &Result<(), Refusal>, holder: Option<&str>) {
+    pub(super) fn answer(&mut self, answer: &Result<(), Refusal>, holder: Option<&str>, volumes: &Volumes) {
         let contents = self.contents();
         for caller in self.callers.drain(..) {
-            let _ = caller.send(match answer {
-                Ok(()) => Ok(contents.clone()),
-                Err(refusal) => Err(PublishError::NoPermit {
-                    lock: self.declared.clone(),
-                    reason: explained(refusal, holder),
-                }),
-            });
+            match answer {
+                Ok(()) => volumes.publish(caller, contents.clone()),
+                Err(refusal) => {
+                    let refused = PublishError::NoPermit {
+                        lock: self.declared.clone(),
+                        reason: explained(refusal, holder),
+                    };
+                    let _ = caller.answer.send(Err(refused));
+                }
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 use super::{
     AgentError,
     freezer::Freezer,
-    owner::{Owner, Shared},
+    owner::{KubeletVolumes, Owner, Shared},
     pod::{Pod, StoredEntry},
     report::Latency,
     turn::Turn,
@@ -21,13 +21,12 @@ use super::{
 use crate::{
     cgroup,
     guardian::chain,
-    kubelet,
     table::{Entry, EntryState, Found, PodName},
 };
 
 impl<'a> Owner<'a> {
-    /// Reads the table and the volumes. Every pod that is not known to run by a permit is frozen at the first turn of the
-    /// task.
+    /// Reads the table, and begins to read the volumes. Every pod that is not known to run by a permit is frozen at the first
+    /// turn of the task.
     pub(super) fn start(shared: &'a Shared, turn: Turn) -> Result<Self, AgentError> {
         let (reports, froze) = mpsc::unbounded_channel();
         let freezer = Freezer::start(reports).map_err(AgentError::Freezer)?;
@@ -43,6 +42,7 @@ impl<'a> Owner<'a> {
             closing: JoinSet::new(),
             confirming: JoinSet::new(),
             volumes: Volumes::start(),
+            kubelet: KubeletVolumes::read(shared.options.kubelet_dir.clone()),
             latency: Latency::default(),
             tick_at: BootInstant::default(),
             ticks: 0,
@@ -61,19 +61,6 @@ impl<'a> Owner<'a> {
                 Found::Entry { entry, bytes } => self.restore_entry(*entry, bytes, now),
                 Found::Unreadable { reason } => self.restore_unknown(&uid, &reason, now),
                 Found::Missing => {}
-            }
-        }
-        let published = match &self.shared.options.kubelet_dir {
-            Some(kubelet) => kubelet::published(kubelet)?,
-            None => Vec::new(),
-        };
-        for volume in published {
-            if !self.pods.contains_key(&volume.uid) {
-                let reason = "the table has no entry for a volume of the kubelet";
-                self.restore_unknown(&volume.uid, reason, now);
-            }
-            if let Some(pod) = self.pods.get_mut(&volume.uid) {
-                pod.targets.insert(volume.target);
             }
         }
         Ok(())
@@ -116,7 +103,7 @@ impl<'a> Owner<'a> {
         self.pods.insert(uid, pod);
     }
 
-    fn restore_unknown(&mut self, uid: &str, reason: &str, now: BootInstant) {
+    pub(super) fn restore_unknown(&mut self, uid: &str, reason: &str, now: BootInstant) {
         tracing::warn!(pod = uid, reason, "nothing is known of the pod: it is frozen");
         let cgroup = cgroup::pod::find(&self.shared.options.cgroup_root, uid);
         let cgroup = cgroup

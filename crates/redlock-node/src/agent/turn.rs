@@ -1,6 +1,6 @@
 //! Which agent of a node acts: one at a time, and the newer one takes over from the older one.
 //!
-//! During an upgrade two agents run. The newer one claims the turn when it starts; the older one sees the claim, ends its
+//! During an upgrade two agents run. The newer one claims the turn until it has it; the older one sees the claim, ends its
 //! work and frees the lock of the file. Where the newer one dies, the lock stays free and the older one continues.
 
 use std::{
@@ -22,7 +22,7 @@ const LEFT_FREE: Duration = Duration::from_secs(1);
 pub(super) struct Turns {
     lock: PathBuf,
     claim: PathBuf,
-    /// The claim of this process.
+    /// When this process started.
     own: BootInstant,
     /// Since when each try of this process has found the lock free, and left it to the newer agent.
     free: Option<BootInstant>,
@@ -33,36 +33,56 @@ pub(super) struct Turns {
 pub(super) struct Turn {
     _lock: File,
     claim: PathBuf,
+    /// When this process started.
+    own: BootInstant,
     since: BootInstant,
+}
+
+/// What the file holds: the newest agent, and when it claimed the turn last.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    started: BootInstant,
+    at: BootInstant,
 }
 
 impl Turns {
     /// Asks the agent that acts to end. Called once, at the start of a process.
     pub(super) fn claim(state_dir: &Path, now: BootInstant) -> io::Result<Self> {
-        let claim = state_dir.join(CLAIM);
-        let temporary = claim.with_extension(std::process::id().to_string());
-        fs::write(&temporary, now.as_nanos().to_string())?;
-        fs::rename(&temporary, &claim)?;
-        Ok(Self {
+        let turns = Self {
             lock: state_dir.join(LOCK),
-            claim,
+            claim: state_dir.join(CLAIM),
             own: now,
             free: None,
-        })
+        };
+        turns.write_claim(now)?;
+        Ok(turns)
     }
 
-    /// `None` while another agent acts, or a newer one may be about to.
+    /// `None` while another agent acts, or a newer one may be about to. The newest agent repeats its claim: the agent that
+    /// acts may have begun after the claim before.
     pub(super) fn take(&mut self, now: BootInstant) -> io::Result<Option<Turn>> {
+        let newer = Claim::read(&self.claim).is_some_and(|claim| claim.started > self.own);
         let Some(turn) = self.try_lock(now)? else {
             self.free = None;
+            if !newer {
+                self.write_claim(now)?;
+            }
             return Ok(None);
         };
         let free = *self.free.get_or_insert(now);
-        if claimed_after(&self.claim, self.own) && now.since(free) < LEFT_FREE {
+        if newer && now.since(free) < LEFT_FREE {
             return Ok(None);
         }
         self.free = None;
         Ok(Some(turn))
+    }
+
+    fn write_claim(&self, now: BootInstant) -> io::Result<()> {
+        // The process id may be that of another container.
+        let temporary = self.claim.with_extension(self.own.as_nanos().to_string());
+        let text = format!("{} {}", self.own.as_nanos(), now.as_nanos());
+        fs::write(&temporary, text)?;
+        fs::rename(&temporary, &self.claim)
     }
 
     fn try_lock(&self, now: BootInstant) -> io::Result<Option<Turn>> {
@@ -75,6 +95,7 @@ impl Turns {
             Ok(()) => Ok(Some(Turn {
                 _lock: file,
                 claim: self.claim.clone(),
+                own: self.own,
                 since: now,
             })),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -86,16 +107,21 @@ impl Turns {
 impl Turn {
     /// Whether an agent that started later claims the turn.
     pub(super) fn is_claimed(&self) -> bool {
-        claimed_after(&self.claim, self.since)
+        let claim = Claim::read(&self.claim);
+        claim.is_some_and(|claim| claim.started > self.own && claim.at > self.since)
     }
 }
 
-fn claimed_after(claim: &Path, moment: BootInstant) -> bool {
-    let claim = fs::read_to_string(claim).ok();
-    let claim = claim
-        .and_then(|text| text.parse().ok())
-        .map(BootInstant::from_nanos);
-    claim.is_some_and(|claim| claim > moment)
+impl Claim {
+    /// `None` where no claim can be read: the newest agent writes it again.
+    fn read(path: &Path) -> Option<Self> {
+        let text = fs::read_to_string(path).ok()?;
+        let (started, at) = text.split_once(' ')?;
+        Some(Self {
+            started: BootInstant::from_nanos(started.parse().ok()?),
+            at: BootInstant::from_nanos(at.parse().ok()?),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -127,5 +153,27 @@ mod tests {
         assert!(of_older.take(at(3_049)).unwrap().is_none());
         let older = of_older.take(at(3_050)).unwrap().unwrap();
         assert!(!older.is_claimed());
+    }
+
+    #[test]
+    fn a_newer_agent_claims_the_turn_until_it_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut of_older = Turns::claim(folder.path(), at(1)).unwrap();
+        let mut of_newer = Turns::claim(folder.path(), at(2)).unwrap();
+        // It stands still, and the older one takes the turn after the claim.
+        assert!(of_older.take(at(10)).unwrap().is_none());
+        let older = of_older.take(at(1_010)).unwrap().unwrap();
+        assert!(!older.is_claimed(), "the newer one may have died");
+        assert!(of_newer.take(at(1_500)).unwrap().is_none());
+        assert!(older.is_claimed());
+        // The newest one of three gets the turn.
+        let mut of_newest = Turns::claim(folder.path(), at(1_510)).unwrap();
+        assert!(of_newer.take(at(1_520)).unwrap().is_none());
+        drop(older);
+        assert!(of_newer.take(at(1_530)).unwrap().is_none());
+        let newest = of_newest.take(at(1_540)).unwrap().unwrap();
+        assert!(of_newer.take(at(1_550)).unwrap().is_none());
+        assert!(of_older.take(at(1_560)).unwrap().is_none());
+        assert!(!newest.is_claimed());
     }
 }

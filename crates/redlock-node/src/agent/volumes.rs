@@ -1,57 +1,185 @@
 //! Writes the files of volumes, beside the task that owns the records: the disk of a node may hang.
+//!
+//! The files of a volume are written and removed in the order in which the owner has decided that: the write of a call that
+//! was given up does not follow the removal.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::timeout,
+};
 
+use super::{PublishError, UnpublishError, pod::Caller};
 use crate::{guardian::chain, volume, volume::Contents};
 
-/// The task, and what it is to write.
+/// A disk that hangs does not keep the turn from a newer agent for longer.
+const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+enum Job {
+    /// Creates the volume, and answers the call.
+    Publish(Caller, Contents),
+    Update(PathBuf, Contents),
+    Remove(PathBuf, oneshot::Sender<Result<(), UnpublishError>>),
+}
+
+/// The task, and its jobs.
 #[derive(Debug)]
 pub(super) struct Volumes {
-    updates: mpsc::UnboundedSender<(PathBuf, Contents)>,
+    jobs: mpsc::UnboundedSender<Job>,
     task: JoinHandle<()>,
 }
 
 impl Volumes {
     pub(super) fn start() -> Self {
-        let (updates, mut received) = mpsc::unbounded_channel();
+        let (jobs, mut received) = mpsc::unbounded_channel();
         let task = tokio::spawn(async move {
             let mut batch = Vec::new();
             while received.recv_many(&mut batch, usize::MAX).await > 0 {
-                // The last one of each volume.
-                let last: BTreeMap<PathBuf, Contents> = batch.drain(..).collect();
-                let written = tokio::task::spawn_blocking(move || {
-                    for (target, contents) in last {
-                        update(&target, &contents);
-                    }
-                });
-                if let Err(error) = written.await {
+                let latest = latest(batch.drain(..));
+                let done = tokio::task::spawn_blocking(move || latest.into_iter().for_each(Job::carry_out));
+                if let Err(error) = done.await {
                     tracing::error!(%error, "writing volumes");
                 }
             }
         });
-        Self { updates, task }
+        Self { jobs, task }
+    }
+
+    /// Answers the caller once the volume is written.
+    pub(super) fn publish(&self, caller: Caller, contents: Contents) {
+        self.send(Job::Publish(caller, contents));
     }
 
     pub(super) fn update(&self, target: PathBuf, contents: Contents) {
-        if self.updates.send((target, contents)).is_err() {
+        self.send(Job::Update(target, contents));
+    }
+
+    /// Answers the call once the volume is removed.
+    pub(super) fn remove(&self, target: PathBuf, answer: oneshot::Sender<Result<(), UnpublishError>>) {
+        self.send(Job::Remove(target, answer));
+    }
+
+    fn send(&self, job: Job) {
+        if self.jobs.send(job).is_err() {
             tracing::error!("the task that writes volumes has ended");
         }
     }
 
-    /// Writes the updates that were sent before.
+    /// Carries out the jobs that were sent before, unless the disk hangs.
     pub(super) async fn close(self) {
-        drop(self.updates);
-        let _ = self.task.await;
+        drop(self.jobs);
+        let mut task = self.task;
+        if timeout(CLOSE_WITHIN, &mut task).await.is_err() {
+            tracing::warn!("the disk with the volumes of the pods hangs; they are not updated");
+            task.abort();
+        }
     }
 }
 
+impl Job {
+    fn target(&self) -> &Path {
+        match self {
+            Self::Publish(caller, _) => &caller.target,
+            Self::Update(target, _) | Self::Remove(target, _) => target,
+        }
+    }
+
+    fn carry_out(self) {
+        match self {
+            Self::Publish(Caller { target, answer }, contents) => {
+                let written = volume::create(&target).and_then(|()| volume::write(&target, &contents));
+                let _ = answer.send(written.map_err(PublishError::Volume));
+            }
+            Self::Update(target, contents) => update(&target, &contents),
+            Self::Remove(target, answer) => {
+                let _ = answer.send(volume::remove(&target).map_err(UnpublishError::Volume));
+            }
+        }
+    }
+}
+
+/// Leaves out each update that a later job for the same volume overtakes: a disk that hung has many of them.
+fn latest(jobs: impl DoubleEndedIterator<Item = Job>) -> Vec<Job> {
+    let mut later = BTreeSet::new();
+    let mut kept: Vec<Job> = jobs
+        .rev()
+        .filter(|job| later.insert(job.target().to_owned()) || !matches!(job, Job::Update(..)))
+        .collect();
+    kept.reverse();
+    kept
+}
+
 /// A volume that is not written yet, or was removed meanwhile, is left alone.
-fn update(target: &std::path::Path, contents: &Contents) {
+fn update(target: &Path, contents: &Contents) {
     if volume::is_written(target)
         && let Err(error) = volume::write(target, contents)
     {
         tracing::warn!(error = %chain(&error), "a volume cannot be updated");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_core::{BootInstant, FencingToken};
+
+    use super::*;
+
+    fn contents(token: u64) -> Contents {
+        Contents {
+            lock: "team/report".to_owned(),
+            token: FencingToken(token),
+            cluster: "eu-1".to_owned(),
+            until: BootInstant::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_volume_that_was_removed_is_not_created_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("mount");
+        let caller = || {
+            let (answer, answered) = oneshot::channel();
+            let target = target.clone();
+            (Caller { target, answer }, answered)
+        };
+        let volumes = Volumes::start();
+        let (published, answered) = caller();
+        volumes.publish(published, contents(1));
+        answered.await.unwrap().unwrap();
+        volumes.update(target.clone(), contents(2));
+        // The call was given up before its volume is written.
+        volumes.publish(caller().0, contents(3));
+        let (answer, removed) = oneshot::channel();
+        volumes.remove(target.clone(), answer);
+        volumes.update(target.clone(), contents(4));
+        removed.await.unwrap().unwrap();
+        volumes.close().await;
+        assert!(!target.exists());
+    }
+
+    #[test]
+    fn updates_that_a_later_job_overtakes_are_left_out() {
+        let update = |target: &str, token| Job::Update(target.into(), contents(token));
+        let remove = |target: &str| Job::Remove(target.into(), oneshot::channel().0);
+        let jobs = [
+            update("a", 1),
+            update("b", 2),
+            update("a", 3),
+            remove("b"),
+            update("c", 4),
+        ];
+        let kept = latest(jobs.into_iter());
+        let kept: Vec<String> = kept
+            .iter()
+            .map(|job| format!("{}", job.target().display()))
+            .collect();
+        assert_eq!(kept, ["a", "b", "c"]);
     }
 }

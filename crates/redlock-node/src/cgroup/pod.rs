@@ -8,13 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use nix::{
-    errno::Errno,
-    sys::statfs::{CGROUP2_SUPER_MAGIC, statfs},
-};
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use thiserror::Error;
 
 use super::{CgroupError, EVENTS, KILL};
+use crate::directories::{self, is_gone};
 
 const FREEZE: &str = "cgroup.freeze";
 /// The kubelet creates pods in the second level below its root (`kubepods/burstable/pod…`), and its root may be a few levels
@@ -154,11 +152,6 @@ fn write(path: &Path, name: &str, value: &str) -> Result<Written, CgroupError> {
     }
 }
 
-fn is_gone(cause: &io::Error) -> bool {
-    let gone = [Errno::ENOENT, Errno::ENODEV].map(|errno| Some(errno as i32));
-    gone.contains(&cause.raw_os_error())
-}
-
 /// Finds the one cgroup of a pod below `root`, in either naming of the kubelet (cgroupfs, systemd).
 ///
 /// # Errors
@@ -217,7 +210,8 @@ fn search(
     [plain, slice]: &[String; 2],
     found: &mut Vec<PathBuf>,
 ) -> Result<(), (PathBuf, io::Error)> {
-    for path in directories(directory)? {
+    let below = directories::below(directory).map_err(|cause| (directory.to_owned(), cause))?;
+    for path in below {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name == **plain || name.ends_with(&**slice) {
             found.push(path);
@@ -237,24 +231,6 @@ fn is_of_a_pod(name: &str) -> bool {
         .and_then(|name| name.rsplit_once("-pod"))
         .map(|(_, uid)| uid);
     plain.or(slice).is_some_and(uid)
-}
-
-fn directories(path: &Path) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
-    let failed = |cause| (path.to_owned(), cause);
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
-        // It was removed during the search.
-        Err(cause) if is_gone(&cause) => return Ok(Vec::new()),
-        Err(cause) => return Err(failed(cause)),
-    };
-    let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(failed)?;
-        if entry.file_type().map_err(failed)?.is_dir() {
-            found.push(entry.path());
-        }
-    }
-    Ok(found)
 }
 
 #[cfg(test)]

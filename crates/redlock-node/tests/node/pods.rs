@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_client::{clock, lease::BootInstant};
 use redlock_testkit::eventually;
 
-use super::world::{BOUND, World};
+use super::world::{BOUND, World, timings};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_starts_only_by_a_permit() {
@@ -159,4 +159,39 @@ async fn a_pod_that_is_frozen_for_30_s_is_killed() {
         took > Duration::from_secs(29) && took < Duration::from_secs(40),
         "{took:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_runs_follows_the_changed_urls_of_its_masters() {
+    let Some(mut world) = World::guarded("changed urls of masters").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    let begun = clock::now();
+    world.write_locks(&world.servers());
+    let agent = world.agent.as_ref().unwrap();
+    eventually(BOUND, "the agent uses the changed urls", async || {
+        let lines = agent.stderr();
+        let found = lines
+            .iter()
+            .any(|line| line.contains("the urls of masters have changed"));
+        if found { Ok(()) } else { Err(lines.last().cloned()) }
+    })
+    .await;
+    world.cut();
+    let until = pod.stored_until(&world);
+    eventually(BOUND, "the permit is renewed", async || {
+        let stored = pod.stored_until(&world);
+        // Later than any permit of the earlier urls.
+        if stored.since(until) > timings().lease_duration {
+            Ok(())
+        } else {
+            Err(stored)
+        }
+    })
+    .await;
+    pod.writes().await;
+    let gap = pod.longest_gap(begun);
+    assert!(gap < Duration::from_millis(500), "{gap:?}");
 }

@@ -28,7 +28,7 @@ async fn a_call_that_cannot_be_fulfilled_names_the_reason() {
     let line = world.line(&format!("refused {}", lost.uid)).await;
     assert!(line.contains("has no cgroup below"), "{line}");
     let twice = world.pod();
-    let second = world.kubepods.join(format!("pod{}", twice.uid));
+    let second = twice.cgroup.with_file_name(format!("pod{}", twice.uid));
     fs::create_dir(&second).unwrap();
     world.call(&twice, "report");
     let line = world.line(&format!("refused {}", twice.uid)).await;

@@ -202,3 +202,61 @@ async fn a_newer_agent_takes_over_without_a_freeze() {
     assert!(pod.longest_gap(begun) < Duration::from_millis(500));
     older.kill();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_hangs_delays_no_freeze_of_a_restarted_agent() {
+    let Some(mut world) = World::guarded("a disk that hangs").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    world.guardian.as_mut().unwrap().kill();
+    world.agent().kill();
+    let until = pod.stored_until(&world);
+    eventually(BOUND, "the permit has ended", async || {
+        if clock::now() > until { Ok(()) } else { Err(()) }
+    })
+    .await;
+    pod.writes().await;
+    // Another pod. The agent reads its data for as long as nothing is written into the FIFO.
+    let waiting = world.pod();
+    let data = waiting.target.with_file_name("vol_data.json");
+    fs::remove_file(&data).unwrap();
+    nix::unistd::mkfifo(&data, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    world.start_agent().await;
+    pod.frozen().await;
+    // A call waits: the pod may be one that ran before.
+    world.start_guardian();
+    world.call(&waiting, "report");
+    world.line(&format!("changed {} Thawed", pod.uid)).await;
+    assert_eq!(world.count(&waiting.uid), 0);
+    fs::write(&data, r#"{"driverName":"fencing.redlock.dev"}"#).unwrap();
+    world.line(&format!("published {}", waiting.uid)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_agent_keeps_its_memory_where_it_may() {
+    let Some(world) = World::guarded("locked memory").await else {
+        return;
+    };
+    let agent = world.agent.as_ref().unwrap();
+    eventually(
+        BOUND,
+        "its memory is locked, or the reason is reported",
+        async || {
+            let status = fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
+            let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
+            let locked = locked.map(str::trim).unwrap_or_default().to_owned();
+            let refused = agent
+                .stderr()
+                .iter()
+                .any(|line| line.contains("memory cannot be locked"));
+            if locked != "0 kB" || refused {
+                Ok(())
+            } else {
+                Err(locked)
+            }
+        },
+    )
+    .await;
+}

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Command,
     sync::{Arc, Mutex},
     time::Duration,
@@ -26,6 +26,7 @@ use redlock_testkit::{
 use tokio::task::AbortHandle;
 
 use super::cgroups::{Made, own_or_report};
+use super::sandbox::{Sandbox, remove_pods, start_container};
 
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(4);
@@ -43,12 +44,10 @@ pub(crate) struct World {
     pub(crate) folder: tempfile::TempDir,
     /// On tmpfs: a disk may hang for seconds.
     state: tempfile::TempDir,
-    /// The kubelet's part of the tree.
-    pub(crate) kubepods: PathBuf,
     pub(crate) root: Made,
     config: MastersConfig,
     pods: u32,
-    _servers: RedisServers,
+    servers: RedisServers,
     _masters: Opened,
 }
 
@@ -105,22 +104,20 @@ impl World {
         .await;
         masters.voters(3).await;
         let folder = tempfile::tempdir().unwrap();
-        let kubepods = root.0.join("kubepods.slice/kubepods-burstable.slice");
-        fs::create_dir_all(&kubepods).unwrap();
         let world = Self {
             proxies,
             guardian: None,
             agent: None,
             folder,
             state: tempfile::tempdir_in("/dev/shm").unwrap(),
-            kubepods,
             root,
             config,
             pods: 0,
-            _servers: servers,
+            servers,
             _masters: masters,
         };
-        world.write_locks();
+        let urls: Vec<String> = world.proxies.iter().map(Proxy::url).collect();
+        world.write_locks(&urls);
         fs::create_dir_all(world.kubelet().join("pods")).unwrap();
         Some(world)
     }
@@ -133,10 +130,16 @@ impl World {
         Some(world)
     }
 
-    fn write_locks(&self) {
+    /// The urls of the servers themselves, which no proxy cuts off.
+    pub(crate) fn servers(&self) -> Vec<String> {
+        self.servers.urls()
+    }
+
+    /// Declares the locks, with these urls of the masters.
+    pub(crate) fn write_locks(&self, urls: &[String]) {
         fs::write(self.path("password"), format!("{PASSWORD}\n")).unwrap();
-        let masters: Vec<String> = (self.proxies.iter().enumerate())
-            .map(|(index, proxy)| format!(r#"{{"name":"m{index}","url":"{}"}}"#, proxy.url()))
+        let masters: Vec<String> = (urls.iter().enumerate())
+            .map(|(index, url)| format!(r#"{{"name":"m{index}","url":"{url}"}}"#))
             .collect();
         let quorum = format!(
             r#"{{"name":"main","masters":[{}],"keyPrefix":"redlock","longestLeaseMilliseconds":{},
@@ -253,24 +256,12 @@ impl World {
     pub(crate) fn pod(&mut self) -> Pod {
         self.pods += 1;
         let uid = format!("00000000-0000-0000-0000-{:012}", self.pods);
-        let cgroup = self
-            .kubepods
-            .join(format!("kubepods-burstable-pod{}.slice", uid.replace('-', "_")));
-        fs::create_dir(&cgroup).unwrap();
-        let volume = self
-            .kubelet()
-            .join(format!("pods/{uid}/volumes/kubernetes.io~csi/redlock"));
-        fs::create_dir_all(&volume).unwrap();
-        fs::write(
-            volume.join("vol_data.json"),
-            r#"{"driverName":"fencing.redlock.dev"}"#,
-        )
-        .unwrap();
+        let Sandbox { uid, cgroup, target } = Sandbox::make(&self.root.0, &self.kubelet(), &uid);
         Pod {
             log: self.path(&format!("{uid}.log")),
             uid,
             cgroup,
-            target: volume.join("mount"),
+            target,
             writers: Vec::new(),
         }
     }
@@ -330,19 +321,8 @@ impl Drop for World {
     fn drop(&mut self) {
         // Before the cgroups are removed.
         (self.agent, self.guardian) = (None, None);
-        remove(&self.root.0.join("kubepods.slice"));
+        remove_pods(&self.root.0);
     }
-}
-
-/// Kills the processes in it, and removes it.
-fn remove(path: &Path) {
-    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove(&entry.path());
-        }
-    }
-    let _ = fs::write(path.join("cgroup.kill"), "1");
-    redlock_testkit::eventually_blocking(BOUND, "the cgroup is removed", || fs::remove_dir(path));
 }
 
 pub(crate) fn timings() -> Timings {
@@ -425,15 +405,9 @@ impl Pod {
     }
 
     pub(crate) fn start_program(&mut self, arguments: &[&std::ffi::OsStr]) {
-        let container = self.cgroup.join(format!("container-{}", self.writers.len()));
-        fs::create_dir(&container).unwrap();
-        let mut command = Command::new("sh");
-        command
-            .args(["-c", "echo $$ >\"$1\"; shift; exec \"$@\"", "sh"])
-            .arg(container.join("cgroup.procs"))
-            .arg(PROGRAM)
-            .args(arguments);
-        self.writers.push(ChildGuard::spawn("writer", &mut command));
+        let name = format!("container-{}", self.writers.len());
+        let program = [&[PROGRAM.as_ref()], arguments].concat();
+        self.writers.push(start_container(&self.cgroup, &name, &program));
     }
 
     /// The last moment at which code of the pod ran.

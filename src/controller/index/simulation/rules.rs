@@ -342,8 +342,7 @@ fn may_stop(
         }
         AfterStop::TakenAway(_) => {
             let deleted = entry.object.metadata.deletion_timestamp.is_some();
-            // Without its finalizer, the deleted object is gone: no sibling keeps it until the targets are stopped.
-            if deleted && has_finalizer(&entry.object) && sibling_has(key, index, outside) {
+            if deleted && sibling_has(key, index, outside) {
                 return Err(format!("{key}: stopped, and a sibling has it in hand"));
             }
             Ok(())

@@ -4,7 +4,13 @@ use crate::{
         LeaderLock, RedisQuorum,
         validate::{Graces, LockNames, validate_lock, validate_quorum},
     },
-    controller::{sibling_answers::Word, target_task::lease_view::OtherLease},
+    controller::{
+        sibling_answers::Word,
+        target_task::{
+            goal::{Goal, goal},
+            lease_view::OtherLease,
+        },
+    },
     lease::{DeclaredDelay, Marks},
 };
 
@@ -236,4 +242,37 @@ fn a_fenced_lock_keeps_the_stop_time_of_pods_that_are_not_fenced() {
     };
     let facts = Leases::new(at(90)).observe(&seen, &down, &OwnTokens::default());
     assert!(!facts.fenced, "a cluster that stepped down keeps nothing running");
+}
+
+#[test]
+fn fenced_pods_run_on_where_the_lease_is_handed_to_the_own_cluster() {
+    let tokens = OwnTokens::default();
+    let observe = |leases: &mut Leases, lease, now| {
+        let seen = Observation {
+            fenced: true,
+            ..seen(lease, now)
+        };
+        goal(&leases.observe(&seen, &plan(), &tokens), at(now))
+    };
+    let mut leases = Leases::new(at(90));
+    assert_eq!(observe(&mut leases, held(), 100), Goal::Run);
+    leases.hand_to_sibling(OWN);
+    assert_eq!(
+        observe(&mut leases, held(), 101),
+        Goal::Run,
+        "not handed over yet"
+    );
+    assert_eq!(observe(&mut leases, LeaseView::default(), 102), Goal::Keep(None));
+    assert_eq!(
+        observe(&mut leases, other(Other::Elsewhere), 103),
+        Goal::Stop(None),
+        "another cluster has won"
+    );
+    let next = LeaseView {
+        held: Some((FencingToken(9), at(130))),
+        ..LeaseView::default()
+    };
+    assert_eq!(observe(&mut leases, next, 110), Goal::Run);
+    let lost = observe(&mut leases, LeaseView::default(), 115);
+    assert_eq!(lost, Goal::Stop(Some(at(130))), "a later lease that is lost");
 }

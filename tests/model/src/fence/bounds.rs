@@ -165,10 +165,6 @@ pub(super) const RESERVES: Bounds = Bounds {
     whole: true,
     ..ENDS
 };
-pub(super) const RESERVES_IN_PARTS: Bounds = Bounds {
-    whole: false,
-    ..RESERVES
-};
 /// A sibling wins by the reservation of the cluster, and leaves.
 pub(super) const SIBLING: Bounds = Bounds {
     acquires: [1, 1, 1],
@@ -225,7 +221,14 @@ pub(super) const BACK: Bounds = Bounds {
 };
 
 /// Wider: minutes each. `make model`.
-pub(super) const DEEP: [(&str, Bounds); 5] = [
+pub(super) const DEEP: [(&str, Bounds); 6] = [
+    (
+        "reserves, in parts",
+        Bounds {
+            whole: false,
+            ..RESERVES
+        },
+    ),
     (
         "two wipes",
         Bounds {

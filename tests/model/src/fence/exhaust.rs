@@ -55,7 +55,7 @@ exhausts! {
     no_pod_without_the_volume_overlaps: UNFENCED;
     no_pod_overlaps_after_a_total_loss: TOTAL_LOSS;
     no_pod_overlaps_when_renewals_are_late: RENEWALS;
-    no_pod_overlaps_when_the_lock_is_passed_on: RESERVES_IN_PARTS;
+    no_pod_overlaps_when_the_lock_is_passed_on: RESERVES;
     no_pod_overlaps_when_a_sibling_leaves: SIBLING;
     no_pod_overlaps_when_a_master_is_emptied: WIPE;
     no_pod_overlaps_on_two_attempts_of_one_cluster: TWO_ATTEMPTS;

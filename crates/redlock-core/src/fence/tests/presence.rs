@@ -24,16 +24,17 @@ fn confirming() -> Record {
 
 #[test]
 fn a_pod_whose_object_was_deleted_does_not_start() {
-    for (presence, refusal) in [
-        (Presence::Gone, Refusal::PodGone),
-        (Presence::Unknown, Refusal::PodUnknown),
-    ] {
-        let mut record = confirming();
-        assert_eq!(record.handle(shown(presence, 2), at(3)), []);
-        assert_eq!(record.permitted_until(), None);
-        let refused = record.handle(Input::Timer, at(90_000));
-        assert_eq!(refused, [Effect::AnswerPublish(Err(refusal))]);
-    }
+    // A UID never returns.
+    let mut record = confirming();
+    let refused = record.handle(shown(Presence::Gone, 2), at(3));
+    assert_eq!(refused, [Effect::AnswerPublish(Err(Refusal::PodGone))]);
+    assert_eq!(record.handle(round(permit(10, 10_000)), at(11)), []);
+    assert_eq!(record.state(), &State::Refused);
+    let mut record = confirming();
+    assert_eq!(record.handle(shown(Presence::Unknown, 2), at(3)), []);
+    assert_eq!(record.permitted_until(), None);
+    let refused = record.handle(Input::Timer, at(90_000));
+    assert_eq!(refused, [Effect::AnswerPublish(Err(Refusal::PodUnknown))]);
     // The next round asks again.
     let mut record = confirming();
     let _ = record.handle(shown(Presence::Unknown, 2), at(3));

@@ -141,9 +141,10 @@ fn input(rng: &mut fastrand::Rng, now: u64) -> Input {
     match rng.u32(..18) {
         0 => Input::Published,
         12..=17 => Input::Pod {
-            presence: match rng.u32(..4) {
+            // A pod whose object is gone starts no more: seldom, so that pods run.
+            presence: match rng.u32(..16) {
                 0 => Presence::Gone,
-                1 => Presence::Unknown,
+                1..=4 => Presence::Unknown,
                 _ => Presence::Exists,
             },
             asked: at(now - if rng.bool() { 0 } else { rng.u64(..=now.min(300)) }),

@@ -1,9 +1,13 @@
 //! The calls of the kubelet.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use redlock_client::clock;
 use redlock_core::fence::{Input, Record};
+use tokio::sync::oneshot;
 
 use super::Owner;
 use crate::{
@@ -20,12 +24,17 @@ use crate::{
 };
 
 impl Owner<'_> {
-    pub(super) fn publish(&mut self, request: PublishRequest, caller: Caller) {
-        let uid = request.pod.uid.clone();
+    pub(super) fn publish(
+        &mut self,
+        request: PublishRequest,
+        answer: oneshot::Sender<Result<(), PublishError>>,
+    ) {
+        let (uid, target) = (request.pod.uid.clone(), request.target.clone());
         if let Err(error) = self.admit(request) {
-            let _ = caller.send(Err(error));
+            let _ = answer.send(Err(error));
             return;
         }
+        let caller = Caller { target, answer };
         if let Some(pod) = self.pods.get_mut(&uid) {
             pod.callers.push(caller);
         }
@@ -135,7 +144,20 @@ impl Owner<'_> {
         }
     }
 
-    pub(super) fn unpublish(&mut self, uid: &str, target: &Path) -> Result<(), UnpublishError> {
+    /// The directory is removed after whatever was to be written into it before.
+    pub(super) fn unpublish(
+        &mut self,
+        uid: &str,
+        target: PathBuf,
+        answer: oneshot::Sender<Result<(), UnpublishError>>,
+    ) {
+        match self.forget(uid, &target) {
+            Ok(()) => self.volumes.remove(target, answer),
+            Err(error) => _ = answer.send(Err(error)),
+        }
+    }
+
+    fn forget(&mut self, uid: &str, target: &Path) -> Result<(), UnpublishError> {
         let Some(pod) = self.pods.get_mut(uid) else {
             return Ok(());
         };
@@ -172,7 +194,7 @@ impl Owner<'_> {
             return;
         };
         for caller in pod.callers {
-            let _ = caller.send(Err(PublishError::Replaced));
+            let _ = caller.answer.send(Err(PublishError::Replaced));
         }
         if let Some(stored) = pod.stored {
             self.ended.insert(uid.to_owned(), stored.bytes);
@@ -201,14 +223,13 @@ impl Owner<'_> {
         let Some(pod) = self.pods.get(uid) else {
             return;
         };
-        let Some((namespace, lock)) = pod.targets.iter().find_map(|target| crate::volume::lock(target))
-        else {
+        let declared = pod.declared.clone();
+        let Some((namespace, lock)) = declared.split_once('/') else {
             return;
         };
-        match self.resolve(&namespace, &lock) {
+        match self.resolve(namespace, lock) {
             Ok(resolved) => {
                 if let Some(pod) = self.pods.get_mut(uid) {
-                    pod.declared = format!("{namespace}/{lock}");
                     pod.lock = Some(resolved);
                 }
             }

@@ -40,7 +40,7 @@ impl Owner<'_> {
                 let holder = holder
                     .and_then(|(quorum, lock)| quorum.holder(lock))
                     .map(str::to_owned);
-                pod.answer(&answer, holder.as_deref());
+                pod.answer(&answer, holder.as_deref(), &self.volumes);
                 // The guardian may have frozen the empty cgroup by an earlier entry.
                 self.check_cgroup(uid);
             }

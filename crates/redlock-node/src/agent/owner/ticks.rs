@@ -1,6 +1,6 @@
 //! The work of each second, and the short waits for the guardian and for an empty cgroup.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use redlock_core::{
     BootInstant,
@@ -33,7 +33,9 @@ impl Owner<'_> {
                 self.check_cgroup(uid);
             }
         }
+        self.follow_urls();
         self.reopen();
+        self.read_locks();
         if self.ticks.is_multiple_of(REKEY_TICKS) {
             self.rekey();
         }
@@ -129,6 +131,48 @@ impl Owner<'_> {
         }
     }
 
+    /// Applies changed urls of masters to the pods that are known. Otherwise a pod that runs for long would lose one master after
+    /// the other.
+    fn follow_urls(&mut self) {
+        let declared: BTreeSet<String> = self.pods.values().map(|pod| pod.declared.clone()).collect();
+        for declared in declared {
+            let Some((namespace, name)) = declared.split_once('/') else {
+                continue;
+            };
+            // A lock that does not fence any more, or is not known now, stays as it is.
+            let Ok(resolved) = self.shared.resolver.resolve(namespace, name) else {
+                continue;
+            };
+            let moved = |pod: &Pod| pod.lock.as_ref().is_some_and(|lock| lock.is_moved(&resolved));
+            let pods = self.pods.iter();
+            let moved = pods.filter(|(_, pod)| pod.declared == declared && moved(pod));
+            let moved: Vec<String> = moved.map(|(uid, _)| uid.clone()).collect();
+            if moved.is_empty() {
+                continue;
+            }
+            if let Err(error) = self.open(&resolved) {
+                tracing::warn!(lock = declared, error = %chain(&error), "changed urls of masters cannot be used");
+                continue;
+            }
+            tracing::info!(lock = declared, "the urls of masters have changed");
+            for uid in moved {
+                self.move_to(&uid, &resolved);
+            }
+        }
+        self.close_unused();
+    }
+
+    fn move_to(&mut self, uid: &str, lock: &LockSpec) {
+        let Some(pod) = self.pods.get_mut(uid) else {
+            return;
+        };
+        pod.lock = Some(lock.clone());
+        let state = pod.stored.as_ref().map(|stored| stored.entry.state.clone());
+        if let Some(state) = state {
+            self.store(uid, state);
+        }
+    }
+
     fn rekey(&self) {
         for (spec, quorum) in &self.quorums {
             let rekeyed = self.shared.resolver.access(spec);
@@ -142,7 +186,7 @@ impl Owner<'_> {
     fn publish_readiness(&self, now: BootInstant) {
         let guardian = self.shared.table.heartbeat();
         let alive = guardian.is_some_and(|guardian| guardian.age(now) <= SILENT);
-        let ready = alive && self.pods.values().all(Pod::is_guarded);
+        let ready = alive && self.kubelet.is_known() && self.pods.values().all(Pod::is_guarded);
         self.shared
             .ready
             .send_if_modified(|known| std::mem::replace(known, ready) != ready);
