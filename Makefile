@@ -16,7 +16,7 @@ TAG ?=
 OPTIMISED = --config 'profile.test.package.redlock-operator.opt-level = 1'
 
 .DEFAULT_GOAL := help
-.PHONY: demo test test-servers test-valkey test-kubernetes test-others test-sequences test-doc check simulate model lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-slots soak-leases prove-run csi-sanity chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
+.PHONY: demo test test-servers test-valkey test-kubernetes test-others test-sequences test-doc check simulate model lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-fencing soak-slots soak-leases prove-run csi-sanity chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
 
 # The debug build: the demo measures only waiting times, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
@@ -98,6 +98,9 @@ bench-kubernetes: tools ## Measure the operator on a real API server; ARGS=takeo
 
 soak-targets: ## Two clusters, random faults, 2 hours; ARGS='REDLOCK_TRANSITIONS=50 REDLOCK_SEED=7' for less and the same again, ARGS='REDLOCK_FAULT=CutStandby REDLOCK_FAULTS=20' for one fault
 	$(ARGS) scripts/build-kubernetes $(CARGO) test --test kubernetes -- --ignored --nocapture --test-threads=1 two_clusters::soak
+
+soak-fencing: ## Node fencing in two clusters, random faults, 3 hours; ARGS='REDLOCK_FAULT=CutFromAll,KillAll REDLOCK_FAULTS=20 REDLOCK_SEED=7' for some faults, ARGS='REDLOCK_FENCING=off' for the same pods without fencing, ARGS='REDLOCK_OUTCOMES=FILE' for one table of several runs
+	$(ARGS) scripts/build-kubernetes $(CARGO) test --test kubernetes -- --ignored --nocapture --exact two_clusters::fenced::soak
 
 soak-slots: ## 500 slots in two clusters under faults, and 5 real minutes; ARGS='REDLOCK_SLOTS=50 REDLOCK_SEED=7' as well
 	$(ARGS) scripts/build-kubernetes $(CARGO) test --test kubernetes -- --ignored --nocapture --test-threads=1 once_per_schedule::soak

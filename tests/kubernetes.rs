@@ -66,6 +66,8 @@ mod lifecycle;
 mod many_jobs;
 #[path = "kubernetes/metrics_access.rs"]
 mod metrics_access;
+#[path = "kubernetes/node.rs"]
+mod node;
 #[path = "kubernetes/node_agent.rs"]
 mod node_agent;
 #[path = "kubernetes/once_per_schedule.rs"]

@@ -12,7 +12,7 @@ const BOUND: Duration = Duration::from_secs(60);
 const KUBEPODS: &str = "kubepods.slice";
 
 /// A pod before the call to publish its volume: its cgroup, and the data of the volume on disk.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Sandbox {
     pub uid: String,
     pub cgroup: PathBuf,
@@ -36,6 +36,13 @@ impl Sandbox {
             cgroup,
             target: volume.join("mount"),
         }
+    }
+
+    /// Removes both, after the volume is unpublished. Processes that are left in the cgroup are killed.
+    pub fn remove(&self) {
+        remove(&self.cgroup);
+        let of_pod = self.target.ancestors().nth(4).unwrap();
+        fs::remove_dir_all(of_pod).unwrap();
     }
 }
 

@@ -1,113 +1,59 @@
 //! Tests `redlock node-agent` and `redlock node-guardian` as processes, with the rights of the chart. The test is the kubelet.
 
-use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
-use redlock_csi::messages::{AccessType, Empty, MountVolume, NodePublishVolumeRequest, VolumeCapability};
 use serde_json::json;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
-use tonic::{Request, Status, client::Grpc, transport::Endpoint};
-use tonic_prost::ProstCodec;
+use tonic::Status;
 
-use crate::common::cgroups::{Made, own_or_report};
-use crate::common::sandbox::{Sandbox, remove_pods, start_container};
+use crate::common::cgroups::own_or_report;
+use crate::common::http;
 use crate::common::metrics::{documented, scraped};
-use crate::common::{forget_variables, http};
+use crate::common::sandbox::start_container;
 use crate::fixture::{BOUND, FENCING};
+use crate::node::{AGENT_ACCOUNT, Node, NodePod};
 use crate::program::redlock_with;
 use crate::world::{World, lock, quorum_of, throughout};
 use redlock_testkit::{ChildGuard, Mode, Proxy, eventually, free_port};
 
-/// A node agent holds a call for 90 s.
-const CALL: Duration = Duration::from_secs(120);
-
-/// The node of a test: its processes, and its cgroups below one of the test.
-struct Node {
+/// The node of a test, with its processes.
+struct Guarded {
     agent: ChildGuard,
     _guardian: ChildGuard,
     port: u16,
-    folder: tempfile::TempDir,
-    state: tempfile::TempDir,
-    root: Made,
+    node: Node,
 }
 
-impl Node {
+impl Guarded {
     async fn start(world: &World, own: &Path) -> Self {
-        let root = Made::below(own, "node").unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        // On tmpfs: a disk may hang for seconds.
-        let state = tempfile::tempdir_in("/dev/shm").unwrap();
-        for name in ["pods", "plugins_registry"] {
-            fs::create_dir(folder.path().join(name)).unwrap();
-        }
-        let account = "redlock-operator-node-agent";
+        let node = Node::below(own);
         let kubeconfig = world
             .plane
-            .service_account_kubeconfig(world.namespace.name(), account, None)
+            .service_account_kubeconfig(world.namespace.name(), AGENT_ACCOUNT, None)
             .await;
-        let command = |name: &str| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
-            forget_variables(&mut command);
-            command
-                .arg(name)
-                .arg("--state-dir")
-                .arg(state.path().join("state"))
-                .arg("--cgroup-root")
-                .arg(&root.0)
-                .arg("--kubelet-dir")
-                .arg(folder.path());
-            command
-        };
-        let guardian = ChildGuard::spawn("node-guardian", &mut command("node-guardian"));
+        let guardian = node.guardian();
         let port = free_port().unwrap();
-        let mut agent = command("node-agent");
-        agent
-            .args(["--node-name", "node-1", "--cluster", "test"])
-            .args(["--listen", &format!("127.0.0.1:{port}")])
-            .env("KUBECONFIG", kubeconfig);
-        let mut agent = ChildGuard::spawn("node-agent", &mut agent);
+        let mut agent = node.agent("test", &kubeconfig, port);
         agent.wait_for_line(BOUND, "all LeaderLocks are listed");
         Self {
             agent,
             _guardian: guardian,
             port,
-            folder,
-            state,
-            root,
+            node,
         }
     }
 
-    fn sandbox(&self, uid: &str) -> Sandbox {
-        Sandbox::make(&self.root.0, self.folder.path(), uid)
+    /// A pod with this UID under the name `report-0`.
+    fn pod(&self, world: &World, uid: &str) -> NodePod {
+        self.node.pod(world.namespace.name(), "report-0", uid)
     }
 
-    /// A call of the kubelet for the pod `report-0`.
-    fn publish(&self, world: &World, pod: &Sandbox, lock: &str) -> JoinHandle<Result<(), Status>> {
-        let attributes = [
-            ("csi.storage.k8s.io/ephemeral", "true"),
-            ("csi.storage.k8s.io/pod.namespace", world.namespace.name()),
-            ("csi.storage.k8s.io/pod.name", "report-0"),
-            ("csi.storage.k8s.io/pod.uid", &pod.uid),
-            ("lock", lock),
-        ];
-        let request = NodePublishVolumeRequest {
-            volume_id: format!("csi-{}", pod.uid),
-            target_path: pod.target.display().to_string(),
-            volume_capability: Some(VolumeCapability {
-                access_type: Some(AccessType::Mount(MountVolume::default())),
-            }),
-            readonly: true,
-            secrets: HashMap::new(),
-            volume_context: attributes.map(|(name, value)| (name.into(), value.into())).into(),
-        };
-        let socket = redlock_csi::Options::new("node-1", self.folder.path()).csi_socket;
-        tokio::spawn(async move { timeout(CALL, call(socket, request)).await.unwrap() })
+    fn publish(&self, pod: &NodePod, lock: &str) -> JoinHandle<Result<(), Status>> {
+        tokio::spawn(self.node.publish(pod, lock))
     }
 
     fn metrics(&self) -> String {
@@ -115,25 +61,8 @@ impl Node {
     }
 }
 
-impl Drop for Node {
-    fn drop(&mut self) {
-        remove_pods(&self.root.0);
-    }
-}
-
-async fn call(socket: PathBuf, request: NodePublishVolumeRequest) -> Result<(), Status> {
-    let unavailable = |error: tonic::transport::Error| Status::unavailable(error.to_string());
-    let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap();
-    let endpoint = endpoint.origin("http://localhost".parse().unwrap());
-    let mut client = Grpc::new(endpoint.connect().await.map_err(unavailable)?);
-    client.ready().await.map_err(unavailable)?;
-    let path = "/csi.v1.Node/NodePublishVolume".parse().unwrap();
-    let codec = ProstCodec::<NodePublishVolumeRequest, Empty>::default();
-    client.unary(Request::new(request), path, codec).await.map(drop)
-}
-
-fn events(pod: &Sandbox) -> String {
-    fs::read_to_string(pod.cgroup.join("cgroup.events")).unwrap()
+fn events(pod: &NodePod) -> String {
+    fs::read_to_string(pod.sandbox.cgroup.join("cgroup.events")).unwrap()
 }
 
 /// A pod object and a Deployment that the lock switches.
@@ -187,7 +116,7 @@ async fn a_pod_starts_when_its_cluster_holds_the_lock_and_is_frozen_when_the_mas
     // A reservation of the own cluster is longer than the lease.
     world.apply(&quorum.replace("maxLeaseDurationSeconds: 6", "maxLeaseDurationSeconds: 10"));
     declare(&world);
-    let node = Node::start(&world, &own).await;
+    let node = Guarded::start(&world, &own).await;
     eventually(BOUND, "the node agent is ready", async || {
         match http::get(node.port, "/readyz").unwrap() {
             (200, _) => Ok(()),
@@ -197,15 +126,15 @@ async fn a_pod_starts_when_its_cluster_holds_the_lock_and_is_frozen_when_the_mas
     .await;
     let pods: Api<Pod> = Api::namespaced(world.plane.admin(), world.namespace.name());
     let uid = pods.get("report-0").await.unwrap().metadata.uid.unwrap();
-    let pod = node.sandbox(&uid);
+    let pod = node.pod(&world, &uid);
     for (lock, reason) in [
         ("other", "there is no lock \"other\""),
         ("plain", "its spec.fencing is not Node"),
     ] {
-        let refused = node.publish(&world, &pod, lock).await.unwrap().unwrap_err();
+        let refused = node.publish(&pod, lock).await.unwrap().unwrap_err();
         assert!(refused.message().contains(reason), "{refused:?}");
     }
-    let starts = node.publish(&world, &pod, "report");
+    let starts = node.publish(&pod, "report");
     throughout(Duration::from_secs(2), || {
         assert!(!starts.is_finished(), "no cluster holds the lock")
     })
@@ -213,11 +142,11 @@ async fn a_pod_starts_when_its_cluster_holds_the_lock_and_is_frozen_when_the_mas
     let _operator = world.operator("replica-1").await;
     starts.await.unwrap().unwrap();
     assert_eq!(
-        fs::read_to_string(pod.target.join("lock")).unwrap(),
+        fs::read_to_string(pod.sandbox.target.join("lock")).unwrap(),
         format!("{}/report", world.namespace.name())
     );
     let program = ["sleep".as_ref(), "1000".as_ref()];
-    let _container = start_container(&pod.cgroup, "container-0", &program);
+    let _container = start_container(&pod.sandbox.cgroup, "container-0", &program);
     deleted_pod_does_not_start(&world, &node).await;
 
     proxies.iter().for_each(|proxy| proxy.set(Mode::BlackHole));
@@ -252,13 +181,13 @@ async fn a_pod_starts_when_its_cluster_holds_the_lock_and_is_frozen_when_the_mas
 }
 
 /// No master answers, and an administrator lets the pod run.
-async fn released_by_hand(world: &World, node: &Node, pod: &Sandbox) {
-    let state = node.state.path().join("state");
+async fn released_by_hand(world: &World, node: &Guarded, pod: &NodePod) {
+    let state = node.node.state_dir();
     let fence = |arguments: &[&str]| {
         let state = ["--state-dir", state.to_str().unwrap()];
         redlock_with(&[&["fence"], arguments, &state].concat(), &[])
     };
-    fence(&["list"]).expect(0, &["report-0", &pod.uid, "frozen", "node agent: acts"]);
+    fence(&["list"]).expect(0, &["report-0", &pod.sandbox.uid, "frozen", "node agent: acts"]);
     let released = fence(&["release", "report-0", "--yes", "--reason", "INC-42"]);
     released.expect(
         0,
@@ -279,15 +208,15 @@ async fn released_by_hand(world: &World, node: &Node, pod: &Sandbox) {
 }
 
 /// A pod whose object was deleted by force, which its kubelet still knows.
-async fn deleted_pod_does_not_start(world: &World, node: &Node) {
-    let gone = node.sandbox("00000000-0000-0000-0000-000000000001");
-    let refused = node.publish(world, &gone, "report").await.unwrap().unwrap_err();
+async fn deleted_pod_does_not_start(world: &World, node: &Guarded) {
+    let gone = node.pod(world, "00000000-0000-0000-0000-000000000001");
+    let refused = node.publish(&gone, "report").await.unwrap().unwrap_err();
     assert!(refused.message().contains("the pod was deleted"), "{refused:?}");
-    assert!(!gone.target.exists(), "no volume is published");
+    assert!(!gone.sandbox.target.exists(), "no volume is published");
 }
 
-fn ends_in_order(mut node: Node) {
-    let sockets = redlock_csi::Options::new("node-1", node.folder.path());
+fn ends_in_order(mut node: Guarded) {
+    let sockets = node.node.sockets();
     assert!(sockets.csi_socket.exists() && sockets.registration_socket.exists());
     let pid = nix::unistd::Pid::from_raw(node.agent.pid().try_into().unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();

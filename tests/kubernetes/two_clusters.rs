@@ -1,7 +1,7 @@
 //! Two clusters, five masters between them, and one workload: it never runs in both at once.
 //!
 //! Every pod's run is recorded by this process on one clock. A short run stands among the tests; `make soak-targets`
-//! makes the long one.
+//! makes the long one, and `make soak-fencing` that of node fencing, where the pods themselves record when they run.
 
 #[path = "two_clusters/cluster.rs"]
 mod cluster;
@@ -11,6 +11,12 @@ mod controllers;
 mod episode;
 #[path = "two_clusters/faults.rs"]
 mod faults;
+#[path = "two_clusters/fenced.rs"]
+mod fenced;
+#[path = "two_clusters/fenced_node.rs"]
+mod fenced_node;
+#[path = "two_clusters/inject.rs"]
+mod inject;
 #[path = "two_clusters/leases.rs"]
 mod leases;
 #[path = "two_clusters/pair.rs"]
@@ -19,12 +25,15 @@ mod pair;
 mod soak;
 #[path = "two_clusters/work.rs"]
 mod work;
+#[path = "two_clusters/writers.rs"]
+mod writers;
 
 use fastrand::Rng;
 
 use crate::fixture::{BOUND, kubelet, seed};
 use episode::Episode;
-use faults::{Fault, bring_about};
+use faults::Fault;
+use inject::bring_about;
 use pair::{Held, Pair};
 use redlock_testkit::eventually;
 use work::Work;
@@ -41,7 +50,7 @@ async fn unguarded(pair: &Pair) {
         BOUND,
         "the work runs in both clusters, and that is seen",
         async || {
-            let runs = pair.recorder.runs();
+            let runs = pair.all_runs();
             if kubelet::overlaps(&runs).is_empty() {
                 Err(runs)
             } else {

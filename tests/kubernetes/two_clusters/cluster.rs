@@ -10,6 +10,7 @@ use redlock::api::LeaderLock;
 use redlock_testkit::RedisServers;
 use serde_json::{Value, json};
 
+use super::fenced_node::FencedNode;
 use super::work::Work;
 use crate::fixture::kubelet::Recorder;
 use crate::fixture::{BOUND, Kubelet, Operator, PooledPlane, SERVICE_ACCOUNT};
@@ -96,7 +97,9 @@ pub struct Cluster {
     /// One proxy before each master.
     pub masters: Vec<Proxy>,
     pub replicas: Vec<Replica>,
-    _kubelet: Kubelet,
+    /// Whose pods are processes. None where no process runs for a pod.
+    pub node: Option<FencedNode>,
+    _kubelet: Option<Kubelet>,
     // Dropped last: it returns the control plane to the pool.
     pub plane: PooledPlane,
 }
@@ -111,7 +114,7 @@ impl Cluster {
         seed: u64,
         recorder: &Recorder,
     ) -> Self {
-        let kubelet = Kubelet::start(&plane, name, seed, recorder);
+        let kubelet = (!work.has_processes()).then(|| Kubelet::start(&plane, name, seed, recorder));
         let mut masters = Vec::new();
         for server in servers.iter() {
             masters.push(Proxy::to_port(server.port()).await);
@@ -123,12 +126,18 @@ impl Cluster {
             plane,
             masters,
             replicas: Vec::new(),
+            node: None,
             _kubelet: kubelet,
         };
         for name in [OPERATOR, NAMESPACE] {
             cluster.apply(&namespace(name));
         }
         cluster.plane.install_rbac_with(OPERATOR, work.rights()).await;
+        if work.has_processes() {
+            let plane = &cluster.plane;
+            let started = FencedNode::start(cluster.name, plane, seed, OPERATOR, work.is_fenced()).await;
+            cluster.node = Some(started);
+        }
         for index in 0..REPLICAS {
             cluster.add_replica(index).await;
         }
@@ -250,6 +259,17 @@ impl Cluster {
     pub fn set_masters_alike(&self) {
         for proxy in &self.masters {
             proxy.set_alike();
+        }
+    }
+
+    /// Sets the mode between this cluster and all that is outside of its API server: the masters for all, and the API
+    /// server for all but its own controllers.
+    pub fn set_all(&self, mode: Mode) {
+        self.set_masters(mode);
+        self.set_api(mode);
+        if let Some(node) = &self.node {
+            node.api.set(mode);
+            node.kubelet_api.set(mode);
         }
     }
 

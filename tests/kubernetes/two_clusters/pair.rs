@@ -19,6 +19,9 @@ use redlock_testkit::eventually;
 /// The clients of an API server, including its own controllers, follow it again up to half a minute after an outage.
 pub const BOUND: std::time::Duration = std::time::Duration::from_secs(120);
 
+/// The default lease of a fenced lock, in seconds.
+pub const FENCED_LEASE: u64 = 15;
+
 pub struct Pair {
     pub clusters: [Cluster; 2],
     pub servers: RedisServers,
@@ -42,9 +45,14 @@ impl Held {
     }
 }
 
-/// The longest lease of the quorum, for locks with such a lease.
+/// The longest lease of the quorum, for locks with such a lease. A renewal of a fenced lock keeps it for the cluster for 5 s
+/// more.
 const fn longest(lease: u64) -> u64 {
-    lease + 1
+    if lease < FENCED_LEASE {
+        lease + 1
+    } else {
+        lease + 5
+    }
 }
 
 impl Pair {
@@ -90,11 +98,32 @@ impl Pair {
         held
     }
 
+    /// Waits for the first holder of a lock that is enforced from its beginning.
+    pub async fn begin(&mut self) -> Held {
+        let held = self.settled("the first holder").await;
+        self.since = clock::now();
+        held
+    }
+
     /// Returns the runs since then, including earlier ones that had not ended.
     pub fn runs(&self) -> Vec<Run> {
-        let mut runs = self.recorder.runs();
+        let mut runs = self.all_runs();
         runs.retain(|run| run.namespace == NAMESPACE && run.end.is_none_or(|end| end > self.since));
         runs
+    }
+
+    /// All of them, by their start.
+    pub fn all_runs(&self) -> Vec<Run> {
+        let mut runs = self.recorder.runs();
+        let nodes = self.clusters.iter().filter_map(|cluster| cluster.node.as_ref());
+        runs.extend(nodes.flat_map(|node| node.writers.runs()));
+        runs.sort_by_key(|run| run.start);
+        runs
+    }
+
+    /// How many times as long as those of an unfenced lock the faults last.
+    pub const fn stretch(&self) -> u32 {
+        if self.work.has_processes() { 3 } else { 1 }
     }
 
     /// Writes the log of each replica to a file of its own.
@@ -106,6 +135,12 @@ impl Pair {
         for replica in self.clusters.iter().flat_map(|cluster| &cluster.replicas) {
             let file = folder.join(format!("{}.log", replica.name));
             fs::write(file, replica.said().join("\n")).unwrap();
+        }
+        for cluster in &self.clusters {
+            if let Some(node) = &cluster.node {
+                let file = folder.join(format!("{}-node.log", cluster.name));
+                fs::write(file, node.said().join("\n")).unwrap();
+            }
         }
         println!("the logs of the replicas are in {}", folder.display());
     }
@@ -158,6 +193,14 @@ impl Pair {
                     "held by {holder}, and the work of {}: {runs}",
                     cluster.name
                 ));
+            }
+            if let Some(node) = &cluster.node {
+                if !node.is_ready() {
+                    return Err(format!("the node of {} is not ready", cluster.name));
+                }
+                if index != held.cluster && !node.writers.is_empty() {
+                    return Err(format!("held by {holder}, and {} has pods", cluster.name));
+                }
             }
             let status = cluster.status().await;
             let role = if runs { "Active" } else { "Standby" };

@@ -15,7 +15,7 @@ use crate::fixture::seed;
 /// In seconds. Most faults last longer.
 const LEASE: u64 = 4;
 
-fn number(name: &str, default: usize) -> usize {
+pub fn number(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
 }
 

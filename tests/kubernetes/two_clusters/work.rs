@@ -6,6 +6,7 @@ use kube::api::{Api, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, LOCK, NAMESPACE};
+use crate::fixture::FENCING;
 use crate::fixture::kubelet::{IGNORES_SIGTERM, Recorder};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,13 +20,30 @@ pub enum Work {
     /// Runs every minute, and whenever this test creates a Job from it while it is not suspended; each Job would run
     /// for ever.
     CronJob,
+    /// Its pods are processes that mount the volume of node fencing, with the default timings of such a lock.
+    Fenced,
+    /// The same without node fencing, with the delay of the other kinds: its overlaps show what fencing prevents.
+    Unfenced,
 }
 
 impl Work {
+    pub const fn is_fenced(self) -> bool {
+        matches!(self, Self::Fenced)
+    }
+
+    pub const fn has_processes(self) -> bool {
+        matches!(self, Self::Fenced | Self::Unfenced)
+    }
+
     /// Values of the chart.
     pub const fn rights(self) -> &'static [&'static str] {
         match self {
-            Self::Deployment | Self::StubbornDeployment => {
+            Self::Fenced => &[
+                FENCING,
+                "targetKinds[0].group=apps",
+                "targetKinds[0].resource=deployments",
+            ],
+            Self::Deployment | Self::StubbornDeployment | Self::Unfenced => {
                 &["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"]
             }
             Self::Job => &["targetKinds[0].group=batch", "targetKinds[0].resource=jobs"],
@@ -35,14 +53,14 @@ impl Work {
 
     const fn api_version(self) -> &'static str {
         match self {
-            Self::Deployment | Self::StubbornDeployment => "apps/v1",
+            Self::Deployment | Self::StubbornDeployment | Self::Fenced | Self::Unfenced => "apps/v1",
             Self::Job | Self::CronJob => "batch/v1",
         }
     }
 
     const fn kind(self) -> &'static str {
         match self {
-            Self::Deployment | Self::StubbornDeployment => "Deployment",
+            Self::Deployment | Self::StubbornDeployment | Self::Fenced | Self::Unfenced => "Deployment",
             Self::Job => "Job",
             Self::CronJob => "CronJob",
         }
@@ -50,7 +68,7 @@ impl Work {
 
     const fn action(self) -> &'static str {
         match self {
-            Self::Deployment | Self::StubbornDeployment => "Scale",
+            Self::Deployment | Self::StubbornDeployment | Self::Fenced | Self::Unfenced => "Scale",
             Self::Job | Self::CronJob => "Suspend",
         }
     }
@@ -69,8 +87,15 @@ impl Work {
                 "containers": [{"name": LOCK, "image": LOCK}],
             },
         });
+        if self.is_fenced() {
+            template["spec"]["volumes"] = json!([{"name": "redlock", "csi": {
+                "driver": "fencing.redlock.dev", "readOnly": true, "volumeAttributes": {"lock": LOCK},
+            }}]);
+            template["spec"]["containers"][0]["volumeMounts"] =
+                json!([{"name": "redlock", "mountPath": "/run/redlock", "readOnly": true}]);
+        }
         let spec = match self {
-            Self::Deployment | Self::StubbornDeployment => {
+            Self::Deployment | Self::StubbornDeployment | Self::Fenced | Self::Unfenced => {
                 json!({"selector": {"matchLabels": {"app": LOCK}}, "template": template})
             }
             Self::Job | Self::CronJob => {
@@ -96,29 +121,39 @@ impl Work {
         })
     }
 
-    /// Returns a lock with a lease of so many seconds, of which the targets may take one to stop.
+    /// Returns a lock with a lease of so many seconds, of which the targets may take one to stop. A fenced lock has the
+    /// default timings.
     pub fn lock(self, lease: u64) -> Value {
-        json!({
+        let mut lock = json!({
             "apiVersion": "redlock.dev/v1alpha1",
             "kind": "LeaderLock",
             "metadata": {"name": LOCK, "namespace": NAMESPACE},
             "spec": {
                 "quorumRef": {"name": "default"},
-                "leaseDurationSeconds": lease,
-                "takeoverDelaySeconds": 3,
-                "enforcement": "Observe",
                 "targets": [{
                     "name": "work",
                     "action": self.action(),
-                    "stopSeconds": 1,
                     "ref": {"apiVersion": self.api_version(), "kind": self.kind(), "name": LOCK},
                 }],
             },
-        })
+        });
+        let spec = &mut lock["spec"];
+        if self.is_fenced() {
+            spec["fencing"] = "Node".into();
+        } else {
+            spec["enforcement"] = "Observe".into();
+            spec["leaseDurationSeconds"] = lease.into();
+            spec["takeoverDelaySeconds"] = 3.into();
+            spec["targets"][0]["stopSeconds"] = 1.into();
+        }
+        lock
     }
 
     /// Reports whether the work runs in a cluster. A CronJob gets a Job first.
     pub async fn runs(self, cluster: &Cluster, recorder: &Recorder) -> bool {
+        if let Some(node) = &cluster.node {
+            return node.writers.is_writing();
+        }
         let runs = !recorder.running(cluster.name, NAMESPACE).is_empty();
         if self == Self::CronJob && !runs {
             // A request that fails during an outage of the API server is retried.
