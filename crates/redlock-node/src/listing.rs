@@ -140,7 +140,7 @@ pub fn read(options: &Options) -> Result<Listing, TableError> {
         guardian: table.heartbeat().map(|heartbeat| Guardian {
             reported_seconds_ago: heartbeat.age(now).as_secs_f64(),
             runs: heartbeat.runs(now),
-            degraded: heartbeat.degraded.clone(),
+            degraded: heartbeat.degraded,
         }),
         pods,
         incomplete,

@@ -13,7 +13,7 @@ mod node {
     mod refusals;
     mod releases;
     mod restarts;
-    #[allow(unreachable_pub)]
+    #[allow(dead_code, unreachable_pub)]
     #[path = "../../../../tests/common/sandbox.rs"]
     mod sandbox;
     mod storm;
