@@ -14,6 +14,8 @@ pub(super) enum Planted {
     /// A lock whose targets were not stopped is released at once.
     ReleasesUnstopped,
     FinalizerStays,
+    /// The finalizer is removed although a sibling did not answer.
+    UnguardsBesideSilence,
     StatusEachTick,
     /// The answer to a write restores an object that is gone.
     AnswerBringsBack,

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Effect, Index, World, targets::has_finalizer};
+use super::{Effect, Index, Planted, World, targets::has_finalizer};
 use crate::{
     api::validate::leftovers,
     controller::{
@@ -173,13 +173,14 @@ impl Index {
     }
 
     /// Reports whether it is known that a sibling is responsible for the lock, or that none is: this replica sees the masters
-    /// itself, or has fresh answers.
+    /// itself, or has a fresh answer of every ready sibling.
     pub(super) fn responsibility_is_known(&self, key: &ObjectKey, at: &World<'_>) -> bool {
         let now = at.now;
         let fresh = |round: &Round| round.sent.is_some_and(|sent| now < sent + FRESH);
+        let complete = |round: &Round| !round.is_silent() || self.plants(Planted::UnguardsBesideSilence);
         self.said_of(
             key,
-            |round, quorum, lock| fresh(round) && round.asked_about(quorum, lock),
+            |round, quorum, lock| fresh(round) && complete(round) && round.asked_about(quorum, lock),
             at,
         )
         .unwrap_or(true)

@@ -18,7 +18,7 @@ use outside::{Focus, Outside};
 use rules::{DRAINS, Rules};
 
 /// Each planted mistake, and a part of the message of the rule that finds it.
-const ALL: [(Planted, &str); 29] = [
+const ALL: [(Planted, &str); 30] = [
     (
         Planted::StartsWithoutFinalizer,
         "may be started without a finalizer",
@@ -37,6 +37,7 @@ const ALL: [(Planted, &str); 29] = [
         "released, and its targets were not stopped",
     ),
     (Planted::FinalizerStays, "kept by its finalizer"),
+    (Planted::UnguardsBesideSilence, "loses its finalizer"),
     (Planted::StatusEachTick, "no rest"),
     (Planted::AnswerBringsBack, "it is gone, and not forgotten"),
     (Planted::ClaimsWithoutAuthority, "its status names this replica"),

@@ -12,27 +12,52 @@ pub(super) enum Aim {
     Observe,
 }
 
-/// Set while all targets are in the desired state for one aim and nothing has changed since.
+/// What is known of the targets since the last change.
 #[derive(Debug, Default)]
-pub(super) struct Settled(Option<(Aim, BootInstant)>);
+pub(super) enum Settled {
+    /// The state of every target is unknown.
+    #[default]
+    Unknown,
+    /// The targets are brought to this aim one by one, as the rate limit allows. Those that have reached it are left alone
+    /// until this time: with each one read again for the last one, many targets would never all be done in one step.
+    Pass(Aim, BootInstant),
+    /// All targets are left alone until this time.
+    Rest(Aim, BootInstant),
+}
 
 impl Settled {
     /// Reports whether nothing has changed since all targets were in the desired state for this aim. Otherwise the
-    /// targets are about to be read, and until then their state is unknown for every aim.
+    /// targets are about to be read, and until then their state is unknown for every other aim.
     pub(super) fn holds(&mut self, aim: Aim, now: BootInstant) -> bool {
-        self.0
-            .take_if(|(settled, until)| *settled != aim || now >= *until);
-        self.0.is_some()
+        match *self {
+            Self::Rest(settled, until) if settled == aim && now < until => true,
+            Self::Pass(passed, until) if passed == aim && now < until => false,
+            _ => {
+                *self = Self::Unknown;
+                false
+            }
+        }
     }
 
-    /// Records the result of a read of the targets at this time.
+    /// Begins a pass, unless one for this aim is under way. Returns whether it begins: no target has reached the aim.
+    pub(super) fn begin(&mut self, aim: Aim, now: BootInstant) -> bool {
+        if matches!(*self, Self::Pass(passed, until) if passed == aim && now < until) {
+            return false;
+        }
+        *self = Self::Pass(aim, now + POLL_AT_REST);
+        true
+    }
+
+    /// Records the result of a step of all targets at this time.
     pub(super) fn set(&mut self, aim: Aim, settled: bool, now: BootInstant) {
-        self.0 = settled.then(|| (aim, now + POLL_AT_REST));
+        if settled {
+            *self = Self::Rest(aim, now + POLL_AT_REST);
+        }
     }
 
     /// Records a change.
     pub(super) fn clear(&mut self) {
-        self.0 = None;
+        *self = Self::Unknown;
     }
 }
 
@@ -42,6 +67,23 @@ mod tests {
 
     const NOW: BootInstant = BootInstant::from_nanos(1_000);
     const RUN: Aim = Aim::Run(FencingToken(1));
+
+    #[test]
+    fn pass_continues_until_a_change_another_aim_or_the_next_poll() {
+        let mut settled = Settled::default();
+        assert!(settled.begin(RUN, NOW));
+        settled.set(RUN, false, NOW);
+        assert!(!settled.holds(RUN, NOW) && !settled.begin(RUN, NOW));
+        assert!(settled.begin(RUN, NOW + POLL_AT_REST), "the next poll");
+        settled.clear();
+        assert!(settled.begin(RUN, NOW), "a change");
+        assert!(
+            settled.begin(Aim::Stop, NOW) && settled.begin(RUN, NOW),
+            "another aim"
+        );
+        settled.set(RUN, true, NOW);
+        assert!(!settled.holds(RUN, NOW + POLL_AT_REST) && settled.begin(RUN, NOW + POLL_AT_REST));
+    }
 
     #[test]
     fn settled_targets_are_left_alone_until_the_next_poll_or_change() {

@@ -92,6 +92,7 @@ impl TargetTask {
     async fn observe(&mut self, goal: Goal, again: Option<BootInstant>, enforced: Option<bool>) -> Stepped {
         self.readiness.forget();
         if !self.settled.holds(Aim::Observe, clock::now()) {
+            self.begin(Aim::Observe);
             join_all(self.targets.iter_mut().map(|target| target.observe(enforced))).await;
             let checked = self.check_pods(None).await.is_ok();
             let known =
@@ -100,6 +101,12 @@ impl TargetTask {
         }
         let again = self.due().into_iter().chain(again).min();
         (self.report(goal, Outcome::SETTLED), again)
+    }
+
+    fn begin(&mut self, aim: Aim) {
+        if self.settled.begin(aim, clock::now()) {
+            self.targets.iter_mut().for_each(Target::begin);
+        }
     }
 
     /// Records the state of the targets, which were read or took a step just now.
@@ -122,6 +129,7 @@ impl TargetTask {
             stepped = self.run_targets() => stepped,
             () = ended => {
                 // Targets whose start was interrupted may run.
+                self.settled.clear();
                 for target in &mut self.targets {
                     target.observed = TargetState::Unknown;
                 }
@@ -180,6 +188,7 @@ impl TargetTask {
         let aim = Aim::Run(permit.token());
         let mut outcome = Outcome::SETTLED;
         if !self.settled.holds(aim, clock::now()) {
+            self.begin(aim);
             let to_stop = StopPermit::of(permit);
             outcome.settled = stop_all(&mut self.removed, Deadline::None, &to_stop).await;
             // Concurrent: a target whose API hangs must not use up the time of the others.
@@ -224,7 +233,10 @@ impl TargetTask {
     async fn stop_targets(&mut self, deadline: Deadline, permit: &StopPermit) -> Stepped {
         let mut outcome = Outcome::SETTLED;
         if !self.settled.holds(Aim::Stop, clock::now()) || deadline.is_promised() {
-            self.settled.clear();
+            if deadline.is_promised() {
+                self.settled.clear();
+            }
+            self.begin(Aim::Stop);
             // Concurrent: a target whose API hangs must not use up the time of the others.
             let removed = stop_all(&mut self.removed, deadline, permit);
             let declared = self

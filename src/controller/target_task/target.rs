@@ -49,6 +49,8 @@ pub(super) struct Target {
     conflicts: Conflicts,
     /// Whether it was found stopped, and not started since.
     stopped: bool,
+    /// Whether it has reached the aim of the present pass.
+    done: bool,
     /// Whether the known state is outdated: it does not count until the target is read.
     distrusted: bool,
     series: Option<TargetSeries>,
@@ -66,6 +68,7 @@ impl Target {
             turns: Turns::new(rate_limiter),
             conflicts: Conflicts::default(),
             stopped: false,
+            done: false,
             distrusted: false,
             series: None,
         };
@@ -105,6 +108,8 @@ impl Target {
     /// Returns the target as removed from the spec: another target may have its name.
     pub(super) fn undeclared(mut self) -> Self {
         self.series = None;
+        // It has to be stopped, whatever it had reached.
+        self.done = false;
         self
     }
 
@@ -117,12 +122,18 @@ impl Target {
         self.turns.due()
     }
 
+    /// Begins a pass: the target has not reached its aim.
+    pub(super) fn begin(&mut self) {
+        self.done = false;
+    }
+
     /// Reads the target without switching it. `enforced` is reported as given; `None` where another replica switches
     /// the target.
     pub(super) async fn observe(&mut self, enforced: Option<bool>) {
         self.set_enforced(enforced);
-        if !self.turns.wait(Lane::Start, clock::now()) {
+        if !self.done && !self.turns.wait(Lane::Start, clock::now()) {
             self.read().await;
+            self.done = matches!(self.observed, TargetState::Active | TargetState::Standby);
         }
     }
 
@@ -165,6 +176,15 @@ impl Target {
     }
 
     pub(super) async fn start(&mut self, permit: &StartPermit) -> Step {
+        if self.done {
+            return Step::Done;
+        }
+        let step = self.try_start(permit).await;
+        self.done = step == Step::Done;
+        step
+    }
+
+    async fn try_start(&mut self, permit: &StartPermit) -> Step {
         self.stopped = false;
         if self.conflicts.rests(Lane::Start, clock::now()) {
             if !self.turns.wait(Lane::Start, clock::now()) {
@@ -184,6 +204,16 @@ impl Target {
     }
 
     pub(super) async fn stop(&mut self, deadline: Deadline, permit: &StopPermit) -> Step {
+        if self.done {
+            return Step::Done;
+        }
+        let step = self.try_stop(deadline, permit).await;
+        // Until a deadline that another cluster relies upon, each step reads the target again.
+        self.done = step == Step::Done && !deadline.is_promised();
+        step
+    }
+
+    async fn try_stop(&mut self, deadline: Deadline, permit: &StopPermit) -> Step {
         if let Some(step) = self.wait_to_stop(deadline).await {
             return step;
         }

@@ -1,14 +1,17 @@
 //! Tests CronJobs, and the Jobs that their controller creates from them.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
 use kube::api::ListParams;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{NEVER, Place, cron_job, guarded, is_abandoned, is_suspended};
+use super::{NEVER, Place, RIGHTS, cron_job, guarded, is_abandoned, is_suspended};
 use crate::fixture::BOUND;
+use crate::world::{World, condition, lock, throughout};
 use redlock_testkit::eventually;
 
 /// The annotation of a Job with its slot.
@@ -147,4 +150,45 @@ pub(super) async fn a_missed_slot(place: &Place<'_>) {
         next.iter().all(|slot| *slot > before),
         "{next:?}, resumed after {before}"
     );
+}
+
+/// A step of all targets needs more requests than the limit allows at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_targets_come_to_rest_within_the_limit_of_requests() {
+    const TARGETS: usize = 8;
+    let world = World::small(3).await;
+    world
+        .plane
+        .install_rbac_with(world.namespace.name(), &RIGHTS)
+        .await;
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    let names: Vec<String> = (0..TARGETS).map(|number| format!("report-{number}")).collect();
+    let target = |name: &String| {
+        format!(
+            "{{name: {name}, action: Suspend, stopSeconds: 1, ref: {{apiVersion: batch/v1, kind: CronJob, name: {name}}}}}"
+        )
+    };
+    for name in &names {
+        world.apply(&cron_job(name, NEVER, ""));
+    }
+    let targets: Vec<String> = names.iter().map(target).collect();
+    world.apply(&lock("many", &format!(", targets: [{}]", targets.join(", "))));
+    let _operator = world
+        .operator_with("replica-1", |command| {
+            command.args(["--api-requests-per-second", "10"]);
+        })
+        .await;
+    let all_run = |status: &Value| condition(status, "Enforced") == ("True", "AsDeclared");
+    world.lock_status("many", "runs all targets", all_run).await;
+    let reads = || {
+        let requests = world.requests();
+        let of_targets = requests.iter().filter(|event| {
+            let object = event.object_ref.as_ref();
+            event.verb == "get" && object.is_some_and(|object| object.resource == "cronjobs")
+        });
+        of_targets.count()
+    };
+    let before = reads();
+    throughout(Duration::from_secs(3), || ()).await;
+    assert_eq!(reads(), before, "targets at rest are not read");
 }

@@ -18,7 +18,7 @@ use crate::{
     controller::{
         index::{
             AfterStop, Effect, FinalizerEnd, Index, Input, drain::Purpose, failover::abstention,
-            has_finalizer, target_key::target_keys,
+            has_finalizer, lock_store::LockEntry, target_key::target_keys,
         },
         object::ObjectKey,
         target_task::StopRequest,
@@ -166,7 +166,10 @@ impl Rules {
         self.count(effect);
         self.see_begin(effect);
         match effect {
-            Effect::SetFinalizer { key, uid, .. } => {
+            Effect::SetFinalizer { key, uid, present } => {
+                if !present {
+                    may_unguard(key, index, outside)?;
+                }
                 self.failed.remove(&(key.clone(), uid.clone()));
                 if !self.finalizers.insert((key.clone(), uid.clone())) {
                     return Err(format!("{key}: its finalizer is being written already"));
@@ -248,6 +251,28 @@ fn may_start(key: &ObjectKey, guarded: bool, index: &Index) -> Result<(), String
     Ok(())
 }
 
+/// Checks that an active lock that is not being deleted keeps its finalizer while a sibling may run its targets.
+fn may_unguard(key: &ObjectKey, index: &Index, outside: &Outside) -> Result<(), String> {
+    let Some(entry) = index.locks.get(key) else {
+        return Ok(());
+    };
+    let deleted = entry.object.metadata.deletion_timestamp.is_some();
+    let plan = entry.phase.active_plan();
+    let active = plan.is_some_and(|plan| !plan.targets.is_empty());
+    if active && !deleted && !sees(entry, outside) && index.asking.said.is_silent() {
+        return Err(format!(
+            "{key}: loses its finalizer, and a sibling did not answer"
+        ));
+    }
+    Ok(())
+}
+
+/// Reports whether this replica has a majority of the masters of the lock.
+fn sees(entry: &LockEntry, outside: &Outside) -> bool {
+    let plan = entry.phase.active_plan();
+    plan.is_some_and(|plan| super::world(outside).views.has_majority(&plan.quorum))
+}
+
 /// Reports whether a sibling with a majority is responsible for the lock, by a fresh answer, while this replica has no
 /// majority.
 fn sibling_has(key: &ObjectKey, index: &Index, outside: &Outside) -> bool {
@@ -257,10 +282,7 @@ fn sibling_has(key: &ObjectKey, index: &Index, outside: &Outside) -> bool {
     if entry.object.spec.deletion_policy == DeletionPolicy::Orphan {
         return false;
     }
-    let at = super::world(outside);
-    let plan = entry.phase.active_plan();
-    let seen = plan.is_some_and(|plan| at.views.has_majority(&plan.quorum));
-    !seen && index.sibling_is_responsible(key, &at)
+    !sees(entry, outside) && index.sibling_is_responsible(key, &super::world(outside))
 }
 
 /// Checks that the named holder holds the lock: this replica with present authority, another one as it was seen.
