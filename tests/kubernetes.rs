@@ -133,5 +133,7 @@ mod unreadable;
 mod urls;
 #[path = "kubernetes/versions.rs"]
 mod versions;
+#[path = "kubernetes/warm_controller.rs"]
+mod warm_controller;
 #[path = "kubernetes/world.rs"]
 mod world;

@@ -1,0 +1,84 @@
+//! Tests the controller of `examples/warm-controller`: a controller-runtime manager, which leads where the lock is held.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, PostParams};
+use serde_json::json;
+
+use crate::common::forget_variables;
+use crate::fixture::BOUND;
+use crate::leader_lease::RIGHTS;
+use crate::targets::replica;
+use crate::world::{World, lock, throughout};
+use redlock_testkit::ChildGuard;
+
+const LEADS: &str = "reconciled by the leader";
+
+fn program() -> std::path::PathBuf {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("warm-controller");
+    let output = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg(".")
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/warm-controller/controller"))
+        .env("CGO_ENABLED", "0")
+        .output()
+        .unwrap_or_else(|error| panic!("go, which the tests need from 1.26 on: {error}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    program
+}
+
+fn controller(world: &World) -> ChildGuard {
+    let mut command = Command::new(program());
+    forget_variables(&mut command);
+    command
+        .env("KUBECONFIG", world.plane.kubeconfig_admin())
+        .env("POD_NAMESPACE", world.namespace.name());
+    ChildGuard::spawn("controller", &mut command)
+}
+
+fn declare(world: &World, more: &str) {
+    let target = "targets: [{name: leader, action: Lease, stopSeconds: 28, \
+                  ref: {apiVersion: coordination.k8s.io/v1, kind: Lease, name: fleet-controller}}]";
+    let fleet = lock("fleet", &format!(", {target}{more}"));
+    world.apply(&fleet.replace("leaseDurationSeconds: 6", "leaseDurationSeconds: 60"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn controller_runtime_manager_leads_where_the_lock_is_held() {
+    let world = World::small(3).await;
+    let namespace = world.namespace.name();
+    world.plane.install_rbac_with(namespace, &RIGHTS).await;
+    let quorum = world.quorum("default", "  firstStart: Immediate\n");
+    world.apply(&quorum.replace("Seconds: 6", "Seconds: 60"));
+    let _operator = replica(&world, "replica-1").await;
+    declare(&world, ", state: SteppedDown, reason: test");
+    let standby = |status: &serde_json::Value| status["targets"][0]["observed"] == "Standby";
+    world
+        .lock_status("fleet", "has its target Standby", standby)
+        .await;
+    let maps: Api<ConfigMap> = Api::namespaced(world.plane.admin(), namespace);
+    let map = serde_json::from_value(json!({"metadata": {"name": "fleet"}})).unwrap();
+    maps.create(&PostParams::default(), &map).await.unwrap();
+
+    let mut controller = controller(&world);
+    controller.wait_for_line(BOUND, "Attempting to acquire leader lease");
+    throughout(Duration::from_secs(5), || {
+        let lines = controller.stderr();
+        assert!(!lines.iter().any(|line| line.contains(LEADS)), "{lines:#?}");
+    })
+    .await;
+    declare(&world, "");
+    controller.wait_for_line(BOUND, LEADS);
+    // The manager ends when it no longer leads, and Kubernetes starts it again.
+    declare(&world, ", state: SteppedDown, reason: test");
+    let (status, _) = controller.wait(BOUND);
+    assert!(!status.success(), "{status}");
+    world
+        .lock_status("fleet", "has its target Standby", standby)
+        .await;
+}
