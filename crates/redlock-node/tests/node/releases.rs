@@ -133,7 +133,17 @@ async fn a_pod_is_released_beside_the_guardian_alone_and_fenced_again_by_a_permi
         (released.by, released.guardian),
         (By::Command, Guardian::Acknowledged)
     );
-    pod.writes().await;
+    let begun = clock::now();
+    // The guardian repeats a freeze each second, and nothing would thaw the pod.
+    eventually(BOUND, "the pod runs on", async || {
+        let last = pod.last();
+        if last > Some(begun + Duration::from_secs(2)) {
+            Ok(())
+        } else {
+            Err((last, begun))
+        }
+    })
+    .await;
     is(&world, &pod, PodState::Released).await;
     world.start_agent().await;
     pod.writes().await;
