@@ -120,7 +120,7 @@ impl Record {
         &self.state
     }
 
-    /// The greatest token that a round has shown. It is stored with a kill: what was known before a release does not end it.
+    /// The greatest token that a round has shown. It is stored with a kill: a mark that was known before a release does not end it.
     #[must_use]
     pub const fn seen(&self) -> FencingToken {
         self.seen

@@ -28,7 +28,7 @@ impl Node {
         Self { folder, table }
     }
 
-    /// What was written last into the file that freezes.
+    /// The value of `cgroup.freeze`.
     fn freeze(&self) -> String {
         fs::read_to_string(self.folder.path().join("cgroup.freeze")).unwrap()
     }

@@ -54,6 +54,7 @@ impl Owner<'_> {
         }
         self.store(uid, EntryState::Released(run));
     }
+
     /// The thread has no end since the release, and gets one also where the permit has ended since it was read.
     pub(super) fn end_of_release(&self, uid: &str, run: Run) {
         if let Some(pod) = self.pods.get(uid)
