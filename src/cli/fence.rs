@@ -141,7 +141,8 @@ fn failure(error: &ReleaseError) -> Failure {
         ReleaseError::Unreadable { .. }
         | ReleaseError::Permitted { .. }
         | ReleaseError::AlreadyReleased { .. }
-        | ReleaseError::Refused
+        | ReleaseError::Changed { .. }
+        | ReleaseError::OutcomeUnknown
         | ReleaseError::NotTaken => Exit::Unhealthy,
     };
     Failure::caused(exit, error)

@@ -37,7 +37,7 @@ pub fn text(listing: &Listing) -> String {
     if let Some(reason) = &listing.incomplete {
         let _ = writeln!(
             text,
-            "pods that wait for their start are not shown: {reason}; give --kubelet-dir"
+            "pods that wait for their start may be missing: {reason}; with another directory of the kubelet, give --kubelet-dir"
         );
     }
     text
@@ -126,7 +126,10 @@ pub fn released(plan: &Plan, released: Released, reason: &str) -> String {
         Guardian::NotRunning => "no node guardian runs\n",
     });
     if !released.thawed {
-        text.push_str("the cgroup of the pod is still frozen: check the log of the node agent\n");
+        text.push_str(match released.by {
+            By::Agent => "the cgroup of the pod is still frozen: check the log of the node agent\n",
+            By::Command => "the cgroup of the pod is still frozen: give the command again\n",
+        });
     }
     text
 }
@@ -177,7 +180,7 @@ mod tests {
             "none acts",
             "reported 12.0 s ago: it does not run",
             "degraded: no SYS_NICE",
-            "reading /k/pods; give --kubelet-dir",
+            "may be missing: reading /k/pods; with another directory of the kubelet, give --kubelet-dir",
         ] {
             assert!(shown.contains(part), "{part} is not in:\n{shown}");
         }

@@ -63,10 +63,23 @@ fn place() -> TempDir {
     place
 }
 
+/// The directories of this machine that stand in the examples: it may be a node, with fenced pods.
+fn in_place(example: &str, place: &Path) -> String {
+    ["/run/redlock", "/var/lib/kubelet"]
+        .into_iter()
+        .fold(example.to_owned(), |example, directory| {
+            example.replace(directory, &format!("{}{directory}", place.display()))
+        })
+}
+
 /// Runs the examples of a command one after the other, and returns the output of those that failed.
 fn play(examples: &[String], place: &Path, masters: &str) -> Vec<String> {
     let play = |example: &String| {
-        let mut shell = shell(&example.replace(MASTERS, masters), place, masters);
+        let mut shell = shell(
+            &in_place(&example.replace(MASTERS, masters), place),
+            place,
+            masters,
+        );
         let (status, _) = shell.wait(BOUND);
         let said = [shell.stdout(), shell.stderr()].concat().join("\n");
         let right = match status.code() {

@@ -40,6 +40,12 @@ impl Deadlines {
         }
     }
 
+    /// The end that was set last.
+    #[must_use]
+    pub fn until(&self, uid: &str) -> Option<BootInstant> {
+        self.0.get(uid).map(|deadline| deadline.until)
+    }
+
     /// Its volume is unpublished.
     pub fn remove(&mut self, uid: &str) {
         self.0.remove(uid);

@@ -1,7 +1,8 @@
 //! The guardian: freezes each pod of the table at the end of its permit, whether or not the agent runs.
 //!
 //! A process of its own without a runtime. It waits for no disk. It freezes, and never thaws or kills. Before each freeze it
-//! reads the entry again, so that a later one counts. An entry that is deleted without its end is kept until then.
+//! reads the entry again, so that a later one counts. An entry that is deleted without its end is kept until then;
+//! that of a released pod has none, and its pod is frozen.
 
 mod scan;
 
@@ -232,13 +233,18 @@ impl Guardian {
             }
             Found::Unreadable { reason } => self.unknown(uid, &reason),
             Found::Missing => {
-                if let Some(Cgroup::At(path)) = self.cgroups.get(uid).cloned() {
-                    tracing::warn!(
-                        pod = uid,
-                        "the entry was deleted; the pod is frozen at the end of its permit"
-                    );
-                    self.cgroups.insert(uid.to_owned(), Cgroup::Deleted(path));
+                let Some(Cgroup::At(path)) = self.cgroups.get(uid).cloned() else {
+                    return;
+                };
+                if self.deadlines.until(uid) == Some(BootInstant::NEVER) {
+                    // A release has no end that could be kept.
+                    return self.unknown(uid, "the entry of the released pod was deleted");
                 }
+                tracing::warn!(
+                    pod = uid,
+                    "the entry was deleted; the pod is frozen at the end of its permit"
+                );
+                self.cgroups.insert(uid.to_owned(), Cgroup::Deleted(path));
             }
         }
     }

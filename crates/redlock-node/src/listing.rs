@@ -1,7 +1,13 @@
 //! What the state directory of a node shows of its fenced pods: for an administrator, also where neither the agent nor an API
 //! server answers.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
 
 use redlock_client::clock;
 use redlock_core::BootInstant;
@@ -10,9 +16,12 @@ use serde::Serialize;
 use crate::{
     agent::Vacant,
     cgroup::pod,
-    kubelet,
+    kubelet::{self, Published},
     table::{Entry, EntryState, Found, PodName, Table, TableError, Waiting},
 };
+
+/// Thousands of volumes are read within it. A longer read is that of a disk that hangs.
+const READ_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -119,24 +128,31 @@ pub fn read(options: &Options) -> Result<Listing, TableError> {
         }
         known.push(uid);
     }
-    let shown = table.waiting();
-    let mut incomplete = None;
-    if let Some(kubelet) = &options.kubelet_dir {
-        match kubelet::published(kubelet) {
-            Ok(mut published) => {
-                published.retain(|volume| !known.contains(&volume.uid));
-                published.dedup_by(|a, b| a.uid == b.uid);
-                let rows = published
-                    .iter()
-                    .map(|volume| without_entry(&volume.uid, shown.get(&volume.uid)));
-                pods.extend(rows);
-            }
-            Err(error) => incomplete = Some(crate::guardian::chain(&error)),
+    let agent_acts = acts(Vacant::take(&options.state_dir));
+    let mut shown = table.waiting();
+    let published = options.kubelet_dir.as_deref().map(published).transpose();
+    let (published, incomplete) = match published {
+        Ok(published) => (published.unwrap_or_default(), None),
+        Err(reason) => (Vec::new(), Some(reason)),
+    };
+    for volume in published {
+        if !known.contains(&volume.uid) {
+            pods.push(without_entry(&volume.uid, shown.remove(&volume.uid).as_ref()));
+            known.push(volume.uid);
         }
+    }
+    // The kubelet removes the directory of a refused volume until its next call. What an agent that has ended saw is of the past.
+    if agent_acts != Some(false) {
+        shown.retain(|uid, _| !known.contains(uid));
+        pods.extend(
+            shown
+                .iter()
+                .map(|(uid, waiting)| without_entry(uid, Some(waiting))),
+        );
     }
     pods.sort_by(|a, b| (&a.namespace, &a.pod, &a.uid).cmp(&(&b.namespace, &b.pod, &b.uid)));
     Ok(Listing {
-        agent_acts: acts(Vacant::take(&options.state_dir)),
+        agent_acts,
         guardian: table.heartbeat().map(|heartbeat| Guardian {
             reported_seconds_ago: heartbeat.age(now).as_secs_f64(),
             runs: heartbeat.runs(now),
@@ -144,6 +160,23 @@ pub fn read(options: &Options) -> Result<Listing, TableError> {
         }),
         pods,
         incomplete,
+    })
+}
+
+/// The thread is not joined: the read of a disk that hangs cannot be ended.
+fn published(kubelet: &Path) -> Result<Vec<Published>, String> {
+    let (read, awaited) = mpsc::channel();
+    let directory = kubelet.to_owned();
+    thread::spawn(move || {
+        let published = kubelet::published(&directory);
+        let _ = read.send(published.map_err(|error| crate::guardian::chain(&error)));
+    });
+    awaited.recv_timeout(READ_WITHIN).unwrap_or_else(|_| {
+        Err(format!(
+            "the volumes below {} could not be read within {} s: the disk may hang",
+            kubelet.display(),
+            READ_WITHIN.as_secs()
+        ))
     })
 }
 
@@ -167,7 +200,7 @@ fn of_entry(entry: &Entry, guarded: bool, cgroup: Cgroup, now: BootInstant) -> O
             (PodState::Running, Some(run.run().until))
         }
         EntryState::Permitted(run) => (PodState::Frozen, Some(run.run().until)),
-        EntryState::Killed { start } => (PodState::Killed, start.map(|run| run.run().until)),
+        EntryState::Killed { start, .. } => (PodState::Killed, start.map(|run| run.run().until)),
         EntryState::Released(_) => (PodState::Released, None),
         EntryState::Ended => return None,
     };
@@ -210,7 +243,7 @@ fn unknown(uid: &str, reason: String) -> PodRow {
     }
 }
 
-/// A pod of which the kubelet has a volume.
+/// A pod of which the kubelet has a volume, or that an agent has seen.
 fn without_entry(uid: &str, waiting: Option<&Waiting>) -> PodRow {
     match waiting {
         Some(waiting) => row(&waiting.pod, &waiting.declared, waiting.why.clone()),

@@ -56,9 +56,14 @@ pub enum ReleaseError {
     #[error("pod {pod} is released already: {reason}")]
     AlreadyReleased { pod: String, reason: String },
     #[error(
-        "the node agent refused: the pod runs or starts by a permit, or its record is lost; see `redlock fence list`"
+        "whether the pod is released is unknown: the node agent took the request and has stored no release within {} s; it refuses where the pod runs or starts by a permit or its record is lost, and an agent that stood still may release the pod a few seconds later: see `redlock fence list`",
+        STORED_WITHIN.as_secs()
     )]
-    Refused,
+    OutcomeUnknown,
+    #[error(
+        "the record of pod {pod} has changed since the command read it, and nothing was done: see `redlock fence list`, and give the command again"
+    )]
+    Changed { pod: String },
     #[error("the node agent did not take the request within {} s, and the request is withdrawn; check the node agent of this node", TAKEN_WITHIN.as_secs())]
     NotTaken,
     #[error("whether a node agent acts cannot be found out")]
@@ -118,51 +123,62 @@ impl Plan {
     /// Waits until the pod runs, and until the guardian has acknowledged that.
     ///
     /// # Errors
-    /// The pod is not released.
+    /// The pod is not released, or that is unknown.
     pub fn carry_out(&self, reason: &str) -> Result<Released, ReleaseError> {
         let uid = &self.entry.pod.uid;
-        self.table.request_release(uid, reason, clock::now())?;
-        let done = self.follow(reason);
+        let now = clock::now();
+        self.table.request_release(uid, reason, now)?;
+        let done = self.follow(reason, now + TAKEN_WITHIN);
         if done.is_err() {
             self.table.withdraw_release(uid)?;
         }
-        let by = done?;
-        let end = clock::now() + ACKNOWLEDGED_WITHIN;
+        self.confirm(done?.as_ref())
+    }
+
+    /// Waits for the agent that acts. Where none does, the release is carried out here, and no agent acts while the result exists.
+    /// A command that stood still until `end`, as one that was stopped by Ctrl-Z, releases nothing.
+    fn follow(&self, reason: &str, end: BootInstant) -> Result<Option<Vacant>, ReleaseError> {
+        let uid = &self.entry.pod.uid;
+        let mut taken = None;
         loop {
-            let seen = Released {
-                by,
-                guardian: self.guardian(),
-                thawed: matches!(pod::is_to_freeze(&self.entry.cgroup), Ok(Some(false) | None)),
-            };
-            if seen.thawed && seen.guardian != Guardian::NotAcknowledged || clock::now() >= end {
-                return Ok(seen);
+            if self.is_released() {
+                return Ok(None);
+            }
+            let now = clock::now();
+            if now >= end && self.table.withdraw_release(uid)? {
+                return Err(ReleaseError::NotTaken);
+            }
+            if !self.table.has_request(uid) && now.since(*taken.get_or_insert(now)) > STORED_WITHIN {
+                return Err(ReleaseError::OutcomeUnknown);
+            }
+            if now < end
+                && let Some(vacant) = Vacant::take(&self.state_dir).map_err(ReleaseError::Turn)?
+            {
+                self.table.withdraw_release(uid)?;
+                if self.is_released() {
+                    return Ok(None);
+                }
+                self.by_command(&vacant, reason, end)?;
+                return Ok(Some(vacant));
             }
             thread::sleep(POLL);
         }
     }
 
-    /// Waits for the agent that acts. Where none does, the release is carried out here.
-    fn follow(&self, reason: &str) -> Result<By, ReleaseError> {
-        let uid = &self.entry.pod.uid;
-        let end = clock::now() + TAKEN_WITHIN;
-        let mut taken = None;
+    /// A guardian that had read the entry before may freeze the pod once more, and then acknowledges the release. Where no agent
+    /// acts, the thaw is repeated until then.
+    fn confirm(&self, vacant: Option<&Vacant>) -> Result<Released, ReleaseError> {
+        let by = if vacant.is_some() { By::Command } else { By::Agent };
+        let end = clock::now() + ACKNOWLEDGED_WITHIN;
         loop {
-            if self.is_released() {
-                return Ok(By::Agent);
+            // The cgroup is read after the acknowledgement.
+            let guardian = self.guardian();
+            let thawed = matches!(pod::is_to_freeze(&self.entry.cgroup), Ok(Some(false) | None));
+            if thawed && guardian != Guardian::NotAcknowledged || clock::now() >= end {
+                return Ok(Released { by, guardian, thawed });
             }
-            if let Some(vacant) = Vacant::take(&self.state_dir).map_err(ReleaseError::Turn)? {
-                self.table.withdraw_release(uid)?;
-                if self.is_released() {
-                    return Ok(By::Agent);
-                }
-                return self.by_command(&vacant, reason);
-            }
-            let now = clock::now();
-            if !self.table.has_request(uid) && now.since(*taken.get_or_insert(now)) > STORED_WITHIN {
-                return Err(ReleaseError::Refused);
-            }
-            if now >= end && self.table.withdraw_release(uid)? {
-                return Err(ReleaseError::NotTaken);
+            if vacant.is_some() && !thawed {
+                pod::thaw(&self.entry.cgroup)?;
             }
             thread::sleep(POLL);
         }
@@ -170,20 +186,31 @@ impl Plan {
 
     fn is_released(&self) -> bool {
         match self.table.read(&self.entry.pod.uid) {
-            Found::Entry { entry, .. } => {
-                entry.is_later(&self.entry) && matches!(entry.state, EntryState::Released(_))
-            }
+            Found::Entry { entry, .. } => entry.is_later(&self.entry) && entry.is_released(),
             Found::Unreadable { .. } | Found::Missing => false,
         }
     }
 
     /// As an agent that is started now decides and acts. No agent acts meanwhile.
-    fn by_command(&self, _vacant: &Vacant, reason: &str) -> Result<By, ReleaseError> {
-        let entry = find(&self.table, &self.entry.pod.uid)?;
+    fn by_command(&self, _vacant: &Vacant, reason: &str, end: BootInstant) -> Result<(), ReleaseError> {
+        let entry = &self.entry;
+        // An agent may have released the pod and killed it since.
+        if !matches!(self.table.read(&entry.pod.uid), Found::Entry { entry: found, .. } if *found == *entry) {
+            let pod = format!("{}/{}", entry.pod.namespace, entry.pod.name);
+            return Err(ReleaseError::Changed { pod });
+        }
         let now = clock::now();
-        judge(&entry, now)?;
+        if now >= end {
+            return Err(ReleaseError::NotTaken);
+        }
+        let input = if entry.is_released() {
+            let (populated, frozen) = (true, true);
+            Input::Cgroup { populated, frozen }
+        } else {
+            Input::Release
+        };
         let mut record = Record::restored(entry.stored(), now);
-        for effect in record.handle(Input::Release, now) {
+        for effect in record.handle(input, now) {
             let written: Written = match effect {
                 Effect::Freeze => pod::freeze(&entry.cgroup)?,
                 Effect::Kill => pod::kill(&entry.cgroup)?,
@@ -191,7 +218,7 @@ impl Plan {
                 Effect::StoreReleased(release) => {
                     let state = EntryState::Released(ReleasedRun::new(release, reason.to_owned()));
                     self.table
-                        .store(&self.table.changed(&entry, state, clock::now()))?;
+                        .store(&self.table.changed(entry, state, clock::now()))?;
                     continue;
                 }
                 // A record that is released has no other effect.
@@ -199,7 +226,7 @@ impl Plan {
             };
             tracing::debug!(pod = entry.pod.uid, ?written, "cgroup written");
         }
-        Ok(By::Command)
+        Ok(())
     }
 
     fn guardian(&self) -> Guardian {
@@ -251,19 +278,21 @@ fn find(table: &Table, pod: &str) -> Result<Entry, ReleaseError> {
     }
 }
 
-/// By the record alone. The agent decides once more.
+/// By the record and the cgroup. The agent decides once more.
 fn judge(entry: &Entry, now: BootInstant) -> Result<(), ReleaseError> {
-    let pod = format!("{}/{}", entry.pod.namespace, entry.pod.name);
+    let name = format!("{}/{}", entry.pod.namespace, entry.pod.name);
     match &entry.state {
+        // A guardian may have frozen it by the entry before, or the command that released it has ended before the thaw.
+        EntryState::Released(_) if matches!(pod::is_to_freeze(&entry.cgroup), Ok(Some(true))) => Ok(()),
         EntryState::Released(run) => Err(ReleaseError::AlreadyReleased {
-            pod,
+            pod: name,
             reason: run.reason.clone(),
         }),
-        EntryState::Permitted(run) | EntryState::Killed { start: Some(run) }
+        EntryState::Permitted(run) | EntryState::Killed { start: Some(run), .. }
             if now < run.run().freeze_at() =>
         {
             let seconds = run.run().until.since(now).as_secs_f64();
-            Err(ReleaseError::Permitted { pod, seconds })
+            Err(ReleaseError::Permitted { pod: name, seconds })
         }
         EntryState::Permitted(_) | EntryState::Killed { .. } | EntryState::Ended => Ok(()),
     }

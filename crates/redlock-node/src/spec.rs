@@ -92,14 +92,25 @@ impl LockSpec {
         })
     }
 
-    /// Whether the other one is this lock, with other urls of its masters.
+    /// This lock with the urls of `declared`, where it is the same lock on the same masters and the urls have changed. An id of
+    /// the quorum that was not known is taken over, so that the urls of a later quorum of the same name are not. All else stays:
+    /// a pod keeps its timings.
     #[must_use]
-    pub fn is_moved(&self, other: &Self) -> bool {
+    pub fn moved_to(&self, declared: &Self) -> Option<Self> {
+        let (own, other) = (&self.quorum, &declared.quorum);
+        let names = |quorum: &'_ QuorumSpec| -> Vec<String> {
+            quorum.masters.iter().map(|master| master.name.clone()).collect()
+        };
+        let same = self.name == declared.name
+            && self.cluster.uid == declared.cluster.uid
+            && own.name == other.name
+            && own.key_prefix == other.key_prefix
+            && names(own) == names(other)
+            && (own.id.is_none() || own.id == other.id);
         let mut moved = self.clone();
-        for (master, to) in moved.quorum.masters.iter_mut().zip(&other.quorum.masters) {
-            master.url.clone_from(&to.url);
-        }
-        self != other && moved == *other
+        moved.quorum.masters.clone_from(&other.masters);
+        moved.quorum.id.clone_from(&other.id);
+        (same && moved != *self).then_some(moved)
     }
 
     #[must_use]
@@ -139,5 +150,61 @@ impl QuorumSpec {
             quorum: self.id.as_ref().map(id).transpose()?,
             reseal: false,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::tests::lock;
+
+    #[test]
+    fn changed_urls_are_followed_whatever_else_was_edited_since_the_start_of_the_pod() {
+        let own = lock();
+        assert_eq!(own.moved_to(&own), None);
+        let mut declared = lock();
+        declared.quorum.masters[0].url = "redis://new:6379".into();
+        declared.quorum.id = Some("0".repeat(32));
+        declared.lease_milliseconds += 1;
+        declared.retry_milliseconds += 1;
+        declared.cluster.name = "renamed".into();
+        let quorum = &mut declared.quorum;
+        quorum.longest_lease_milliseconds += 1;
+        quorum.acquire_limit_milliseconds += 1;
+        quorum.command_timeout_milliseconds += 1;
+        quorum.authenticated = true;
+        let mut expected = own.clone();
+        expected.quorum.masters = declared.quorum.masters.clone();
+        expected.quorum.id = declared.quorum.id.clone();
+        let moved = own.moved_to(&declared);
+        assert_eq!(moved.as_ref(), Some(&expected));
+        assert_eq!(
+            moved.and_then(|moved| moved.moved_to(&declared)),
+            None,
+            "followed once"
+        );
+    }
+
+    #[test]
+    fn the_urls_of_another_lock_or_quorum_are_not_followed() {
+        let mut own = lock();
+        own.quorum.id = Some("0".repeat(32));
+        let edits: [fn(&mut LockSpec); 7] = [
+            |other| other.name = "team/other".into(),
+            |other| other.cluster.uid = "uid-there".into(),
+            |other| other.quorum.name = "second".into(),
+            |other| other.quorum.key_prefix = "second".into(),
+            |other| other.quorum.masters[0].name = "m1".into(),
+            |other| other.quorum.id = Some("1".repeat(32)),
+            // The status was lost: which quorum it is now is unknown.
+            |other| other.quorum.id = None,
+        ];
+        for (index, edit) in edits.into_iter().enumerate() {
+            let mut other = own.clone();
+            other.quorum.masters[0].url = "redis://new:6379".into();
+            assert!(own.moved_to(&other).is_some());
+            edit(&mut other);
+            assert_eq!(own.moved_to(&other), None, "edit {index}");
+        }
     }
 }

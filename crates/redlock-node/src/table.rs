@@ -17,7 +17,8 @@ use std::{
 };
 
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
-use redlock_core::{BootInstant, fence::Stored};
+use redlock_client::clock;
+use redlock_core::{BootInstant, FencingToken, fence::Stored};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -33,7 +34,6 @@ use crate::spec::LockSpec;
 const VERSION: u32 = 1;
 const ENTRIES: &str = "pods";
 const ACKNOWLEDGED: &str = "acknowledged";
-const HEARTBEAT: &str = "guardian";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Files that are about to be renamed.
 const TEMPORARY: char = '.';
@@ -95,6 +95,9 @@ pub struct TableError {
 pub struct Table {
     directory: PathBuf,
     boot_id: String,
+    /// Of the files that this handle is about to rename. Two guardians run side by side during an upgrade, and the process id of
+    /// each is that of its own container: both are 1.
+    writer: String,
 }
 
 impl Entry {
@@ -104,12 +107,18 @@ impl Entry {
         self.generation > other.generation
     }
 
+    /// Whether an administrator lets the pod run without a permit.
+    #[must_use]
+    pub const fn is_released(&self) -> bool {
+        matches!(self.state, EntryState::Released(_))
+    }
+
     /// Until when it may run; `None` once it has ended. A pod that was killed may not, and one that was released may without an end.
     #[must_use]
     pub fn until(&self) -> Option<BootInstant> {
         match &self.state {
-            EntryState::Permitted(run) | EntryState::Killed { start: Some(run) } => Some(run.run().until),
-            EntryState::Killed { start: None } => Some(BootInstant::default()),
+            EntryState::Permitted(run) | EntryState::Killed { start: Some(run), .. } => Some(run.run().until),
+            EntryState::Killed { start: None, .. } => Some(BootInstant::default()),
             EntryState::Released(_) => Some(BootInstant::NEVER),
             EntryState::Ended => None,
         }
@@ -120,7 +129,9 @@ impl Entry {
     pub fn stored(&self) -> Stored {
         match &self.state {
             EntryState::Permitted(run) => Stored::Run(run.run()),
-            EntryState::Killed { .. } => Stored::Killed,
+            EntryState::Killed { seen, .. } => Stored::Killed {
+                seen: FencingToken(*seen),
+            },
             EntryState::Released(run) => Stored::Released(run.release()),
             EntryState::Ended => Stored::Unknown,
         }
@@ -144,6 +155,7 @@ impl Table {
         Ok(Self {
             directory: directory.to_owned(),
             boot_id: boot_id.trim().to_owned(),
+            writer: format!("{}-{}", std::process::id(), clock::now().as_nanos()),
         })
     }
 
@@ -324,38 +336,15 @@ impl Table {
         Ok(())
     }
 
-    /// The guardian runs.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn beat(&self, degraded: &[String], pods: usize, now: BootInstant) -> Result<(), TableError> {
-        let path = self.directory.join(HEARTBEAT);
-        let heartbeat = Heartbeat {
-            process: std::process::id(),
-            boot_id: self.boot_id.clone(),
-            beat_boot_nanoseconds: now.as_nanos(),
-            degraded: degraded.to_vec(),
-            pods,
-        };
-        let bytes =
-            serde_json::to_vec(&heartbeat).map_err(|cause| failed("encoding", &path, cause.into()))?;
-        self.replace(&path, &bytes)
-    }
-
-    /// `None` if no guardian has reported since the machine booted.
-    #[must_use]
-    pub fn heartbeat(&self) -> Option<Heartbeat> {
-        let bytes = fs::read(self.directory.join(HEARTBEAT)).ok()?;
-        let heartbeat: Heartbeat = serde_json::from_slice(&bytes).ok()?;
-        (heartbeat.boot_id == self.boot_id).then_some(heartbeat)
-    }
-
-    /// The name contains the process id: two guardians run side by side during an upgrade.
     fn replace(&self, path: &Path, bytes: &[u8]) -> Result<(), TableError> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = path.with_file_name(format!("{TEMPORARY}{name}.{}", std::process::id()));
+        let temporary = self.temporary(path);
         fs::write(&temporary, bytes).map_err(|cause| failed("writing", &temporary, cause))?;
         fs::rename(&temporary, path).map_err(|cause| failed("replacing", path, cause))
+    }
+
+    fn temporary(&self, path: &Path) -> PathBuf {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.with_file_name(format!("{TEMPORARY}{name}.{}", self.writer))
     }
 }
 

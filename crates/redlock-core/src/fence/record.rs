@@ -85,14 +85,15 @@ impl Record {
         };
         let seen = match stored {
             Stored::Run(run) => run.lineage.token,
+            Stored::Killed { seen } => seen,
             Stored::Released(release) => release.seen,
-            Stored::Unknown | Stored::Killed => FencingToken(0),
+            Stored::Unknown => FencingToken(0),
         };
         let state = match stored {
             Stored::Run(run) if now < run.freeze_at() => State::Running(run),
             Stored::Run(run) => frozen(Some(run.lineage)),
             Stored::Unknown => frozen(None),
-            Stored::Killed => State::Killed {
+            Stored::Killed { .. } => State::Killed {
                 since: now,
                 repeat_at: now,
                 populated: None,
@@ -117,6 +118,12 @@ impl Record {
     #[must_use]
     pub const fn state(&self) -> &State {
         &self.state
+    }
+
+    /// The greatest token that a round has shown. It is stored with a kill: a mark that was known before a release does not end it.
+    #[must_use]
+    pub const fn seen(&self) -> FencingToken {
+        self.seen
     }
 
     /// Until when it may run; `None` where it does not run.

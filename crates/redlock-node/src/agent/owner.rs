@@ -5,8 +5,9 @@ mod effects;
 mod kubelet_volumes;
 mod releases;
 mod ticks;
+mod waiting;
 
-pub(super) use kubelet_volumes::KubeletVolumes;
+pub(super) use self::{kubelet_volumes::KubeletVolumes, waiting::WaitingPods};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,7 +39,7 @@ use crate::{
     cgroup,
     resolver::Resolver,
     spec::{LockSpec, QuorumSpec},
-    table::{Table, Waiting},
+    table::Table,
 };
 
 /// While a record waits for its acknowledgement or for an empty cgroup. The guardian acknowledges within a millisecond.
@@ -96,8 +97,7 @@ pub(super) struct Owner<'a> {
     pub(super) confirming: JoinSet<Confirmed>,
     pub(super) volumes: Volumes,
     pub(super) kubelet: KubeletVolumes,
-    /// What the table shows of the pods that wait.
-    pub(super) waiting: BTreeMap<String, Waiting>,
+    pub(super) waiting: WaitingPods,
     pub(super) latency: Latency,
     pub(super) tick_at: BootInstant,
     pub(super) ticks: u64,
@@ -319,7 +319,7 @@ impl Owner<'_> {
             let (pod, lock) = (found.name.clone(), found.declared.clone());
             let why = match kind {
                 ChangeKind::Released => found.release.clone(),
-                _ => found.why(),
+                _ => found.why(None),
             };
             tracing::info!(
                 pod = uid,
@@ -336,7 +336,6 @@ impl Owner<'_> {
             self.effect(uid, effect);
         }
         if after == "refused" {
-            self.note_waiting(uid);
             // The kubelet calls again, for a new record. An entry of a permit that ended before the pod started ends, too.
             self.end(uid);
         }
@@ -344,32 +343,4 @@ impl Owner<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::resolver::FileResolver;
-
-    #[tokio::test]
-    async fn an_agent_whose_freezer_has_ended_ends() {
-        let folder = tempfile::tempdir().unwrap();
-        let state_dir = folder.path().to_owned();
-        let mut shared = Shared {
-            table: Table::open(&state_dir).unwrap(),
-            turns: Turns::claim(&state_dir, clock::now()).unwrap(),
-            options: Options {
-                cgroup_root: state_dir.clone(),
-                state_dir,
-                kubelet_dir: None,
-            },
-            resolver: Arc::new(FileResolver::new(folder.path().join("locks.json"))),
-            ready: watch::channel(false).0,
-            changes: broadcast::Sender::new(1),
-        };
-        let turn = shared.turns.take(clock::now()).unwrap().unwrap();
-        let mut owner = Owner::start(&shared, turn).unwrap();
-        // The thread holds the sender.
-        owner.froze = mpsc::unbounded_channel().1;
-        let (_commands, mut received) = mpsc::unbounded_channel();
-        let ended = tokio::time::timeout(Duration::from_secs(60), owner.run(&mut received)).await;
-        assert!(matches!(ended, Ok(Err(AgentError::FreezerEnded))));
-    }
-}
+mod tests;

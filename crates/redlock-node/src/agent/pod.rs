@@ -86,11 +86,18 @@ impl Pod {
         matches!(self.record.state(), State::Released(_))
     }
 
-    /// Why it does not run; empty where it does.
-    pub(super) fn why(&self) -> String {
+    pub(super) const fn is_refused(&self) -> bool {
+        matches!(self.record.state(), State::Refused)
+    }
+
+    /// Why it does not run; empty where it does. `holder` is that of the lock.
+    pub(super) fn why(&self, holder: Option<&str>) -> String {
         match self.record.state() {
             State::Running(_) | State::Released(_) => String::new(),
-            State::Waiting { refusal, .. } => explained(refusal, None),
+            State::Waiting { refusal, .. } => explained(refusal, holder),
+            State::Confirming { .. } => {
+                "the API server is asked whether the pod object still exists".to_owned()
+            }
             _ => match &self.shown {
                 None => "the masters have not been read yet".to_owned(),
                 Some(Finding::Permit(_)) => "no later round has given a permit".to_owned(),
@@ -181,7 +188,8 @@ pub(super) const fn name(state: &State) -> &'static str {
     }
 }
 
-fn explained(refusal: &Refusal, holder: Option<&str>) -> String {
+/// `holder` is that of the lock, if the last round has shown one.
+pub(super) fn explained(refusal: &Refusal, holder: Option<&str>) -> String {
     let reason = match refusal {
         Refusal::PodGone => {
             return "the pod was deleted: the API server shows no pod object with its UID".to_owned();
@@ -202,9 +210,12 @@ fn explained(refusal: &Refusal, holder: Option<&str>) -> String {
         }
         Refusal::Finding(finding) => found(finding),
     };
-    match holder {
-        Some(holder) => format!("{reason}; it is held by {holder}"),
-        None => format!("{reason}; the masters that answered show no holder"),
+    match (holder, refusal) {
+        (Some(holder), _) => format!("{reason}; it is held by {holder}"),
+        (None, Refusal::Finding(Finding::Unheld | Finding::Withheld(_))) => {
+            format!("{reason}; the masters that answered show no holder")
+        }
+        (None, _) => reason,
     }
 }
 
@@ -225,5 +236,31 @@ fn found(finding: &Finding) -> String {
             Withheld::MarkIsSplit => "the masters show different marks".to_owned(),
             Withheld::Overtaken => "the round was overtaken by later evidence".to_owned(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_holder_and_says_nothing_of_it_where_the_round_shows_another_reason() {
+        let foreign = Refusal::Finding(Finding::Foreign {
+            cluster_uid: "uid-there".into(),
+            token: FencingToken(9),
+        });
+        let marked = "another cluster (UID uid-there) has marked it";
+        assert_eq!(explained(&foreign, None), marked);
+        let held = explained(&foreign, Some("there"));
+        assert_eq!(held, format!("{marked}; it is held by there"));
+        let unheld = explained(&Refusal::Finding(Finding::Unheld), None);
+        assert!(
+            unheld.ends_with("the masters that answered show no holder"),
+            "{unheld}"
+        );
+        for refusal in [Refusal::NoRound, Refusal::Closed, Refusal::PodGone] {
+            let text = explained(&refusal, None);
+            assert!(!text.contains("no holder"), "{text}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 use super::{
     AgentError,
     freezer::Freezer,
-    owner::{KubeletVolumes, Owner, Shared},
+    owner::{KubeletVolumes, Owner, Shared, WaitingPods},
     pod::{Pod, StoredEntry},
     report::Latency,
     turn::Turn,
@@ -43,7 +43,7 @@ impl<'a> Owner<'a> {
             confirming: JoinSet::new(),
             volumes: Volumes::start(),
             kubelet: KubeletVolumes::read(shared.options.kubelet_dir.clone()),
-            waiting: BTreeMap::new(),
+            waiting: WaitingPods::default(),
             latency: Latency::default(),
             tick_at: BootInstant::default(),
             ticks: 0,

@@ -4,13 +4,13 @@
 //! was given up does not follow the removal.
 
 use std::{
-    collections::BTreeSet,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, mpsc::error::TrySendError, oneshot},
     task::JoinHandle,
     time::timeout,
 };
@@ -29,27 +29,34 @@ enum Job {
     Remove(PathBuf, oneshot::Sender<Result<(), UnpublishError>>),
 }
 
+/// What the task has not begun. While a disk hangs, one update waits for each volume, and not one for each renewal.
+#[derive(Clone, Debug, Default)]
+struct Queue(Arc<Mutex<Vec<Job>>>);
+
 /// The task, and its jobs.
 #[derive(Debug)]
 pub(super) struct Volumes {
-    jobs: mpsc::UnboundedSender<Job>,
+    jobs: Queue,
+    /// One wake-up is enough for all jobs that were added before.
+    wake: mpsc::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Volumes {
     pub(super) fn start() -> Self {
-        let (jobs, mut received) = mpsc::unbounded_channel();
+        let (wake, mut woken) = mpsc::channel(1);
+        let jobs = Queue::default();
+        let queue = jobs.clone();
         let task = tokio::spawn(async move {
-            let mut batch = Vec::new();
-            while received.recv_many(&mut batch, usize::MAX).await > 0 {
-                let latest = latest(batch.drain(..));
-                let done = tokio::task::spawn_blocking(move || latest.into_iter().for_each(Job::carry_out));
+            while woken.recv().await.is_some() {
+                let batch = queue.take();
+                let done = tokio::task::spawn_blocking(move || batch.into_iter().for_each(Job::carry_out));
                 if let Err(error) = done.await {
                     tracing::error!(%error, "writing volumes");
                 }
             }
         });
-        Self { jobs, task }
+        Self { jobs, wake, task }
     }
 
     /// Answers the caller once the volume is written.
@@ -67,14 +74,15 @@ impl Volumes {
     }
 
     fn send(&self, job: Job) {
-        if self.jobs.send(job).is_err() {
+        self.jobs.add(job);
+        if let Err(TrySendError::Closed(())) = self.wake.try_send(()) {
             tracing::error!("the task that writes volumes has ended");
         }
     }
 
     /// Carries out the jobs that were sent before, unless the disk hangs.
     pub(super) async fn close(self) {
-        drop(self.jobs);
+        drop(self.wake);
         let mut task = self.task;
         if timeout(CLOSE_WITHIN, &mut task).await.is_err() {
             tracing::warn!("the disk with the volumes of the pods hangs; they are not updated");
@@ -105,15 +113,21 @@ impl Job {
     }
 }
 
-/// Leaves out each update that a later job for the same volume overtakes: a disk that hung has many of them.
-fn latest(jobs: impl DoubleEndedIterator<Item = Job>) -> Vec<Job> {
-    let mut later = BTreeSet::new();
-    let mut kept: Vec<Job> = jobs
-        .rev()
-        .filter(|job| later.insert(job.target().to_owned()) || !matches!(job, Job::Update(..)))
-        .collect();
-    kept.reverse();
-    kept
+impl Queue {
+    /// An update that the job overtakes is left out.
+    fn add(&self, job: Job) {
+        let mut jobs = self.lock();
+        jobs.retain(|other| !matches!(other, Job::Update(..)) || other.target() != job.target());
+        jobs.push(job);
+    }
+
+    fn take(&self) -> Vec<Job> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Job>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A volume that is not written yet, or was removed meanwhile, is left alone.
@@ -165,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_that_a_later_job_overtakes_are_left_out() {
+    fn an_update_that_a_later_job_overtakes_does_not_wait() {
         let update = |target: &str, token| Job::Update(target.into(), contents(token));
         let remove = |target: &str| Job::Remove(target.into(), oneshot::channel().0);
         let jobs = [
@@ -175,11 +189,16 @@ mod tests {
             remove("b"),
             update("c", 4),
         ];
-        let kept = latest(jobs.into_iter());
-        let kept: Vec<String> = kept
+        let queue = Queue::default();
+        for job in jobs {
+            queue.add(job);
+        }
+        let kept: Vec<String> = queue
+            .take()
             .iter()
             .map(|job| format!("{}", job.target().display()))
             .collect();
         assert_eq!(kept, ["a", "b", "c"]);
+        assert!(queue.take().is_empty());
     }
 }

@@ -62,11 +62,16 @@ fn an_entry_shows_its_state_the_end_of_its_permit_and_the_reason() {
     // Neither the agent nor the guardian has frozen it.
     let (_, _, reason) = shown(permitted(), "w", thawed, at(30_000));
     assert_eq!(reason, "w; its cgroup is not frozen: its processes may run");
-    let (state, permit, _) = shown(EntryState::Killed { start: None }, "w", frozen, at(1));
+    let (state, permit, _) = shown(EntryState::Killed { start: None, seen: 9 }, "w", frozen, at(1));
     assert_eq!((state, permit), (PodState::Killed, None));
     let (_, permit, reason) = shown(permitted(), "", frozen, at(5_000));
     assert_eq!((permit, &*reason), (Some(15), "its cgroup is frozen"));
-    let (_, _, reason) = shown(EntryState::Killed { start: None }, "w", Cgroup::Unknown, at(1));
+    let (_, _, reason) = shown(
+        EntryState::Killed { start: None, seen: 9 },
+        "w",
+        Cgroup::Unknown,
+        at(1),
+    );
     assert_eq!(reason, "w; whether its cgroup is frozen cannot be read");
     let release = Release {
         lineage: Some(LINEAGE),
@@ -133,7 +138,7 @@ fn pods_without_an_entry_are_shown_by_the_volumes_of_the_kubelet() {
     let all = BTreeMap::from([("uid-a".to_owned(), waiting), ("uid-gone".to_owned(), gone)]);
     table.show_waiting(&all).unwrap();
     table.beat(&["no SYS_NICE".to_owned()], 1, clock::now()).unwrap();
-    let _agent = Vacant::take(&state_dir).unwrap().unwrap();
+    let agent = Vacant::take(&state_dir).unwrap().unwrap();
     let listing = read(&options).unwrap();
     let rows: Vec<(&str, PodState)> = listing.pods.iter().map(|row| (&*row.uid, row.state)).collect();
     assert_eq!(
@@ -142,14 +147,44 @@ fn pods_without_an_entry_are_shown_by_the_volumes_of_the_kubelet() {
             ("uid-b", PodState::Waiting),
             ("uid-torn", PodState::Unknown),
             ("uid-a", PodState::Waiting),
+            // The kubelet has removed its directory until the next call.
+            ("uid-gone", PodState::Waiting),
             ("uid-1", PodState::Released),
         ]
     );
     assert_eq!(listing.pods[2].reason, "us-1 holds it");
     assert_eq!(listing.agent_acts, Some(true));
+    drop(agent);
+    let without_agent = read(&options).unwrap();
+    let gone = without_agent.pods.iter().any(|row| row.uid == "uid-gone");
+    assert!(!gone && without_agent.pods.len() == 4, "{without_agent:?}");
     let guardian = listing.guardian.unwrap();
     assert!(
         guardian.runs && guardian.degraded == ["no SYS_NICE"],
         "{guardian:?}"
     );
+}
+
+#[test]
+fn a_disk_of_the_kubelet_that_hangs_does_not_hide_the_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let (state_dir, kubelet) = (folder.path().join("state"), folder.path().join("kubelet"));
+    let table = Table::open(&state_dir).unwrap();
+    let killed = EntryState::Killed { start: None, seen: 9 };
+    table.store(&entry(&table, killed, 1)).unwrap();
+    let volume = kubelet.join("pods/uid-a/volumes/kubernetes.io~csi/redlock");
+    fs::create_dir_all(&volume).unwrap();
+    // A read of it waits for a writer.
+    let data = volume.join("vol_data.json");
+    nix::unistd::mkfifo(&data, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let listing = read(&Options {
+        state_dir,
+        kubelet_dir: Some(kubelet),
+    })
+    .unwrap();
+    assert_eq!(listing.pods.len(), 1);
+    let why = listing.incomplete.unwrap();
+    assert!(why.contains("the disk may hang"), "{why}");
+    // Ends the thread.
+    fs::write(data, "{}").unwrap();
 }

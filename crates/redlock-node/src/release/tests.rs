@@ -28,6 +28,18 @@ impl Node {
         Self { folder, table }
     }
 
+    /// The value of `cgroup.freeze`.
+    fn freeze(&self) -> String {
+        fs::read_to_string(self.folder.path().join("cgroup.freeze")).unwrap()
+    }
+
+    fn state(&self, uid: &str) -> EntryState {
+        let Found::Entry { entry, .. } = self.table.read(uid) else {
+            panic!("no entry of {uid}")
+        };
+        entry.state
+    }
+
     fn state_dir(&self) -> PathBuf {
         self.folder.path().join("state")
     }
@@ -61,7 +73,7 @@ fn permitted(until: BootInstant) -> EntryState {
 #[test]
 fn a_pod_is_released_where_neither_agent_nor_guardian_runs() {
     for state in [
-        EntryState::Killed { start: None },
+        EntryState::Killed { start: None, seen: 9 },
         permitted(BootInstant::default()),
     ] {
         let node = Node::new();
@@ -74,10 +86,8 @@ fn a_pod_is_released_where_neither_agent_nor_guardian_runs() {
             thawed: true,
         };
         assert_eq!(done, expected);
-        let Found::Entry { entry, .. } = node.table.read("uid-1") else {
-            panic!("no entry")
-        };
-        assert!(matches!(&entry.state, EntryState::Released(run) if run.reason == "INC-42"));
+        let state = node.state("uid-1");
+        assert!(matches!(&state, EntryState::Released(run) if run.reason == "INC-42"));
         assert!(!node.table.has_request("uid-1"));
         let again = node.make("uid-1").unwrap_err();
         assert!(again.contains("is released already: INC-42"), "{again}");
@@ -104,11 +114,11 @@ fn a_pod_that_is_unknown_or_has_a_permit_is_not_released() {
             other => panic!("{other:?}"),
         },
     );
-    node.store("uid-1", EntryState::Killed { start });
+    node.store("uid-1", EntryState::Killed { start, seen: 9 });
     assert!(node.make("report-0").unwrap_err().contains("has a permit"));
     let missing = node.make("report-1").unwrap_err();
     assert!(missing.contains("it has: team/report-0"), "{missing}");
-    node.store("uid-2", EntryState::Killed { start: None });
+    node.store("uid-2", EntryState::Killed { start: None, seen: 9 });
     let several = node.make("report-0").unwrap_err();
     assert!(several.contains("one of the UIDs uid-1, uid-2"), "{several}");
     fs::write(node.table.entries().join("uid-2"), "{").unwrap();
@@ -120,9 +130,9 @@ fn a_pod_that_is_unknown_or_has_a_permit_is_not_released() {
 }
 
 #[test]
-fn an_agent_that_takes_the_request_and_does_not_release_has_refused() {
+fn the_outcome_is_unknown_where_an_agent_takes_the_request_and_stores_no_release() {
     let node = Node::new();
-    node.store("uid-1", EntryState::Killed { start: None });
+    node.store("uid-1", EntryState::Killed { start: None, seen: 9 });
     let plan = node.make("uid-1").unwrap();
     let _agent = Vacant::take(&node.state_dir()).unwrap().unwrap();
     let table = node.table.clone();
@@ -131,9 +141,110 @@ fn an_agent_that_takes_the_request_and_does_not_release_has_refused() {
             thread::sleep(POLL);
         }
     });
-    let refused = plan.carry_out("x");
+    let unknown = plan.carry_out("x").unwrap_err();
     agent.join().unwrap();
-    assert!(matches!(refused, Err(ReleaseError::Refused)), "{refused:?}");
-    let text = fs::read_to_string(node.folder.path().join("cgroup.freeze")).unwrap();
-    assert_eq!(text, "1");
+    assert!(
+        matches!(unknown, ReleaseError::OutcomeUnknown)
+            && unknown.to_string().contains("`redlock fence list`"),
+        "{unknown:?}"
+    );
+    assert_eq!(node.freeze(), "1");
+}
+
+#[test]
+fn a_command_that_stood_still_releases_nothing() {
+    let node = Node::new();
+    node.store("uid-1", EntryState::Killed { start: None, seen: 9 });
+    let plan = node.make("uid-1").unwrap();
+    let now = clock::now();
+    node.table.request_release("uid-1", "x", now).unwrap();
+    // No agent acts, and an hour has passed.
+    let late = plan.follow("x", now);
+    assert!(matches!(late, Err(ReleaseError::NotTaken)), "{late:?}");
+    assert!(!node.table.has_request("uid-1"));
+    // It stood still once more, after the turn was found free.
+    let vacant = Vacant::take(&node.state_dir()).unwrap().unwrap();
+    let late = plan.by_command(&vacant, "x", now);
+    assert!(matches!(late, Err(ReleaseError::NotTaken)), "{late:?}");
+    assert_eq!(node.state("uid-1"), EntryState::Killed { start: None, seen: 9 });
+    assert_eq!(node.freeze(), "1");
+}
+
+/// The agent has released the pod, has killed it by a later mark of another cluster, and has ended.
+#[test]
+fn a_command_does_not_release_a_pod_whose_record_has_changed_since() {
+    let node = Node::new();
+    node.store("uid-1", permitted(BootInstant::default()));
+    let plan = node.make("uid-1").unwrap();
+    node.store("uid-1", EntryState::Killed { start: None, seen: 9 });
+    let changed = plan.carry_out("x");
+    assert!(
+        matches!(changed, Err(ReleaseError::Changed { .. })),
+        "{changed:?}"
+    );
+    assert_eq!(node.state("uid-1"), EntryState::Killed { start: None, seen: 9 });
+    assert_eq!(node.freeze(), "1");
+    assert!(!node.table.has_request("uid-1"));
+}
+
+#[test]
+fn the_thaw_is_repeated_where_the_guardian_freezes_by_the_entry_before() {
+    let node = Node::new();
+    node.store("uid-1", permitted(BootInstant::default()));
+    node.table.beat(&[], 1, clock::now()).unwrap();
+    let plan = node.make("uid-1").unwrap();
+    let (table, file) = (node.table.clone(), node.folder.path().join("cgroup.freeze"));
+    let guardian = thread::spawn(move || {
+        // It has read the entry, stands still, and continues after the first thaw.
+        while fs::read_to_string(&file).unwrap() != "0" {
+            thread::sleep(Duration::from_millis(1));
+        }
+        fs::write(&file, "1").unwrap();
+        let Found::Entry { bytes, .. } = table.read("uid-1") else {
+            panic!("no entry")
+        };
+        table.beat(&[], 1, clock::now()).unwrap();
+        table.acknowledge("uid-1", &bytes).unwrap();
+    });
+    let done = plan.carry_out("x").unwrap();
+    guardian.join().unwrap();
+    let expected = Released {
+        by: By::Command,
+        guardian: Guardian::Acknowledged,
+        thawed: true,
+    };
+    assert_eq!((done, &*node.freeze()), (expected, "0"));
+}
+
+/// The command that stored the release was killed before it thawed the pod.
+#[test]
+fn a_released_pod_that_is_frozen_is_released_once_more() {
+    let node = Node::new();
+    let release = redlock_core::fence::Release {
+        lineage: None,
+        seen: FencingToken(9),
+    };
+    let state = || EntryState::Released(ReleasedRun::new(release, "first".to_owned()));
+    node.store("uid-1", state());
+    let done = node.make("uid-1").unwrap().carry_out("second").unwrap();
+    assert!(done.thawed && done.by == By::Command, "{done:?}");
+    let again = node.state("uid-1");
+    assert!(
+        matches!(&again, EntryState::Released(run) if run.release() == release),
+        "{again:?}"
+    );
+    assert!(node.make("uid-1").unwrap_err().contains("is released already"));
+}
+
+/// The mark that killed the pod ended the release once an agent was started again.
+#[test]
+fn a_release_by_the_command_keeps_what_was_seen_before_the_kill() {
+    let node = Node::new();
+    node.store("uid-1", EntryState::Killed { start: None, seen: 9 });
+    node.make("uid-1").unwrap().carry_out("x").unwrap();
+    let state = node.state("uid-1");
+    assert!(
+        matches!(&state, EntryState::Released(run) if run.release().seen == FencingToken(9)),
+        "{state:?}"
+    );
 }

@@ -1,9 +1,13 @@
 //! What the guardian reports of itself.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use redlock_core::BootInstant;
 use serde::{Deserialize, Serialize};
+
+use super::{Table, TableError, failed};
+
+pub(super) const HEARTBEAT: &str = "guardian";
 
 /// The guardian, as it reported last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,5 +33,33 @@ impl Heartbeat {
     #[must_use]
     pub fn age(&self, now: BootInstant) -> Duration {
         now.since(BootInstant::from_nanos(self.beat_boot_nanoseconds))
+    }
+}
+
+impl Table {
+    /// The guardian runs.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn beat(&self, degraded: &[String], pods: usize, now: BootInstant) -> Result<(), TableError> {
+        let path = self.directory.join(HEARTBEAT);
+        let heartbeat = Heartbeat {
+            process: std::process::id(),
+            boot_id: self.boot_id.clone(),
+            beat_boot_nanoseconds: now.as_nanos(),
+            degraded: degraded.to_vec(),
+            pods,
+        };
+        let bytes =
+            serde_json::to_vec(&heartbeat).map_err(|cause| failed("encoding", &path, cause.into()))?;
+        self.replace(&path, &bytes)
+    }
+
+    /// `None` if no guardian has reported since the machine booted.
+    #[must_use]
+    pub fn heartbeat(&self) -> Option<Heartbeat> {
+        let bytes = fs::read(self.directory.join(HEARTBEAT)).ok()?;
+        let heartbeat: Heartbeat = serde_json::from_slice(&bytes).ok()?;
+        (heartbeat.boot_id == self.boot_id).then_some(heartbeat)
     }
 }

@@ -26,6 +26,14 @@ pub struct ReleaseRequest {
     pub reason: String,
 }
 
+impl ReleaseRequest {
+    /// Whether its administrator still waits for the answer.
+    #[must_use]
+    pub fn is_awaited(&self, now: BootInstant) -> bool {
+        now.since(BootInstant::from_nanos(self.asked_boot_nanoseconds)) < LIFE
+    }
+}
+
 impl Table {
     pub(super) fn requests(&self) -> PathBuf {
         self.directory.join(REQUESTS)
@@ -70,8 +78,7 @@ impl Table {
             let bytes = fs::read(&path);
             take_away(&path).ok().filter(|taken| *taken)?;
             let request: ReleaseRequest = serde_json::from_slice(&bytes.ok()?).ok()?;
-            let asked = BootInstant::from_nanos(request.asked_boot_nanoseconds);
-            let waits = request.boot_id == self.boot_id && now.since(asked) < LIFE;
+            let waits = request.boot_id == self.boot_id && request.is_awaited(now);
             (waits && request.uid == uid).then_some(request)
         });
         Ok(taken.collect())

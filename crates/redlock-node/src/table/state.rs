@@ -11,8 +11,12 @@ use serde::{Deserialize, Serialize};
 pub enum EntryState {
     /// It may run until then.
     Permitted(PermittedRun),
-    /// It was killed, and may be about to start afresh.
-    Killed { start: Option<PermittedRun> },
+    /// It was killed, and may be about to start afresh. `seen` is the greatest token that this node had seen.
+    Killed {
+        start: Option<PermittedRun>,
+        #[serde(default)]
+        seen: u64,
+    },
     /// An administrator lets it run without a permit.
     Released(ReleasedRun),
     /// Its volume is unpublished: nothing is guarded any more.

@@ -12,7 +12,7 @@ pub(crate) fn at(ms: u64) -> BootInstant {
     BootInstant::from_nanos(ms * 1_000_000)
 }
 
-fn lock() -> LockSpec {
+pub(crate) fn lock() -> LockSpec {
     LockSpec {
         name: "team/report".into(),
         cluster: ClusterSpec {
@@ -130,10 +130,21 @@ fn what_a_restarted_agent_restores_is_what_was_stored() {
             Stored::Run(run(10).run()),
             Some(at(10)),
         ),
-        (EntryState::Killed { start: None }, Stored::Killed, Some(at(0))),
         (
-            EntryState::Killed { start: Some(run(10)) },
-            Stored::Killed,
+            EntryState::Killed { start: None, seen: 9 },
+            Stored::Killed {
+                seen: FencingToken(9),
+            },
+            Some(at(0)),
+        ),
+        (
+            EntryState::Killed {
+                start: Some(run(10)),
+                seen: 9,
+            },
+            Stored::Killed {
+                seen: FencingToken(9),
+            },
             Some(at(10)),
         ),
         (
@@ -157,12 +168,13 @@ fn a_request_is_carried_out_at_most_once_and_never_later() {
     let table = Table::open(folder.path()).unwrap();
     table.request_release("uid-1", "INC-42", at(1_000)).unwrap();
     assert!(table.has_request("uid-1"));
-    let taken = table.take_releases(at(2_000)).unwrap();
-    let taken: Vec<_> = taken
+    let requests = table.take_releases(at(2_000)).unwrap();
+    let taken: Vec<_> = requests
         .iter()
         .map(|request| (&*request.uid, &*request.reason))
         .collect();
     assert_eq!(taken, [("uid-1", "INC-42")]);
+    assert!(requests[0].is_awaited(at(10_999)) && !requests[0].is_awaited(at(11_000)));
     assert_eq!(table.take_releases(at(2_000)).unwrap(), []);
     assert!(!table.has_request("uid-1") && !table.withdraw_release("uid-1").unwrap());
     // Its administrator is gone, or another boot, or another pod.
@@ -182,4 +194,12 @@ fn a_request_is_carried_out_at_most_once_and_never_later() {
         !table.has_request("uid-2"),
         "what is not carried out is removed, too"
     );
+}
+
+#[test]
+fn two_guardians_with_the_same_process_id_write_through_different_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, other] = [(); 2].map(|()| Table::open(folder.path()).unwrap());
+    let path = folder.path().join(heartbeat::HEARTBEAT);
+    assert_ne!(one.temporary(&path), other.temporary(&path));
 }

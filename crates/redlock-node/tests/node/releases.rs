@@ -133,7 +133,17 @@ async fn a_pod_is_released_beside_the_guardian_alone_and_fenced_again_by_a_permi
         (released.by, released.guardian),
         (By::Command, Guardian::Acknowledged)
     );
-    pod.writes().await;
+    let begun = clock::now();
+    // The guardian repeats a freeze each second, and nothing would thaw the pod.
+    eventually(BOUND, "the pod runs on", async || {
+        let last = pod.last();
+        if last > Some(begun + Duration::from_secs(2)) {
+            Ok(())
+        } else {
+            Err((last, begun))
+        }
+    })
+    .await;
     is(&world, &pod, PodState::Released).await;
     world.start_agent().await;
     pod.writes().await;
@@ -143,4 +153,22 @@ async fn a_pod_is_released_beside_the_guardian_alone_and_fenced_again_by_a_permi
     world.cut();
     pod.frozen().await;
     is(&world, &pod, PodState::Frozen).await;
+}
+
+/// As a full table forces the agent to do where the release has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_guardian_freezes_a_released_pod_whose_entry_is_deleted() {
+    let Some(mut world) = World::guarded("a deleted release").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    world.cut();
+    pod.frozen().await;
+    world.agent().kill();
+    let released = release(&world, &pod).await.unwrap();
+    assert_eq!(released.guardian, Guardian::Acknowledged);
+    pod.writes().await;
+    fs::remove_file(world.state().join("pods").join(&pod.uid)).unwrap();
+    pod.frozen().await;
 }

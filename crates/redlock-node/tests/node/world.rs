@@ -29,7 +29,7 @@ use super::cgroups::{Made, own_or_report};
 use super::sandbox::{Sandbox, remove_pods, start_container};
 
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
-const LEASE: Duration = Duration::from_secs(4);
+pub(crate) const LEASE: Duration = Duration::from_secs(4);
 /// A renewal keeps the lock for the cluster so long.
 const LONGEST: Duration = Duration::from_secs(6);
 const PROGRAM: &str = env!("CARGO_BIN_EXE_redlock-node");
@@ -117,7 +117,7 @@ impl World {
             _masters: masters,
         };
         let urls: Vec<String> = world.proxies.iter().map(Proxy::url).collect();
-        world.write_locks(&urls);
+        world.write_locks(&urls, LEASE);
         fs::create_dir_all(world.kubelet().join("pods")).unwrap();
         Some(world)
     }
@@ -135,8 +135,8 @@ impl World {
         self.servers.urls()
     }
 
-    /// Declares the locks, with these urls of the masters.
-    pub(crate) fn write_locks(&self, urls: &[String]) {
+    /// Declares the locks, with these urls of the masters and this lease.
+    pub(crate) fn write_locks(&self, urls: &[String], lease: Duration) {
         fs::write(self.path("password"), format!("{PASSWORD}\n")).unwrap();
         let masters: Vec<String> = (urls.iter().enumerate())
             .map(|(index, url)| format!(r#"{{"name":"m{index}","url":"{url}"}}"#))
@@ -151,7 +151,7 @@ impl World {
         let lock = |fencing| {
             format!(
                 r#"{{"quorum":"main","leaseMilliseconds":{},"retryMilliseconds":{},"fencing":{fencing}}}"#,
-                LEASE.as_millis(),
+                lease.as_millis(),
                 timings().retry_period.as_millis()
             )
         };

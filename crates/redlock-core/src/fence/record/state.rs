@@ -42,8 +42,11 @@ pub enum Stored {
     /// The record is lost, or cannot be read.
     Unknown,
     Run(Run),
-    /// The pod was killed, and is not known to have started afresh: it starts by a start permit only.
-    Killed,
+    /// The pod was killed, and is not known to have started afresh: it starts by a start permit only. `seen` is the greatest
+    /// token that this node had seen.
+    Killed {
+        seen: FencingToken,
+    },
     Released(Release),
 }
 

@@ -62,7 +62,12 @@ fn an_answer_to_an_earlier_request_starts_no_pod() {
 
 #[test]
 fn a_killed_pod_without_an_object_stays_killed() {
-    let mut record = Record::restored(Stored::Killed, at(0));
+    let mut record = Record::restored(
+        Stored::Killed {
+            seen: FencingToken(7),
+        },
+        at(0),
+    );
     let _ = record.handle(cgroup(false), at(1));
     assert_eq!(
         record.handle(round(permit(2, 10_000)), at(3)),

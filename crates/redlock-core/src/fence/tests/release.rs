@@ -83,6 +83,21 @@ fn a_released_pod_is_killed_once_another_cluster_has_come_later() {
     }
 }
 
+/// The mark that killed the pod was known before the release, also to an agent or a command that is started anew.
+#[test]
+fn what_was_seen_before_a_kill_does_not_end_a_release_after_a_restart() {
+    let seen = killed().seen();
+    assert_eq!(seen, FencingToken(9));
+    let (mut record, of_killed) = released(Record::restored(Stored::Killed { seen }, at(0)), 10_200);
+    assert_eq!(of_killed, release(None, 9));
+    let mut restarted = Record::restored(Stored::Released(of_killed), at(10_300));
+    for record in [&mut record, &mut restarted] {
+        assert_eq!(record.handle(Input::Round(foreign(9)), at(10_400)), []);
+        let effects = record.handle(Input::Round(foreign(10)), at(10_500));
+        assert!(effects.contains(&Effect::Kill), "{effects:?}");
+    }
+}
+
 #[test]
 fn a_permit_ends_a_release() {
     let (mut same, _) = released(frozen(), 10_000);

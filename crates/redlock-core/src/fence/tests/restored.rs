@@ -42,7 +42,12 @@ fn a_pod_whose_record_is_lost_starts_by_no_call() {
 fn a_restarted_agent_does_not_thaw_a_killed_pod() {
     // The pod was killed after 30 s in the freezer, and the kubelet started its containers again, frozen. The permit is
     // back, of the same lineage, and closed: the holder has judged the pod gone.
-    let mut record = Record::restored(Stored::Killed, at(40_000));
+    let mut record = Record::restored(
+        Stored::Killed {
+            seen: FencingToken(7),
+        },
+        at(40_000),
+    );
     assert_eq!(
         record.handle(Input::Timer, at(40_000)),
         [Effect::Freeze, Effect::Kill]

@@ -99,7 +99,9 @@ impl World {
             Effect::Store(_) | Effect::StoreKilled(_) => {
                 pod.stored = Some(match effect {
                     Effect::Store(run) => Stored::Run(*run),
-                    _ => Stored::Killed,
+                    _ => Stored::Killed {
+                        seen: pod.record.seen(),
+                    },
                 });
                 if matches!(pod.record.state(), State::Storing { .. }) {
                     self.on_node(soon, agent, Step::Stored { pod: number });

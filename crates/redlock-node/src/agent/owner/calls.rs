@@ -160,7 +160,7 @@ impl Owner<'_> {
     }
 
     fn forget(&mut self, uid: &str, target: &Path) -> Result<(), UnpublishError> {
-        self.waiting.remove(uid);
+        self.waiting.forget(uid);
         let Some(pod) = self.pods.get_mut(uid) else {
             return Ok(());
         };

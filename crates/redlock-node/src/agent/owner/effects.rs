@@ -7,7 +7,12 @@ use redlock_core::fence::{Effect, Input, Presence, Run};
 use tokio::time::timeout;
 
 use super::{Confirmed, Owner};
-use crate::{agent::pod::StoredEntry, cgroup, guardian::chain, table::EntryState};
+use crate::{
+    agent::pod::StoredEntry,
+    cgroup,
+    guardian::chain,
+    table::{Entry, EntryState, Found, Table},
+};
 
 /// The API server answers within milliseconds. A permit that is long enough for a start lasts for about 10 s.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
@@ -20,32 +25,39 @@ impl Owner<'_> {
             Effect::Kill => self.freezer.kill(uid),
             Effect::ConfirmPod => self.confirm(uid),
             Effect::Store(run) => {
+                self.end_of_release(uid, run);
                 self.store(uid, EntryState::Permitted(run.into()));
                 self.permit(uid, run);
             }
             Effect::StoreKilled(start) => {
+                let seen = self.pods.get(uid).map_or(0, |pod| pod.record.seen().0);
                 let run = start.map(Into::into);
-                self.store(uid, EntryState::Killed { start: run });
+                self.store(uid, EntryState::Killed { start: run, seen });
                 if let Some(run) = start {
                     self.permit(uid, run);
                 }
             }
             Effect::StoreReleased(release) => self.store_released(uid, release),
             Effect::AnswerPublish(answer) => {
+                if let Err(refusal) = &answer {
+                    self.note_refused(uid, refusal);
+                }
+                let holder = self.holder(uid);
                 let Some(pod) = self.pods.get_mut(uid) else {
                     return;
                 };
-                let quorum = pod.lock.as_ref().map(|lock| &lock.quorum);
-                let quorum = quorum.and_then(|quorum| self.quorums.get(quorum));
-                let holder = quorum.zip(pod.lock.as_ref());
-                let holder = holder
-                    .and_then(|(quorum, lock)| quorum.holder(lock))
-                    .map(str::to_owned);
                 pod.answer(&answer, holder.as_deref(), &self.volumes);
                 // The guardian may have frozen the empty cgroup by an earlier entry.
                 self.check_cgroup(uid);
             }
         }
+    }
+
+    /// The holder of the lock of a pod, as the last round has shown it.
+    pub(super) fn holder(&self, uid: &str) -> Option<String> {
+        let lock = self.pods.get(uid)?.lock.as_ref()?;
+        let quorum = self.quorums.get(&lock.quorum)?;
+        quorum.holder(lock).map(str::to_owned)
     }
 
     fn freeze(&mut self, uid: &str) {
@@ -102,7 +114,8 @@ impl Owner<'_> {
         }
     }
 
-    /// An entry that cannot be written is not acknowledged: the guardian keeps the end of the one before.
+    /// An entry that cannot be written is not acknowledged: the guardian keeps the end of the one before. A release has no end, so
+    /// its entry is removed then.
     pub(super) fn store(&mut self, uid: &str, state: EntryState) {
         let Some(pod) = self.pods.get_mut(uid) else {
             return;
@@ -113,9 +126,10 @@ impl Owner<'_> {
         let of = (pod.name.clone(), cgroup.clone(), pod.targets.clone());
         let by = (pod.declared.clone(), lock.clone());
         let mut entry = self.shared.table.entry(of, by, state, clock::now());
-        entry.why = pod.why();
+        entry.why = pod.why(None);
         let bytes = self.shared.table.store(&entry).unwrap_or_else(|error| {
             tracing::error!(pod = uid, error = %chain(&error), "the entry cannot be stored");
+            remove_release(&self.shared.table, &entry);
             Vec::new()
         });
         pod.stored = Some(StoredEntry {
@@ -141,5 +155,17 @@ impl Owner<'_> {
                 tracing::warn!(pod = uid, error = %chain(&error), "the state of the cgroup is unknown")
             }
         }
+    }
+}
+
+/// The guardian and a restarted agent freeze a pod without an entry.
+fn remove_release(table: &Table, by: &Entry) {
+    let uid = &by.pod.uid;
+    let released = matches!(table.read(uid), Found::Entry { entry, .. } if entry.is_released());
+    if released
+        && !by.is_released()
+        && let Err(error) = table.remove(uid)
+    {
+        tracing::error!(pod = uid, error = %chain(&error), "the entry of a release that has ended is left");
     }
 }

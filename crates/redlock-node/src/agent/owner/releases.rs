@@ -1,14 +1,15 @@
-//! Releases by hand, and what an administrator reads of the pods that wait.
+//! Releases by hand.
 
+use redlock_client::clock;
 use redlock_core::{
     BootInstant,
-    fence::{Input, Release},
+    fence::{Input, Release, Run},
 };
 
 use super::Owner;
 use crate::{
     guardian::chain,
-    table::{EntryState, ReleasedRun, Waiting},
+    table::{EntryState, ReleasedRun},
 };
 
 impl Owner<'_> {
@@ -19,6 +20,11 @@ impl Owner<'_> {
             Vec::new()
         });
         for request in requests {
+            // The agent may have stood still since it took the request away.
+            if !request.is_awaited(clock::now()) {
+                tracing::warn!(pod = request.uid, "a request to release the pod is too old");
+                continue;
+            }
             let (uid, reason) = (request.uid, request.reason);
             tracing::warn!(pod = uid, reason, "an administrator asks to release the pod");
             if let Some(pod) = self.pods.get_mut(&uid).filter(|pod| !pod.is_released()) {
@@ -49,36 +55,16 @@ impl Owner<'_> {
         self.store(uid, EntryState::Released(run));
     }
 
-    pub(super) fn note_waiting(&mut self, uid: &str) {
-        if let Some(pod) = self.pods.get(uid) {
-            let waiting = Waiting {
-                pod: pod.name.clone(),
-                declared: pod.declared.clone(),
-                why: pod.why(),
-            };
-            self.waiting.insert(uid.to_owned(), waiting);
-        }
-    }
-
-    /// Shows the pods that wait. A pod that was refused stays among them until the kubelet calls again.
-    pub(super) fn show_waiting(&mut self) {
-        let before = self.waiting.clone();
-        let uids: Vec<String> = self.pods.keys().cloned().collect();
-        for uid in uids {
-            let waits = self
-                .pods
-                .get(&uid)
-                .is_some_and(|pod| pod.stored.is_none() && !pod.is_lost());
-            if waits {
-                self.note_waiting(&uid);
-            } else {
-                self.waiting.remove(&uid);
-            }
-        }
-        if self.waiting != before
-            && let Err(error) = self.shared.table.show_waiting(&self.waiting)
+    /// The thread has no end since the release, and gets one also where the permit has ended since it was read.
+    pub(super) fn end_of_release(&self, uid: &str, run: Run) {
+        if let Some(pod) = self.pods.get(uid)
+            && pod
+                .stored
+                .as_ref()
+                .is_some_and(|stored| stored.entry.is_released())
+            && let Some(cgroup) = &pod.cgroup
         {
-            tracing::warn!(error = %chain(&error), "the pods that wait cannot be shown");
+            self.freezer.until(uid, cgroup, run.until);
         }
     }
 }

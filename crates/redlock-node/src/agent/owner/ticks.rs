@@ -42,7 +42,7 @@ impl Owner<'_> {
         if self.ticks.is_multiple_of(REKEY_TICKS) {
             self.rekey();
         }
-        self.show_waiting();
+        self.show_waiting(now);
         self.publish_readiness(now);
     }
 
@@ -147,30 +147,31 @@ impl Owner<'_> {
             let Ok(resolved) = self.shared.resolver.resolve(namespace, name) else {
                 continue;
             };
-            let moved = |pod: &Pod| pod.lock.as_ref().is_some_and(|lock| lock.is_moved(&resolved));
-            let pods = self.pods.iter();
-            let moved = pods.filter(|(_, pod)| pod.declared == declared && moved(pod));
-            let moved: Vec<String> = moved.map(|(uid, _)| uid.clone()).collect();
-            if moved.is_empty() {
-                continue;
-            }
-            if let Err(error) = self.open(&resolved) {
-                tracing::warn!(lock = declared, error = %chain(&error), "changed urls of masters cannot be used");
-                continue;
-            }
-            tracing::info!(lock = declared, "the urls of masters have changed");
-            for uid in moved {
-                self.move_to(&uid, &resolved);
+            let pods = self.pods.iter().filter(|(_, pod)| pod.declared == declared);
+            let moved =
+                pods.filter_map(|(uid, pod)| Some((uid.clone(), pod.lock.as_ref()?.moved_to(&resolved)?)));
+            let moved: Vec<(String, LockSpec)> = moved.collect();
+            for (uid, lock) in moved {
+                if let Err(error) = self.open(&lock) {
+                    tracing::warn!(pod = uid, lock = declared, error = %chain(&error), "changed urls of masters cannot be used");
+                    continue;
+                }
+                tracing::info!(
+                    pod = uid,
+                    lock = declared,
+                    "the urls of masters or the id of the quorum have changed"
+                );
+                self.move_to(&uid, lock);
             }
         }
         self.close_unused();
     }
 
-    fn move_to(&mut self, uid: &str, lock: &LockSpec) {
+    fn move_to(&mut self, uid: &str, lock: LockSpec) {
         let Some(pod) = self.pods.get_mut(uid) else {
             return;
         };
-        pod.lock = Some(lock.clone());
+        pod.lock = Some(lock);
         let state = pod.stored.as_ref().map(|stored| stored.entry.state.clone());
         if let Some(state) = state {
             self.store(uid, state);

@@ -1,0 +1,132 @@
+use std::{fs, path::Path};
+
+use redlock_core::{
+    FencingToken,
+    fence::{Effect, Lineage, Release, Run},
+};
+use redlock_testkit::eventually;
+
+use super::*;
+use crate::{
+    resolver::FileResolver,
+    table::{EntryState, Found, ReleasedRun, tests::entry},
+};
+
+const LINEAGE: Lineage = Lineage {
+    first: FencingToken(5),
+    token: FencingToken(7),
+};
+
+fn shared(folder: &Path) -> Shared {
+    let state_dir = folder.to_owned();
+    Shared {
+        table: Table::open(&state_dir).unwrap(),
+        turns: Turns::claim(&state_dir, clock::now()).unwrap(),
+        options: Options {
+            cgroup_root: state_dir.clone(),
+            state_dir,
+            kubelet_dir: None,
+        },
+        resolver: Arc::new(FileResolver::new(folder.join("locks.json"))),
+        ready: watch::channel(false).0,
+        changes: broadcast::Sender::new(1),
+    }
+}
+
+/// Writes the entry of a released pod, whose cgroup is the folder.
+fn store_released(shared: &Shared, uid: &str, folder: &Path) {
+    let release = Release {
+        lineage: Some(LINEAGE),
+        seen: FencingToken(9),
+    };
+    let state = EntryState::Released(ReleasedRun::new(release, "INC-42".to_owned()));
+    let mut released = entry(&shared.table, state, 1);
+    (released.pod.uid, released.cgroup) = (uid.to_owned(), folder.to_owned());
+    let bytes = serde_json::to_vec(&released).unwrap();
+    fs::write(shared.table.entries().join(uid), bytes).unwrap();
+}
+
+fn start(shared: &mut Shared) -> Owner<'_> {
+    let turn = shared.turns.take(clock::now()).unwrap().unwrap();
+    Owner::start(shared, turn).unwrap()
+}
+
+#[tokio::test]
+async fn an_agent_whose_freezer_has_ended_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shared = shared(folder.path());
+    let mut owner = start(&mut shared);
+    // The thread holds the sender.
+    owner.froze = mpsc::unbounded_channel().1;
+    let (_commands, mut received) = mpsc::unbounded_channel();
+    let ended = tokio::time::timeout(Duration::from_secs(60), owner.run(&mut received)).await;
+    assert!(matches!(ended, Ok(Err(AgentError::FreezerEnded))));
+}
+
+/// Otherwise a restarted agent and the guardian would find the release again, which has no end.
+#[tokio::test]
+async fn the_entry_of_a_release_is_removed_where_the_next_one_cannot_be_written() {
+    let until = clock::now();
+    let ended_by = [
+        Effect::StoreKilled(None),
+        Effect::Store(Run {
+            lineage: LINEAGE,
+            until,
+        }),
+    ];
+    for effect in ended_by {
+        let folder = tempfile::tempdir().unwrap();
+        let mut shared = shared(folder.path());
+        // The file that is renamed would have a longer name than a file may have.
+        let uid = "a".repeat(250);
+        store_released(&shared, &uid, folder.path());
+        let mut owner = start(&mut shared);
+        assert!(owner.pods[&uid].is_released());
+        owner.effect(&uid, effect.clone());
+        let stored = owner.pods[&uid].stored.as_ref().unwrap();
+        assert!(stored.bytes.is_empty(), "{effect:?}");
+        assert_eq!(owner.shared.table.read(&uid), Found::Missing, "{effect:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_entry_of_a_release_stays_where_it_cannot_be_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shared = shared(folder.path());
+    let uid = "a".repeat(250);
+    store_released(&shared, &uid, folder.path());
+    let mut owner = start(&mut shared);
+    let release = Release {
+        lineage: None,
+        seen: FencingToken(9),
+    };
+    owner.effect(&uid, Effect::StoreReleased(release));
+    assert!(matches!(owner.shared.table.read(&uid), Found::Entry { .. }));
+}
+
+/// Since the release, the thread that freezes has no end.
+#[tokio::test]
+async fn a_permit_that_ended_a_release_and_has_ended_since_freezes_the_pod() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("cgroup.freeze"), "0").unwrap();
+    let mut shared = shared(folder.path());
+    store_released(&shared, "uid-1", folder.path());
+    let mut owner = start(&mut shared);
+    let until = clock::now();
+    owner.effect(
+        "uid-1",
+        Effect::Store(Run {
+            lineage: LINEAGE,
+            until,
+        }),
+    );
+    eventually(
+        Duration::from_secs(60),
+        "the thread freezes the pod",
+        async || {
+            let text = fs::read_to_string(folder.path().join("cgroup.freeze")).unwrap();
+            if text == "1" { Ok(()) } else { Err(text) }
+        },
+    )
+    .await;
+}
