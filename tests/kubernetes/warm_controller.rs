@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::common::forget_variables;
 use crate::fixture::BOUND;
@@ -56,29 +56,26 @@ async fn controller_runtime_manager_leads_where_the_lock_is_held() {
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
     world.apply(&quorum.replace("Seconds: 6", "Seconds: 60"));
     let _operator = replica(&world, "replica-1").await;
-    declare(&world, ", state: SteppedDown, reason: test");
-    let standby = |status: &serde_json::Value| status["targets"][0]["observed"] == "Standby";
-    world
-        .lock_status("fleet", "has its target Standby", standby)
-        .await;
+    declare(&world, "");
     let maps: Api<ConfigMap> = Api::namespaced(world.plane.admin(), namespace);
     let map = serde_json::from_value(json!({"metadata": {"name": "fleet"}})).unwrap();
     maps.create(&PostParams::default(), &map).await.unwrap();
+    let mut leader = controller(&world);
+    leader.wait_for_line(BOUND, LEADS);
 
-    let mut controller = controller(&world);
-    controller.wait_for_line(BOUND, "Attempting to acquire leader lease");
-    throughout(Duration::from_secs(5), || {
-        let lines = controller.stderr();
+    // The manager ends when it no longer leads, and Kubernetes starts it again.
+    declare(&world, ", state: SteppedDown, reason: test");
+    let (status, _) = leader.wait(BOUND);
+    assert!(!status.success(), "{status}");
+    let mut standby = controller(&world);
+    standby.wait_for_line(BOUND, "Attempting to acquire leader lease");
+    let stopped = |status: &Value| status["targets"][0]["observed"] == "Standby";
+    world
+        .lock_status("fleet", "has its target Standby", stopped)
+        .await;
+    throughout(Duration::from_secs(3), || {
+        let lines = standby.stderr();
         assert!(!lines.iter().any(|line| line.contains(LEADS)), "{lines:#?}");
     })
     .await;
-    declare(&world, "");
-    controller.wait_for_line(BOUND, LEADS);
-    // The manager ends when it no longer leads, and Kubernetes starts it again.
-    declare(&world, ", state: SteppedDown, reason: test");
-    let (status, _) = controller.wait(BOUND);
-    assert!(!status.success(), "{status}");
-    world
-        .lock_status("fleet", "has its target Standby", standby)
-        .await;
 }
