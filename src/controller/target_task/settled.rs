@@ -12,7 +12,7 @@ pub(super) enum Aim {
     Observe,
 }
 
-/// What is known of the targets since the last change.
+/// The knowledge about the targets since the last change.
 #[derive(Debug, Default)]
 pub(super) enum Settled {
     /// The state of every target is unknown.

@@ -105,7 +105,7 @@ impl TargetTask {
 
     fn begin(&mut self, aim: Aim) {
         if self.settled.begin(aim, clock::now()) {
-            self.targets.iter_mut().for_each(Target::begin);
+            self.targets.iter_mut().for_each(|target| target.done = false);
         }
     }
 

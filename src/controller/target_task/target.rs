@@ -50,8 +50,8 @@ pub(super) struct Target {
     /// Whether it was found stopped, and not started since.
     stopped: bool,
     /// Whether it has reached the aim of the present pass.
-    done: bool,
-    /// Whether the known state is outdated: it does not count until the target is read.
+    pub(super) done: bool,
+    /// Whether the known state does not count until the target is read.
     distrusted: bool,
     series: Option<TargetSeries>,
 }
@@ -107,9 +107,8 @@ impl Target {
 
     /// Returns the target as removed from the spec: another target may have its name.
     pub(super) fn undeclared(mut self) -> Self {
-        self.series = None;
         // It has to be stopped, whatever it had reached.
-        self.done = false;
+        (self.series, self.done) = (None, false);
         self
     }
 
@@ -120,11 +119,6 @@ impl Target {
     /// Returns when the target may take its pending step.
     pub(super) fn due(&self) -> Option<BootInstant> {
         self.turns.due()
-    }
-
-    /// Begins a pass: the target has not reached its aim.
-    pub(super) fn begin(&mut self) {
-        self.done = false;
     }
 
     /// Reads the target without switching it. `enforced` is reported as given; `None` where another replica switches

@@ -258,7 +258,8 @@ fn may_unguard(key: &ObjectKey, index: &Index, outside: &Outside) -> Result<(), 
     };
     let deleted = entry.object.metadata.deletion_timestamp.is_some();
     let plan = entry.phase.active_plan();
-    let active = plan.is_some_and(|plan| !plan.targets.is_empty());
+    // A lock that was withdrawn and stopped has no report yet.
+    let active = plan.is_some_and(|plan| !plan.targets.is_empty()) && entry.phase.report().is_some();
     if active && !deleted && !sees(entry, outside) && index.asking.said.is_silent() {
         return Err(format!(
             "{key}: loses its finalizer, and a sibling did not answer"
