@@ -204,17 +204,7 @@ fn processes(path: &Path) -> Result<Vec<Pid>, CgroupError> {
 }
 
 fn directories(path: &Path) -> Result<Vec<PathBuf>, CgroupError> {
-    let read = fs::read_dir(path).and_then(|entries| {
-        let mut found = Vec::new();
-        for entry in entries {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                found.push(entry.path());
-            }
-        }
-        Ok(found)
-    });
-    unless_gone(read).map_err(|cause| CgroupError::file("reading", path, cause))
+    unless_gone(crate::directories::below(path)).map_err(|cause| CgroupError::file("reading", path, cause))
 }
 
 /// A cgroup that was removed meanwhile has no process, and those of a threaded one are in the list of the cgroup above it.

@@ -16,17 +16,7 @@ async fn a_pod_starts_only_by_a_permit() {
     world.call(&pod, "report");
     let candidate = world.candidate("here").await;
     // The lease alone permits nothing: an unmarked lease may be undone.
-    eventually(BOUND, "the agent sees the holder", async || {
-        world.agent().send_line("report");
-        let lines = world.lines("ready=", 1).await;
-        let last = lines.last().cloned().unwrap();
-        if last.contains("waiting") {
-            Ok(())
-        } else {
-            Err(last)
-        }
-    })
-    .await;
+    world.until_reported("waiting").await;
     assert_eq!(world.count("published"), 0);
     let begun = clock::now();
     let token = candidate.hold().await;

@@ -93,18 +93,7 @@ async fn a_released_pod_runs_without_a_permit_until_another_cluster_comes() {
         }
     })
     .await;
-    eventually(BOUND, "the agent has restored the release", async || {
-        let before = world.count("ready=");
-        world.agent().send_line("report");
-        let lines = world.lines("ready=", before + 1).await;
-        let last = lines.last().cloned().unwrap();
-        if last.contains("state: \"released\"") {
-            Ok(())
-        } else {
-            Err(last)
-        }
-    })
-    .await;
+    world.until_reported("state: \"released\"").await;
     pod.writes().await;
     assert!(pod.longest_gap(begun) < Duration::from_millis(500));
     let (_, reason) = state(&world, &pod);

@@ -33,10 +33,7 @@ async fn a_restart_of_agent_and_guardian_freezes_nothing() {
         world.guardian.as_mut().unwrap().kill();
         world.start_guardian();
         eventually(BOUND, "agent and guardian are ready", async || {
-            let before = world.count("ready=");
-            world.agent().send_line("report");
-            let lines = world.lines("ready=", before + 1).await;
-            let last = lines.last().cloned().unwrap();
+            let last = world.report().await;
             if last.contains("ready=true") && last.contains("guarded: true") {
                 Ok(())
             } else {
@@ -103,18 +100,7 @@ async fn a_pod_that_the_kubelet_publishes_after_a_reboot_waits_for_a_permit() {
     assert!(refused.contains("no cgroup"), "{refused}");
     fs::create_dir(&pod.cgroup).unwrap();
     world.call(&pod, "report");
-    eventually(BOUND, "the call waits", async || {
-        let before = world.count("ready=");
-        world.agent().send_line("report");
-        let lines = world.lines("ready=", before + 1).await;
-        let last = lines.last().cloned().unwrap();
-        if last.contains("waiting") {
-            Ok(())
-        } else {
-            Err(last)
-        }
-    })
-    .await;
+    world.until_reported("waiting").await;
     pod.frozen().await;
     assert_eq!(world.count("published"), 0);
     let _holder = world.holder("here").await;
@@ -176,10 +162,7 @@ async fn a_newer_agent_takes_over_without_a_freeze() {
     .await;
     let until = pod.stored_until(&world);
     eventually(BOUND, "the newer agent renews the permit", async || {
-        let before = world.count("ready=");
-        world.agent().send_line("report");
-        let lines = world.lines("ready=", before + 1).await;
-        let last = lines.last().cloned().unwrap();
+        let last = world.report().await;
         if last.contains(&pod.uid) && pod.stored_until(&world) > until {
             Ok(())
         } else {

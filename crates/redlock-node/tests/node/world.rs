@@ -232,6 +232,23 @@ impl World {
         .await
     }
 
+    /// Asks the agent for a report.
+    pub(crate) async fn report(&mut self) -> String {
+        let before = self.count("ready=");
+        self.agent().send_line("report");
+        let lines = self.lines("ready=", before + 1).await;
+        lines.last().cloned().unwrap()
+    }
+
+    /// Waits until a report of the agent contains this.
+    pub(crate) async fn until_reported(&mut self, text: &str) {
+        eventually(BOUND, &format!("the agent reports {text}"), async || {
+            let last = self.report().await;
+            if last.contains(text) { Ok(()) } else { Err(last) }
+        })
+        .await;
+    }
+
     pub(crate) fn count(&self, text: &str) -> usize {
         let lines = self.agent.as_ref().unwrap().stdout();
         lines.iter().filter(|line| line.contains(text)).count()

@@ -176,7 +176,7 @@ impl Metrics {
     }
 }
 
-fn is_of(object: &impl ResourceExt, component: &str) -> bool {
+pub(super) fn is_of(object: &impl ResourceExt, component: &str) -> bool {
     object
         .labels()
         .get(COMPONENT)

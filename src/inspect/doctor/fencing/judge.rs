@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use redlock_csi::DRIVER_NAME;
 
 use super::{
-    facts::{AGENT, Asked, Facts, GUARDIAN, Metrics},
+    facts::{AGENT, Asked, Facts, GUARDIAN, Metrics, is_of},
     unknown,
 };
 use crate::inspect::doctor::{Check, Level, ObjectReport};
@@ -85,9 +85,7 @@ fn set(facts: &Facts, component: &'static str) -> Check {
         let found = format!("no DaemonSet has the label app.kubernetes.io/component={component}");
         return Check::but(component, Level::Bad, found, INSTALL);
     };
-    let several = sets.iter().filter(|other| {
-        other.labels().get("app.kubernetes.io/component") == set.labels().get("app.kubernetes.io/component")
-    });
+    let several = sets.iter().filter(|other| is_of(*other, component));
     let name = format!("{}/{}", set.namespace().unwrap_or_default(), set.name_any());
     if several.count() > 1 {
         let hint = "two releases with node fencing share the directory of the node: uninstall one";
