@@ -31,8 +31,8 @@ test: tools ## All tests
 	scripts/build-kubernetes $(CARGO) test --workspace --no-run
 	@+$(MAKE) --jobs 2 --output-sync=target --keep-going --no-print-directory test-kubernetes test-others test-sequences test-doc test-valkey
 
-# Its tests wait for API servers and leases: five at once leave time of the CPUs for the others.
-test-kubernetes: export RUST_TEST_THREADS = 5
+# Its tests wait for API servers and leases: seven at once leave time of the CPUs for the others.
+test-kubernetes: export RUST_TEST_THREADS = 7
 test-kubernetes:
 	scripts/build-kubernetes $(CARGO) test --workspace --test kubernetes
 

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::fixture::kubelet::{Recorder, Run};
-use crate::fixture::{BOUND, Kubelet, Operator, Options, seed};
+use crate::fixture::{BOUND, Kubelet, Operator, seed};
 use crate::targets::{ready_pod, replica};
 use crate::world::{World, condition, lock, quorum_of, throughout, timed};
 use redlock_testkit::{Mode, Proxy, RedisServer, ServerOptions, eventually};
@@ -79,11 +79,7 @@ impl Scene {
         for master in &masters {
             proxies.push(Proxy::to_port(master.port()).await);
         }
-        let options = Options {
-            audit: true,
-            ..Options::default()
-        };
-        let world = World::of(masters, options).await;
+        let world = World::of(masters, World::options()).await;
         let recorder = Recorder::default();
         let kubelet = Kubelet::start(&world.plane, "here", seed(), &recorder);
         world

@@ -8,7 +8,7 @@ use redlock::api::LeaderLock;
 use serde_json::Value;
 
 use crate::fixture::kubelet::{Kubelet, Recorder};
-use crate::fixture::{BOUND, FENCING, Options};
+use crate::fixture::{BOUND, FENCING};
 use crate::patch::{allowed, install_crds};
 use crate::typed::{commands, typed};
 use crate::world::{World, condition};
@@ -62,7 +62,7 @@ fn recipes() -> Vec<PathBuf> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_recipe_runs_where_the_lock_is_held() {
-    let world = World::with(3, Options::default()).await;
+    let world = World::new(3).await;
     world
         .plane
         .install_rbac_with(world.namespace.name(), &RIGHTS)

@@ -283,7 +283,7 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
-    let world = world(Options::default()).await;
+    let world = world(World::options()).await;
     let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
     world
         .plane

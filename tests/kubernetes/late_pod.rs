@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::fixture::kubelet::{IGNORES_SIGTERM, Recorder};
-use crate::fixture::{BOUND, Kubelet, Options, seed};
+use crate::fixture::{BOUND, Kubelet, seed};
 use crate::guard::{assert_writes, metric};
 use crate::stop_times::Switched;
 use crate::world::{World, lock};
@@ -11,11 +11,7 @@ use redlock_testkit::eventually;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_ignores_sigterm_gets_the_grace_that_is_left() {
-    let options = Options {
-        audit: true,
-        ..Options::default()
-    };
-    let world = World::with(3, options).await;
+    let world = World::new(3).await;
     let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
     world
         .plane

@@ -5,7 +5,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::fixture::{BOUND, Operator, Options};
+use crate::fixture::{BOUND, Operator};
 use crate::rotation::{USER, secret};
 use crate::targets::{GATE, Gates, guarded, install, replica, running_pod};
 use crate::world::{World, condition, message, timed};
@@ -33,7 +33,7 @@ impl Scene {
             ..ServerOptions::default()
         };
         let masters = (0..3).map(|_| RedisServer::start(&options).unwrap()).collect();
-        let world = World::of(masters, Options::default()).await;
+        let world = World::of(masters, World::options()).await;
         install(&world).await;
         let gates = Gates::of(&world);
         world.apply(&secret("first"));

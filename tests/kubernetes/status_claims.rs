@@ -5,17 +5,13 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::fixture::{BOUND, Operator, Options};
+use crate::fixture::{BOUND, Operator};
 use crate::targets::{self, GATE, Gates, guarded, ready_pod, replica};
 use crate::world::{World, condition, lock, message, throughout, timed};
 
 /// Masters whose longest lease is 60 s: a replica that only infers that no other replica reports waits for 120 s.
 pub async fn world() -> World {
-    let options = Options {
-        audit: true,
-        ..Options::default()
-    };
-    let world = World::with(3, options).await;
+    let world = World::new(3).await;
     targets::install(&world).await;
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
     world.apply(&quorum.replace("maxLeaseDurationSeconds: 6", "maxLeaseDurationSeconds: 60"));

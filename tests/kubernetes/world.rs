@@ -27,19 +27,26 @@ pub struct World {
 impl World {
     /// Starts with so many masters that were never used, and installs the definitions and rights.
     pub async fn new(masters: usize) -> Self {
-        Self::with(masters, Options::default()).await
+        Self::with(masters, Self::options()).await
     }
 
-    /// Starts without controllers, which only targets need, and with an audit log.
+    /// Starts without controllers, which only targets need.
     pub async fn small(masters: usize) -> Self {
         Self::with(masters, Self::small_options()).await
     }
 
-    pub fn small_options() -> Options {
+    /// With an audit log.
+    pub fn options() -> Options {
         Options {
             audit: true,
-            controller_manager: false,
             ..Options::default()
+        }
+    }
+
+    pub fn small_options() -> Options {
+        Options {
+            controller_manager: false,
+            ..Self::options()
         }
     }
 
