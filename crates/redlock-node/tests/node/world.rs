@@ -3,12 +3,14 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::fd::AsFd,
     path::PathBuf,
     process::Command,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use redlock_client::{
     clock,
     elector::{Elector, ElectorTask, Silent},
@@ -496,10 +498,22 @@ impl Pod {
         BootInstant::from_nanos(digits.parse().unwrap())
     }
 
-    /// The longest time in which it did not run since `begun`.
-    pub(crate) fn longest_gap(&self, begun: BootInstant) -> Duration {
-        let moments = self.moments();
-        let after = moments.windows(2).filter(|pair| pair[1] > begun);
-        after.map(|pair| pair[1].since(pair[0])).max().unwrap_or_default()
+    /// Notices from now on when the pod is frozen, however shortly.
+    pub(crate) fn watch(&self) -> FreezeWatch {
+        let mut events = fs::File::open(self.cgroup.join("cgroup.events")).unwrap();
+        std::io::read_to_string(&mut events).unwrap();
+        FreezeWatch(events)
+    }
+}
+
+/// The kernel marks the file after each change of `frozen` and `populated` since the read.
+pub(crate) struct FreezeWatch(fs::File);
+
+impl FreezeWatch {
+    pub(crate) fn assert_never_frozen(&self) {
+        let mut polled = [PollFd::new(self.0.as_fd(), PollFlags::POLLPRI)];
+        poll(&mut polled, PollTimeout::ZERO).unwrap();
+        let changed = polled[0].revents().unwrap().contains(PollFlags::POLLPRI);
+        assert!(!changed, "the pod was frozen");
     }
 }
