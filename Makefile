@@ -22,22 +22,25 @@ OPTIMISED = --config 'profile.test.package.redlock-operator.opt-level = 1'
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
 	@$(CARGO) run -- demo $(ARGS)
 
-# Most tests wait for leases and servers: two at once would leave a machine with two cores idle. The tests of
-# Kubernetes take as long as all others together and run in parallel with them. The output of each group is printed
-# when the group ends.
+# Most tests wait for leases and servers: two at once would leave a machine with two cores idle. Three groups run at once, and
+# the output of each is printed when the group ends.
 test: export RUST_TEST_THREADS ?= 4
 test: tools ## All tests
 	$(CARGO) fmt --all --check
 	scripts/build-kubernetes $(CARGO) test --workspace --no-run
-	@+$(MAKE) --jobs 2 --output-sync=target --keep-going --no-print-directory test-kubernetes test-others test-sequences test-doc test-valkey
+	@+$(MAKE) --jobs 3 --output-sync=target --keep-going --no-print-directory test-kubernetes test-a-m test-n-z test-sequences test-doc test-valkey
 
-# Its tests wait for API servers and leases: seven at once leave time of the CPUs for the others.
-test-kubernetes: export RUST_TEST_THREADS = 7
+# Its tests wait for API servers and leases: six at once leave time of the CPUs for the others.
+test-kubernetes: export RUST_TEST_THREADS = 6
 test-kubernetes:
 	scripts/build-kubernetes $(CARGO) test --workspace --test kubernetes
 
-test-others:
-	scripts/build-kubernetes $(CARGO) test --workspace --no-fail-fast --lib --bins --examples --test '[!k]*' -- --skip index::simulation::
+# All other tests, by the names of their binaries.
+test-a-m:
+	scripts/build-kubernetes $(CARGO) test --workspace --no-fail-fast --test '[a-jl-m]*'
+
+test-n-z:
+	scripts/build-kubernetes $(CARGO) test --workspace --no-fail-fast --lib --bins --examples --test '[n-z]*' -- --skip index::simulation::
 
 test-sequences: ## Random inputs of the controller's index: SEQUENCES=1000000 FIRST_SEED=0
 	FIRST_SEED=$(FIRST_SEED) REDLOCK_SEQUENCES=$(SEQUENCES) $(CARGO) $(OPTIMISED) test --workspace --lib -- index::simulation::
