@@ -42,7 +42,7 @@ mod scheduler;
 
 use std::time::Duration;
 
-pub use assets::helm;
+pub use assets::{go_program, helm};
 pub use chart::{FENCING, SERVICE_ACCOUNT};
 pub use control_plane::{ControlPlane, Options};
 pub use kubeconfig::client_of;

@@ -9,7 +9,7 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
 use crate::common::forget_variables;
-use crate::fixture::BOUND;
+use crate::fixture::{BOUND, go_program};
 use crate::leader_lease::RIGHTS;
 use crate::targets::replica;
 use crate::world::{World, lock, throughout};
@@ -17,23 +17,8 @@ use redlock_testkit::ChildGuard;
 
 const LEADS: &str = "reconciled by the leader";
 
-fn program() -> std::path::PathBuf {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("warm-controller");
-    let output = Command::new("go")
-        .args(["build", "-o"])
-        .arg(&program)
-        .arg(".")
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/warm-controller/controller"))
-        .env("CGO_ENABLED", "0")
-        .output()
-        .unwrap_or_else(|error| panic!("go, which the tests need from 1.26 on: {error}"));
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    program
-}
-
-fn controller(world: &World) -> ChildGuard {
-    let mut command = Command::new(program());
+fn controller(world: &World, program: &Path) -> ChildGuard {
+    let mut command = Command::new(program);
     forget_variables(&mut command);
     command
         .env("KUBECONFIG", world.plane.kubeconfig_admin())
@@ -60,14 +45,15 @@ async fn controller_runtime_manager_leads_where_the_lock_is_held() {
     let maps: Api<ConfigMap> = Api::namespaced(world.plane.admin(), namespace);
     let map = serde_json::from_value(json!({"metadata": {"name": "fleet"}})).unwrap();
     maps.create(&PostParams::default(), &map).await.unwrap();
-    let mut leader = controller(&world);
+    let program = go_program("examples/warm-controller/controller", "go.mod", "warm-controller");
+    let mut leader = controller(&world, &program);
     leader.wait_for_line(BOUND, LEADS);
 
     // The manager ends when it no longer leads, and Kubernetes starts it again.
     declare(&world, ", state: SteppedDown, reason: test");
     let (status, _) = leader.wait(BOUND);
     assert!(!status.success(), "{status}");
-    let mut standby = controller(&world);
+    let mut standby = controller(&world, &program);
     standby.wait_for_line(BOUND, "Attempting to acquire leader lease");
     let stopped = |status: &Value| status["targets"][0]["observed"] == "Standby";
     world

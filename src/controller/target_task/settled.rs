@@ -29,19 +29,20 @@ impl Settled {
     /// Reports whether nothing has changed since all targets were in the desired state for this aim. Otherwise the
     /// targets are about to be read, and until then their state is unknown for every other aim.
     pub(super) fn holds(&mut self, aim: Aim, now: BootInstant) -> bool {
-        match *self {
-            Self::Rest(settled, until) if settled == aim && now < until => true,
-            Self::Pass(passed, until) if passed == aim && now < until => false,
-            _ => {
-                *self = Self::Unknown;
-                false
-            }
+        let rests = matches!(*self, Self::Rest(settled, until) if settled == aim && now < until);
+        if !rests && !self.passes(aim, now) {
+            *self = Self::Unknown;
         }
+        rests
+    }
+
+    fn passes(&self, aim: Aim, now: BootInstant) -> bool {
+        matches!(*self, Self::Pass(passed, until) if passed == aim && now < until)
     }
 
     /// Begins a pass, unless one for this aim is under way. Returns whether it begins: no target has reached the aim.
     pub(super) fn begin(&mut self, aim: Aim, now: BootInstant) -> bool {
-        if matches!(*self, Self::Pass(passed, until) if passed == aim && now < until) {
+        if self.passes(aim, now) {
             return false;
         }
         *self = Self::Pass(aim, now + POLL_AT_REST);

@@ -16,7 +16,7 @@ use redlock::lease::BootInstant;
 use serde_json::Value;
 
 use super::side::Election;
-use crate::fixture::Scheduler;
+use crate::fixture::{Scheduler, go_program};
 use crate::world::World;
 
 /// The settings of the controllers: a fifth of the defaults of client-go, and a quarter.
@@ -33,24 +33,8 @@ fn program(modules: &'static str) -> &'static Path {
     static PROGRAMS: OnceLock<[PathBuf; 2]> = OnceLock::new();
     let programs = PROGRAMS.get_or_init(|| {
         ["go.mod", "go-0.26.mod"].map(|modules| {
-            let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-            let program = Path::new(env!("CARGO_TARGET_TMPDIR"))
-                .join(modules)
-                .with_extension("client-go");
-            let output = Command::new("go")
-                .args(["build", "-modfile", modules, "-o"])
-                .arg(&program)
-                .arg(".")
-                .current_dir(root.join("tests/client-go"))
-                .env("CGO_ENABLED", "0")
-                .output()
-                .unwrap_or_else(|error| panic!("go, which the tests need from 1.26 on: {error}"));
-            assert!(
-                output.status.success(),
-                "{}",
-                String::from_utf8_lossy(&output.stderr)
-            );
-            program
+            let name = Path::new(modules).with_extension("client-go");
+            go_program("tests/client-go", modules, &name.to_string_lossy())
         })
     });
     &programs[usize::from(modules != "go.mod")]
