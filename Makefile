@@ -102,7 +102,7 @@ bench-kubernetes: tools ## Measure the operator on a real API server; ARGS=takeo
 soak-targets: ## Two clusters, random faults, 2 hours; ARGS='REDLOCK_TRANSITIONS=50 REDLOCK_SEED=7' for less and the same again, ARGS='REDLOCK_FAULT=CutStandby REDLOCK_FAULTS=20' for one fault
 	$(ARGS) scripts/build-kubernetes $(CARGO) test --test kubernetes -- --ignored --nocapture --test-threads=1 two_clusters::soak
 
-soak-fencing: ## Node fencing in two clusters, random faults, 3 hours; ARGS='REDLOCK_FAULT=CutFromAll,KillAll REDLOCK_FAULTS=20 REDLOCK_SEED=7' for some faults, ARGS='REDLOCK_FENCING=off' for the same pods without fencing, ARGS='REDLOCK_OUTCOMES=FILE' for one table of several runs
+soak-fencing: ## Node fencing in two clusters, random faults, 3 hours; ARGS='REDLOCK_FAULT=CutFromAll,KillAll REDLOCK_FAULTS=20 REDLOCK_SEED=7' for some faults, ARGS='REDLOCK_FAULT=CutFromAll REDLOCK_CUT_SECONDS=300' for long cuts, ARGS='REDLOCK_FENCING=off' for the same pods without fencing, ARGS='REDLOCK_OUTCOMES=FILE' for one table of several runs
 	$(ARGS) scripts/build-kubernetes $(CARGO) test --test kubernetes -- --ignored --nocapture --exact two_clusters::fenced::soak
 
 soak-slots: ## 500 slots in two clusters under faults, and 5 real minutes; ARGS='REDLOCK_SLOTS=50 REDLOCK_SEED=7' as well

@@ -23,6 +23,11 @@ mod common;
 #[path = "../tests/kubernetes/fixture.rs"]
 mod fixture;
 
+#[path = "../tests/kubernetes/node.rs"]
+mod node;
+
+#[path = "kubernetes/fencing.rs"]
+mod fencing;
 #[path = "kubernetes/log.rs"]
 mod log;
 #[path = "kubernetes/majority.rs"]
@@ -69,6 +74,9 @@ fn main() {
         }
         if wanted("targets") {
             targets::run().await;
+        }
+        if wanted("fencing") {
+            fencing::run().await;
         }
         if wanted("scale") {
             scale::run().await;

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{ClusterId, LeaseStem, MAX_MASTERS, fence::FencedLease};
+use crate::{ClusterId, LeaseStem, MAX_MASTERS, Mark, fence::FencedLease};
 
 /// In place of a connection: more than one carried grants or renewals. Calls that were sent on closed connections may
 /// still arrive, so an undo on any one connection does not follow all of them.
@@ -63,6 +63,12 @@ impl LeaseAttempt {
     #[must_use]
     pub fn fence(&self) -> Option<&FencedLease> {
         self.fence.as_deref()
+    }
+
+    /// Reports whether this would be the first mark `held` of the lease of a fenced lock.
+    #[must_use]
+    pub fn is_first(&self, mark: Mark) -> bool {
+        matches!(mark, Mark::Held { .. }) && self.fence().is_some_and(|fence| fence.mark().is_none())
     }
 
     /// A majority has reserved the lock for this cluster.

@@ -74,6 +74,8 @@ struct Held {
     renewing: Option<Duration>,
     /// The last renewal was undecided.
     retries: bool,
+    /// The renewal under way may have been written before the first mark.
+    marked: bool,
 }
 
 /// Each state is left by the events named in it, and by `SpecChanged`, `ClockStepped`, `StepDown` and `Shutdown`.
@@ -183,6 +185,7 @@ impl Machine {
             Event::RoundFinished { .. } => {}
             Event::Released { master } => self.on_released(master, now, &mut out),
             Event::QuorumBack => self.on_quorum_back(now, &mut out),
+            Event::Marked => self.on_marked(now, &mut out),
             Event::SpecChanged(terms) => self.on_spec(terms, now, &mut out),
             Event::ClockStepped => self.on_clock_step(now, &mut out),
             Event::StepDown { abstain } => {

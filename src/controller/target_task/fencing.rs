@@ -102,6 +102,11 @@ impl Fencing {
         })
     }
 
+    /// Reports whether the pods of the targets were never listed.
+    pub(super) fn is_unchecked(&self) -> bool {
+        self.unfenced.is_none()
+    }
+
     /// Reports whether every pod of the targets is known to be fenced.
     pub(super) fn fences_all(&self) -> bool {
         self.unfenced == Some(false)

@@ -93,6 +93,16 @@ impl TargetFacts {
     }
 }
 
+/// Reports whether the targets stop only because it is not known that all their pods are fenced. The stop has no deadline,
+/// so the pods can be listed before.
+pub(super) fn depends_on_fencing(facts: &TargetFacts, now: BootInstant) -> bool {
+    let fenced = TargetFacts {
+        fenced: true,
+        ..*facts
+    };
+    goal(facts, now) == Goal::Stop(None) && !matches!(goal(&fenced, now), Goal::Stop(_))
+}
+
 pub(super) fn goal(facts: &TargetFacts, now: BootInstant) -> Goal {
     if let Some(by) = facts.stop_by {
         return Goal::Stop(Some(facts.lost.map_or(by, |lost| lost.min(by))));

@@ -95,7 +95,7 @@ impl Leases {
             (self.lost, self.sibling_until) = (None, None);
             self.blind.passed_on = false;
         } else if let Some(until) = self.own_until.take() {
-            self.lost = Some(until).filter(|_| self.own != self.handed);
+            self.lost = Some(until);
         }
         if let Some(sibling) = lease.other.filter(|other| other.of == Other::Sibling) {
             self.lost = None;
@@ -123,7 +123,8 @@ impl Leases {
             start_after: self.start_after,
             from_elsewhere: self.from_elsewhere,
             other: lease.holder(),
-            lost: self.lost,
+            // The pods of a lease that was handed over run on, except for one that is not fenced.
+            lost: self.lost.filter(|_| self.own != self.handed || !seen.fenced),
             sibling_until: self.sibling_until,
             siblings,
             observes: observes(plan),

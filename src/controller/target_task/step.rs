@@ -6,7 +6,7 @@ use super::{
     RETRY, TargetTask,
     blind::{Said, has_majority},
     fencing::Fencing,
-    goal::{Goal, TargetFacts, goal},
+    goal::{Goal, TargetFacts, depends_on_fencing, goal},
     lease_view::LeaseView,
     leases::{Observation, observes},
     mark::Undeclared,
@@ -28,9 +28,7 @@ type Stepped = (super::TargetReport, Option<BootInstant>);
 
 impl TargetTask {
     pub(super) async fn step(&mut self) -> Stepped {
-        let now = clock::now();
-        let facts = self.facts(now);
-        let goal = goal(&facts, now);
+        let (facts, goal, now) = self.decide().await;
         if self.config.permissions.off {
             // Requests are refused, too: the closed channel shows each requester that nothing was stopped.
             self.refuse_stops();
@@ -54,7 +52,23 @@ impl TargetTask {
         }
     }
 
+    /// Decides on the goal. A stop that only a pod without fencing asks for waits until the pods are listed: it would destroy
+    /// work that the nodes protect.
+    async fn decide(&mut self) -> (TargetFacts, Goal, BootInstant) {
+        let mut now = clock::now();
+        let mut facts = self.facts(now);
+        let unchecked = self.fencing.as_ref().is_some_and(Fencing::is_unchecked);
+        if unchecked && depends_on_fencing(&facts, now) {
+            // Where the pods cannot be listed, one that is not fenced may be among them.
+            let _ = self.check_pods(None).await;
+            now = clock::now();
+            facts = self.facts(now);
+        }
+        (facts, goal(&facts, now), now)
+    }
+
     fn facts(&mut self, now: BootInstant) -> TargetFacts {
+        let fenced = self.fences_all();
         let config = &mut self.config;
         let lease = LeaseView::of(&config.view.borrow_and_update(), &config.cluster, now);
         let plan = &config.plan;
@@ -68,7 +82,7 @@ impl TargetTask {
             ),
             majority: has_majority(config.masters.as_ref()),
             lease,
-            fenced: self.fencing.as_ref().is_some_and(Fencing::fences_all),
+            fenced,
             stop_by: self.stop_requests.by(),
             now,
         };
@@ -88,9 +102,14 @@ impl TargetTask {
         Some((StartPermit::observed(view, holder), Some(until)))
     }
 
+    fn fences_all(&self) -> bool {
+        self.fencing.as_ref().is_some_and(Fencing::fences_all)
+    }
+
     /// Reads the targets without switching them.
     async fn observe(&mut self, goal: Goal, again: Option<BootInstant>, enforced: Option<bool>) -> Stepped {
         self.readiness.forget();
+        let fenced = self.fences_all();
         if !self.settled.holds(Aim::Observe, clock::now()) {
             self.begin(Aim::Observe);
             join_all(self.targets.iter_mut().map(|target| target.observe(enforced))).await;
@@ -99,7 +118,9 @@ impl TargetTask {
                 |target: &Target| matches!(target.observed, TargetState::Active | TargetState::Standby);
             self.settle(Aim::Observe, checked && self.targets.iter().all(known));
         }
-        let again = self.due().into_iter().chain(again).min();
+        // The goal was decided before the pods were listed.
+        let changed = (self.fences_all() != fenced).then(clock::now);
+        let again = self.due().into_iter().chain(again).chain(changed).min();
         (self.report(goal, Outcome::SETTLED), again)
     }
 

@@ -5,10 +5,8 @@
 mod outcome;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use fastrand::Rng;
-use tokio::time::sleep;
 
 use super::faults::Fault;
 use super::pair::{FENCED_LEASE, Pair};
@@ -17,10 +15,6 @@ use super::work::Work;
 use super::{assert_tokens_increase, controllers, episode, unguarded};
 use crate::fixture::seed;
 use outcome::{Outcome, print_table};
-
-/// A holder that dies before its first renewal has not kept the lock for its cluster yet: its pods are frozen until its
-/// sibling has marked its own lease. Renewals are 5 s apart.
-const RENEWED: Duration = Duration::from_secs(6);
 
 /// Returns those that `REDLOCK_FAULT` names, separated by commas, or all under which pods may stop.
 fn kinds(work: Work) -> Vec<Fault> {
@@ -69,9 +63,6 @@ async fn soak() {
             random.shuffle(&mut due);
         }
         let fault = due.pop().expect("a kind of fault");
-        if Fault::UNNOTICED.contains(&fault) {
-            sleep(RENEWED).await;
-        }
         let episode = episode(&mut pair, fault, held, &mut random).await;
         held = episode.after;
         if fault == Fault::StopApiServer {

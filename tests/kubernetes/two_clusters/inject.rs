@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use super::faults::{Fault, Mark};
 use super::fenced_node::Part;
 use super::pair::{BOUND, Held, Pair};
+use super::soak::number;
 use redlock_testkit::{Mode, eventually};
 
 #[path = "inject/node.rs"]
@@ -283,6 +284,7 @@ impl Acts<'_> {
         ));
         self.pair.clusters[self.held.cluster].set_all(Mode::BlackHole);
         self.wait_for_other().await;
+        sleep(Duration::from_secs(number("REDLOCK_CUT_SECONDS", 0))).await;
         self.last(1_000..3_000).await;
         self.mark(format!("{cluster} reaches both again"));
         self.pair.clusters[self.held.cluster].set_all(Mode::Pass);

@@ -1,6 +1,8 @@
 //! The long run: faults in a random order until enough leases have been won.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::str::FromStr;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -15,7 +17,7 @@ use crate::fixture::seed;
 /// In seconds. Most faults last longer.
 const LEASE: u64 = 4;
 
-pub fn number(name: &str, default: usize) -> usize {
+pub fn number<T: FromStr<Err: Debug>>(name: &str, default: T) -> T {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
 }
 

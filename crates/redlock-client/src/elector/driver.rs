@@ -214,8 +214,8 @@ impl Driver {
         self.event(place, Event::TimerFired)
     }
 
-    /// Sends the request to the masters without the state machine: the request does not change the holder of the lock.
-    /// It counts for this lease only, and not for the next one.
+    /// Sends the mark to the masters without the state machine: it does not change the holder of the lock. It counts for
+    /// this lease only, and not for the next one. After the first mark of a fenced lease the machine renews.
     fn mark(
         &mut self,
         lock: &LockName,
@@ -231,9 +231,14 @@ impl Driver {
         let (Some(_), Some(attempt)) = (authority, slot.attempt.clone()) else {
             return Ok(());
         };
+        let is_first = attempt.is_first(mark);
         let command = masters::Command::Mark { attempt, token, mark };
         let keys = slot.keys.clone();
-        self.masters.submit(Call::answering(keys, command, asked))
+        self.masters.submit(Call::answering(keys, command, asked))?;
+        match place {
+            Some(place) if is_first => self.event(place, Event::Marked),
+            _ => Ok(()),
+        }
     }
 
     fn leave(&mut self, place: Option<Place>, release_mode: ReleaseMode) -> Result<(), Closed> {

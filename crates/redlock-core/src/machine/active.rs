@@ -49,6 +49,15 @@ impl Machine {
             },
             renewing: None,
             retries: false,
+            marked: false,
+        }
+    }
+
+    /// Renews, after the renewal under way if there is one.
+    pub(super) fn on_marked(&mut self, now: BootInstant, out: &mut Vec<Action>) {
+        if let State::Active(held) = &mut self.state {
+            held.marked = held.renewing.is_some();
+            self.renew_now(now, out);
         }
     }
 
@@ -74,7 +83,11 @@ impl Machine {
             valid_until,
             ..held.authority
         };
-        self.state = State::Active(self.held(authority, started, lease));
+        let mut next = self.held(authority, started, lease);
+        if held.marked {
+            next.renew_at = now;
+        }
+        self.state = State::Active(next);
         out.push(Action::PublishActive { authority, won: None });
         self.renew_if_due(now, out);
         #[cfg(feature = "planted")]

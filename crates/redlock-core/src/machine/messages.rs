@@ -68,6 +68,8 @@ pub enum Event {
     },
     /// A majority of the masters can be asked again.
     QuorumBack,
+    /// The first mark of the present lease was submitted. Only a renewal after it keeps the lock for the own cluster.
+    Marked,
     SpecChanged(Terms),
     /// The local clock stepped: every moment that was read before is worthless.
     ClockStepped,

@@ -60,6 +60,7 @@ impl Machine {
             renew_at: valid_until,
             renewing: Some(lease_duration),
             retries: false,
+            marked: false,
         });
         self.start(
             Round::Renew {

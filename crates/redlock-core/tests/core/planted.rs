@@ -55,14 +55,16 @@ fn a_release_build_refuses_planted_faults() {
 const SEEDS: usize = 3_000;
 
 /// Faults that few seeds show. Their search begins shortly before the first seed that does.
-const RARE: [(&str, u64); 8] = [
+const RARE: [(&str, u64); 10] = [
+    ("ClosedIgnored", 1_000),
     ("FallbackWhenUnreachable", 1_150),
-    ("KeptBeyondLongest", 1_200),
-    ("MarkForgotten", 450),
+    ("KeptBeyondLongest", 1_500),
+    ("MarkForgotten", 600),
+    ("PermitBeforeMark", 900),
     ("ReserveOnAMinority", 400),
     ("ReserveUndone", 2_500),
-    ("UnmarkedCounted", 1_450),
-    ("UnmarkedReleased", 800),
+    ("UnmarkedCounted", 2_700),
+    ("UnmarkedReleased", 1_050),
     ("VotesSummedOverRounds", 3_400),
 ];
 

@@ -164,7 +164,7 @@ proptest! {
 
     #[test]
     fn s3_no_events_give_authority_beyond_the_lease_of_its_round_or_leave_the_machine_stuck(
-        events in prop::collection::vec((0_u8..14, 0_u64..1_500, any::<u64>()), 0..120),
+        events in prop::collection::vec((0_u8..15, 0_u64..1_500, any::<u64>()), 0..120),
     ) {
         Script::new().play(events)?;
     }
@@ -262,6 +262,7 @@ impl Script {
                 token: None,
             },
             12 if entropy.is_multiple_of(4) => Event::Shutdown(ReleaseMode::Release),
+            13 => Event::Marked,
             // The round of a lease that is over.
             _ => Event::RoundFinished {
                 id: 0,

@@ -331,3 +331,31 @@ fn fenced_targets_are_left_to_the_nodes_until_another_cluster_is_seen_to_hold() 
     };
     assert_eq!(goal(&held, at(121)), Goal::Keep(Some(at(130))));
 }
+
+#[test]
+fn a_stop_depends_on_fencing_where_no_other_cluster_is_seen_to_hold() {
+    let restarted = TargetFacts {
+        siblings: Siblings::Silent,
+        ..facts()
+    };
+    assert!(depends_on_fencing(&restarted, at(105)));
+    let passed_on = TargetFacts {
+        passed_on: true,
+        ..restarted
+    };
+    let elsewhere = TargetFacts {
+        other: Some(Other::Elsewhere),
+        ..restarted
+    };
+    let lost = TargetFacts {
+        lost: Some(at(125)),
+        ..restarted
+    };
+    let held = TargetFacts {
+        held_until: Some(at(130)),
+        ..restarted
+    };
+    for facts in [passed_on, elsewhere, lost, held] {
+        assert!(!depends_on_fencing(&facts, at(105)), "{facts:?}");
+    }
+}

@@ -276,3 +276,24 @@ fn fenced_pods_run_on_where_the_lease_is_handed_to_the_own_cluster() {
     let lost = observe(&mut leases, LeaseView::default(), 115);
     assert_eq!(lost, Goal::Stop(Some(at(130))), "a later lease that is lost");
 }
+
+#[test]
+fn a_pod_that_is_not_fenced_stops_by_the_end_of_a_lease_that_was_handed_over() {
+    let tokens = OwnTokens::default();
+    let mut leases = Leases::new(at(90));
+    let mut observe = |lease, fenced, now| {
+        let seen = Observation {
+            fenced,
+            ..seen(lease, now)
+        };
+        if now == 101 {
+            leases.hand_to_sibling(OWN);
+        }
+        goal(&leases.observe(&seen, &plan(), &tokens), at(now))
+    };
+    assert_eq!(observe(held(), true, 100), Goal::Run);
+    assert_eq!(observe(held(), true, 101), Goal::Run);
+    let ended = LeaseView::default();
+    assert_eq!(observe(ended, true, 102), Goal::Keep(None));
+    assert_eq!(observe(ended, false, 103), Goal::Stop(Some(at(110))));
+}

@@ -66,6 +66,7 @@ fn the_first_output_after_a_pause_past_the_end_is_the_loss() {
         Event::TimerFired,
         Event::Released { master: 0 },
         Event::QuorumBack,
+        Event::Marked,
         Event::SpecChanged(terms(LEASE)),
         Event::StepDown { abstain: ms(1) },
         hand_over("there", None),
@@ -136,4 +137,20 @@ fn a_failed_renewal_is_repeated_at_once_when_the_quorum_is_back() {
     rig.timer(5_000).outcome(5_001, Outcome::RenewalUndecided);
     rig.event(5_010, Event::QuorumBack);
     assert!(matches!(rig.asked(), Some(Round::Renew { .. })));
+}
+
+#[test]
+fn the_first_mark_is_followed_by_a_renewal() {
+    let mut rig = Rig::active(terms(LEASE));
+    rig.event(100, Event::Marked);
+    assert!(matches!(rig.asked(), Some(Round::Renew { .. })));
+    // The one under way may have been written before the mark.
+    let mut rig = Rig::active(terms(LEASE));
+    rig.timer(5_000).event(5_010, Event::Marked);
+    let started = at(5_000);
+    rig.outcome(5_020, Outcome::Renewed { started });
+    assert!(matches!(rig.asked(), Some(Round::Renew { .. })));
+    let started = at(5_020);
+    rig.outcome(5_030, Outcome::Renewed { started });
+    assert_eq!(rig.round, None);
 }

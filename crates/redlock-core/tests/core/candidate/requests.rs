@@ -79,7 +79,12 @@ impl Candidate {
         };
         let token = authority.token;
         let wanted = Wanted::Mark { token: token.0, mark };
+        let is_first = attempt.is_first(mark);
         self.request(now, Command::Mark { attempt, token, mark }, Some(wanted));
+        // As often without the renewal that follows, as if every master lost it: faults before it stay likely.
+        if is_first && rng.bool() {
+            self.feed(at, Event::Marked, rng, &mut out);
+        }
         self.settle(at, rng, &mut out);
         out
     }
