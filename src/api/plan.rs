@@ -85,6 +85,9 @@ pub struct LockPlan {
     pub abstains: bool,
     /// An earlier declared target may still run. No manifest sets it.
     pub has_leftovers: bool,
+    /// The lock is only observed until this replica has seen a majority of the masters: pods that are fenced stay. No
+    /// manifest sets it.
+    pub keeps_fenced_pods: bool,
 }
 
 impl LockPlan {

@@ -502,3 +502,30 @@ async fn fencing_that_is_turned_on_under_a_lease_begins_with_a_new_one() {
     .await;
     assert!(fenced.permit() > 0);
 }
+
+/// Nothing but the nodes may stop the pods: another replica may win the lock for this cluster again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_starts_without_masters_leaves_fenced_pods_running() {
+    let fenced = Fenced::new(&deployment(true, 1, &json!({}))).await;
+    fenced.world.apply(&fenced_lock());
+    let mut first = operator(&fenced, "replica-1").await;
+    fenced.active().await;
+    let pod = fenced.running_pod().await;
+    let generation = async || fenced.deployments().get("web").await.unwrap().metadata.generation;
+    let before = generation().await;
+    let masters = &fenced.world.masters;
+    masters.iter().for_each(|master| master.pause().unwrap());
+    first.child.kill();
+    let mut second = replica(&fenced.world, "replica-2").await;
+    second.child.wait_for_line(BOUND, "lock added");
+    // Longer than a replica waits for the answers of siblings and of the API server.
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(8) {
+        assert_eq!(generation().await, before, "the target was written to");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    masters.iter().for_each(|master| master.resume().unwrap());
+    second.until_role("report", "Active").await;
+    fenced.active().await;
+    assert_eq!(fenced.running_pod().await, pod);
+}

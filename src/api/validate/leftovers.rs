@@ -46,6 +46,7 @@ pub fn leftovers(object: &LeaderLock, graces: &Graces) -> Option<LockPlan> {
         targets,
         abstains: false,
         has_leftovers: false,
+        keeps_fenced_pods: false,
         namespace,
         name,
     })

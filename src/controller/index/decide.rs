@@ -58,9 +58,8 @@ fn decide(facts: &DecisionFacts<'_>) -> Decision {
             Ok(plan) if facts.confirmed && !facts.deleted => Decision::Activate(plan.clone()),
             // An earlier operator left targets running. The lock is observed but never acquired, which stops the
             // targets unless a sibling holds the lock.
-            Ok(plan) if facts.guarded && (facts.deleted || facts.in_charge) => {
-                Decision::Activate(observe_only(plan))
-            }
+            Ok(plan) if facts.guarded && facts.deleted => Decision::Activate(observe_only(plan)),
+            Ok(plan) if facts.guarded && facts.in_charge => Decision::Activate(observe_until_confirmed(plan)),
             _ if facts.stops_leftovers && facts.deleted => Decision::Withdraw,
             Err(_) if facts.stops_leftovers => Decision::Keep,
             Err(_) if facts.guarded && facts.in_charge => Decision::StopLeftovers,
@@ -102,6 +101,15 @@ pub(super) fn observe_only(plan: &LockPlan) -> Arc<LockPlan> {
     Arc::new(LockPlan {
         state: LockState::SteppedDown,
         ..plan.clone()
+    })
+}
+
+/// The same until the cluster name is confirmed. The nodes run the fenced pods of a lock that this cluster contends for as
+/// long as they may.
+fn observe_until_confirmed(plan: &LockPlan) -> Arc<LockPlan> {
+    Arc::new(LockPlan {
+        keeps_fenced_pods: plan.is_fenced() && !gives_up(plan),
+        ..observe_only(plan).as_ref().clone()
     })
 }
 

@@ -108,7 +108,7 @@ impl Leases {
         }
         let takeover_delay = self.takeover_delay(plan);
         // A cluster that stepped down keeps nothing running, and asks no sibling to.
-        let fenced = seen.fenced && plan.state != LockState::SteppedDown;
+        let fenced = seen.fenced && (plan.state != LockState::SteppedDown || plan.keeps_fenced_pods);
         let stop = if fenced {
             Duration::ZERO
         } else {

@@ -12,7 +12,7 @@ const TARGET: &str = ", targets: [{name: t, action: Scale, stopSeconds: 5, ref: 
 fn decided(
     active: Option<&LockPlan>,
     wanted: &Result<Arc<LockPlan>, Problem>,
-    change: fn(&mut DecisionFacts<'_>),
+    change: impl Fn(&mut DecisionFacts<'_>),
 ) -> Decision {
     let mut facts = DecisionFacts {
         active,
@@ -59,6 +59,23 @@ fn a_sibling_is_responsible_for_leftovers_without_a_majority() {
     assert!(looked_at(decided(None, &wanted, |facts| {
         (facts.deleted, facts.guarded) = (true, true);
     })));
+    for (more, deleted, keeps) in [
+        ("", false, false),
+        (", fencing: Node", false, true),
+        (", fencing: Node", true, false),
+        (
+            ", fencing: Node, state: SteppedDown, reason: maintenance",
+            false,
+            false,
+        ),
+    ] {
+        let wanted = Ok(plan(&format!("{TARGET}{more}")));
+        let decision = decided(None, &wanted, |facts| {
+            (facts.confirmed, facts.guarded, facts.in_charge, facts.deleted) = (false, true, true, deleted);
+        });
+        let kept = matches!(&decision, Decision::Activate(plan) if plan.keeps_fenced_pods);
+        assert_eq!(kept, keeps, "{more} {deleted}: {decision:?}");
+    }
     // The lock is contended for as soon as the cluster name is confirmed.
     let minded = observe_only(&plan(TARGET));
     assert_eq!(
