@@ -16,7 +16,7 @@ TAG ?=
 OPTIMISED = --config 'profile.test.package.redlock-operator.opt-level = 1'
 
 .DEFAULT_GOAL := help
-.PHONY: demo test test-servers test-valkey test-kubernetes test-others test-model test-sequences test-doc check simulate model lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-fencing soak-slots soak-leases prove-run csi-sanity chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
+.PHONY: demo test test-servers test-valkey test-kubernetes test-others test-model test-sequences test-doc check simulate model lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-fencing soak-slots soak-leases prove-run csi-sanity node-vm chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
 
 # The debug build: the demo measures only waiting times, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
@@ -116,6 +116,9 @@ prove-run: tools ## What `redlock run` promises, 20 trials of each failure, 12 m
 
 csi-sanity: ## csi-sanity of kubernetes-csi on the CSI driver of node fencing
 	@CARGO='$(CARGO)' scripts/csi-sanity
+
+node-vm: ## Node fencing on a node with cgroup v2, containerd and the kubelet in a virtual machine, 15 minutes; builds it once
+	scripts/build-node-vm scripts/build-kubernetes $(CARGO) test --workspace --test kubernetes -- --ignored --nocapture --exact node_vm::a_fenced_deployment_lives_on_a_real_node
 
 planted: tools ## Faults of the protocol, planted one by one: which layer of the tests finds each, and how soon
 	@CARGO='$(CARGO)' scripts/planted

@@ -70,6 +70,8 @@ mod metrics_access;
 mod node;
 #[path = "kubernetes/node_agent.rs"]
 mod node_agent;
+#[path = "kubernetes/node_vm.rs"]
+mod node_vm;
 #[path = "kubernetes/once_per_schedule.rs"]
 mod once_per_schedule;
 #[path = "kubernetes/outage.rs"]
