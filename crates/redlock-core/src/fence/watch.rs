@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use super::{
+    FREEZE_BEFORE,
     observation::{Finding, Observation, Withheld},
     record::Record,
 };
 use crate::{BootInstant, ClusterId, FencingToken};
+
+/// The last round that can prevent a freeze begins so long before the end of the permit.
+const BEFORE_END: Duration = FREEZE_BEFORE.saturating_mul(5);
 
 /// How often the masters are asked about a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,13 +21,15 @@ pub struct Pace {
 
 impl Pace {
     /// When the round after one that began at `sent` begins: after a third of the lease; after a retry period once a third
-    /// is missing, or a record waits; and at the expected end.
+    /// is missing, or a record waits; shortly before the freeze, whose answers can still prevent it; and at the expected
+    /// end.
     #[must_use]
     pub fn next<'a>(self, sent: BootInstant, records: impl IntoIterator<Item = &'a Record>) -> BootInstant {
         let third = self.lease_duration / 3;
         let soon = sent + self.retry_period.min(third);
         let next = |record: &Record| match record.permitted_until() {
             Some(until) if until.since(sent) >= third * 2 => sent + third,
+            Some(until) if until - BEFORE_END > sent => soon.min(until - BEFORE_END),
             Some(until) if until > sent => soon.min(until),
             Some(_) | None => soon,
         };

@@ -301,7 +301,8 @@ impl Owner<'_> {
             let pace: Pace = lock.pace();
             pace.next(sent, pods.map(|pod| &pod.record))
         };
-        quorum.due = locks.into_iter().map(next).min().unwrap_or(BootInstant::NEVER);
+        let next = locks.into_iter().map(next).min();
+        quorum.due = next.map_or(BootInstant::NEVER, |next| next.min(quorum.latest(sent)));
     }
 
     /// Gives one input to the record of a pod, and carries out its effects.

@@ -1,6 +1,6 @@
 //! The masters of one quorum, and what their rounds have shown of each lock.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use redlock_client::masters::{ConfigError, FenceRound, LockKeys, Masters, Tasks};
 use redlock_core::{
@@ -10,6 +10,9 @@ use redlock_core::{
 
 use super::QuorumReport;
 use crate::spec::{Access, LockSpec, QuorumSpec, SpecError};
+
+/// Interval of the rounds until a majority has answered one.
+const UNANSWERED: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(super) struct Quorum {
@@ -22,6 +25,8 @@ pub(super) struct Quorum {
     /// When the next round begins, unless one is under way.
     pub(super) due: BootInstant,
     pub(super) under_way: bool,
+    /// A majority answered at least one round: the connections are open.
+    answered: bool,
 }
 
 #[derive(Debug)]
@@ -63,6 +68,7 @@ impl Quorum {
             locks: BTreeMap::new(),
             due: now,
             under_way: false,
+            answered: false,
         })
     }
 
@@ -125,6 +131,7 @@ impl Quorum {
             let all = round.result.readings.iter().enumerate();
             all.filter_map(|(master, read)| Some((master, read.as_ref().ok()?)))
         };
+        self.answered |= readings().count() >= self.masters.size().majority();
         let clocks = readings().map(|(master, read)| (master, read.clock));
         let ahead = self.clock.on_round(clocks);
         let stood_still = ahead | round.result.local_clock_stepped | self.take_steps();
@@ -145,6 +152,16 @@ impl Quorum {
             findings.push((spec.clone(), finding));
         }
         findings
+    }
+
+    /// When the round after one that began at `sent` begins, at the latest. The first one may begin before the connections are
+    /// open, and a restarted agent has pods whose permits end.
+    pub(super) fn latest(&self, sent: BootInstant) -> BootInstant {
+        if self.answered {
+            BootInstant::NEVER
+        } else {
+            sent + UNANSWERED
+        }
     }
 
     /// The connections have shown since that the local clock stood still. Contrary evidence without a round.

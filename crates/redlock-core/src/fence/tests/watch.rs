@@ -72,8 +72,10 @@ fn the_masters_are_asked_after_a_third_and_sooner_once_a_third_is_missing() {
         (10_000, 5_000),
         (9_999, 2_000),
         (2_500, 2_000),
-        // At the expected end.
-        (1_200, 1_200),
+        // Before the freeze, and at the expected end.
+        (2_200, 1_950),
+        (1_200, 950),
+        (200, 200),
     ] {
         assert_eq!(PACE.next(at(0), [&running(until)]), at(next), "{until}");
     }
