@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -289,8 +290,7 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
         .plane
         .install_rbac_with(world.namespace.name(), &rights)
         .await;
-    let deployments: Api<k8s_openapi::api::apps::v1::Deployment> =
-        Api::namespaced(world.plane.admin(), world.namespace.name());
+    let deployments: Api<Deployment> = Api::namespaced(world.plane.admin(), world.namespace.name());
     let replicas = async || deployments.get("web").await.unwrap().spec.unwrap().replicas;
     let until = async |wanted: i32| {
         eventually(BOUND, &format!("web has {wanted} replicas"), async || {
@@ -313,8 +313,8 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
         lock("report", &format!("{more}, targets: [{target}]"))
     };
     let _operator = world.operator("replica-1").await;
-    // Without a declared number: one by default, which no field manager owns.
-    world.apply(DEPLOYMENT);
+    // Without a declared number: one by default, which the field manager of the creation owns.
+    world.apply_by_kubectl(DEPLOYMENT);
     world.apply(&declared(""));
     until(2).await;
     enforced(("True", "AsDeclared")).await;
@@ -482,6 +482,32 @@ async fn refused_finalizer_is_retried_with_a_back_off_and_then_added() {
     eventually(BOUND, "it has its finalizer", async || {
         let lock = world.locks().get("report").await.unwrap();
         lock.metadata.finalizers.map(|_| ()).ok_or(())
+    })
+    .await;
+}
+
+/// No field manager owns the default of a server-side apply.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_start_raises_the_default_number_of_a_server_side_apply() {
+    let world = world(World::options()).await;
+    let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
+    world
+        .plane
+        .install_rbac_with(world.namespace.name(), &rights)
+        .await;
+    let _operator = world.operator("replica-1").await;
+    world.apply(DEPLOYMENT);
+    let target = "{name: web, action: Scale, stopSeconds: 1, scale: {activeReplicas: 2}, \
+                  ref: {apiVersion: apps/v1, kind: Deployment, name: web}}";
+    world.apply(&lock("report", &format!(", targets: [{target}]")));
+    let deployments: Api<Deployment> = Api::namespaced(world.plane.admin(), world.namespace.name());
+    eventually(BOUND, "web has two replicas", async || {
+        let spec = deployments.get("web").await.unwrap().spec.unwrap();
+        if spec.replicas == Some(2) {
+            Ok(())
+        } else {
+            Err(spec.replicas)
+        }
     })
     .await;
 }

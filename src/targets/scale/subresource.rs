@@ -152,7 +152,7 @@ impl Object {
         };
         Ok(match known.declared_by {
             Some(owner) => Owner::Other(owner),
-            None if known.is_own || known.writer.is_some() => Owner::Ours,
+            None if known.is_own || known.writer.is_some() || known.is_as_created() => Owner::Ours,
             None => Owner::Unknown,
         })
     }

@@ -56,6 +56,12 @@ impl Known {
         }
     }
 
+    /// Reports whether the desired state is that of the creation: a number without an owner is a default then, also where a
+    /// server-side apply created the object.
+    pub(in crate::targets) fn is_as_created(&self) -> bool {
+        self.generation == Some(1)
+    }
+
     /// Reports whether a client changed the desired state of the object. Its controllers change the status all the
     /// time.
     pub(in crate::targets) fn is_another(&self, before: &Self) -> bool {
