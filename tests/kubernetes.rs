@@ -9,6 +9,8 @@ mod adoption;
 mod agent_examples;
 #[path = "kubernetes/agreement.rs"]
 mod agreement;
+#[path = "kubernetes/apply.rs"]
+mod apply;
 #[path = "kubernetes/author_check.rs"]
 mod author_check;
 #[path = "kubernetes/bad_input.rs"]

@@ -39,7 +39,7 @@ async fn rollout_that_doubles_the_one_replica_is_reported_until_it_is_repaired()
     world.plane.install_rbac_with(namespace, &rights).await;
     world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
     let _operator = world.operator("replica-1").await;
-    world.apply(&deployment(""));
+    world.apply_by_kubectl(&deployment(""));
     world.apply(&scaled(""));
     let status = until(&world, ("True", "SurgingStrategy")).await;
     let text = message(&status, KIND).to_owned();
@@ -64,11 +64,11 @@ async fn rollout_that_doubles_the_one_replica_is_reported_until_it_is_repaired()
     );
 
     // Applies each line of the message as printed.
-    world.apply(&deployment("  strategy: {type: Recreate}\n"));
+    world.apply_by_kubectl(&deployment("  strategy: {type: Recreate}\n"));
     until(&world, ("False", "NoSurge")).await;
-    world.apply(&deployment(""));
+    world.apply_by_kubectl(&deployment(""));
     until(&world, ("True", "SurgingStrategy")).await;
-    world.apply(&deployment(
+    world.apply_by_kubectl(&deployment(
         "  strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}\n",
     ));
     until(&world, ("False", "NoSurge")).await;

@@ -14,6 +14,7 @@ use kube::api::{Api, ListParams};
 use redlock::api::{LeaderLock, RedisQuorum};
 use serde_json::Value;
 
+use crate::apply::apply;
 use crate::fixture::{BOUND, Operator, Options, PooledPlane, SERVICE_ACCOUNT, TestNamespace, audit};
 use crate::program::{Ran, redlock_with};
 use redlock_testkit::{RedisServer, ServerOptions, eventually};
@@ -100,8 +101,14 @@ impl World {
             .await
     }
 
-    /// Runs `kubectl apply`; panics with its output if it fails.
+    /// Applies a manifest in the namespace of the test; panics with the answer if that fails.
     pub fn apply(&self, manifest: &str) {
+        let applied = apply(&self.plane, self.namespace.name(), manifest);
+        applied.unwrap_or_else(|error| panic!("{error}\n{manifest}"));
+    }
+
+    /// The same by `kubectl apply`, which keeps defaults and fields of others that the manifest no longer names.
+    pub fn apply_by_kubectl(&self, manifest: &str) {
         let (worked, said) = self.try_apply(manifest);
         assert!(worked, "{said}\n{manifest}");
     }

@@ -8,14 +8,18 @@ use crate::replica::{BOUND, Folder, Replica, masters};
 use redlock_testkit::eventually_blocking;
 
 const PROMISED: Duration = Duration::from_secs(2);
-/// How long a busy machine may pause during the stop.
-const BUSY: Duration = Duration::from_secs(3);
+/// How long a busy machine may pause during the stop: one that was short of memory took 18 s.
+const BUSY: Duration = Duration::from_secs(25);
 
 fn ends_well(mut replica: Replica, signal: Signal) -> Vec<String> {
     replica.child.signal(signal);
     let (status, took) = replica.child.wait(BOUND);
     assert_eq!(status.code(), Some(0), "{:#?}", replica.child.stderr());
-    assert!(took < PROMISED + BUSY, "it took {took:?}");
+    assert!(
+        took < PROMISED + BUSY,
+        "it took {took:?}: {:#?}",
+        replica.child.stderr()
+    );
     replica.child.stderr()
 }
 

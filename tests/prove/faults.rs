@@ -15,7 +15,7 @@ use crate::stage::{BOUND, LEASE, Stage};
 use redlock_testkit::eventually_blocking;
 
 /// A guardian that was killed has a successor by then, or the wrapper has noticed nothing.
-const SUCCESSOR: Duration = Duration::from_secs(5);
+const SUCCESSOR: Duration = Duration::from_secs(30);
 /// For how long the next holder is watched after its first write.
 const AFTERMATH: Duration = Duration::from_millis(300);
 

@@ -107,7 +107,7 @@ impl Machine {
         self.read_until(READS_COMMANDS);
     }
 
-    /// Reads until this line has come; returns what was before it.
+    /// Reads until this line; returns the text before it.
     fn read_until(&mut self, line: &str) -> String {
         let began = Instant::now();
         let mut seen = Vec::new();
