@@ -16,20 +16,20 @@ TAG ?=
 OPTIMISED = --config 'profile.test.package.redlock-operator.opt-level = 1'
 
 .DEFAULT_GOAL := help
-.PHONY: demo test test-servers test-valkey test-kubernetes test-others test-model test-sequences test-doc check simulate model lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-fencing soak-slots soak-leases prove-run csi-sanity node-vm chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
+.PHONY: demo test test-servers test-valkey test-kubernetes test-others test-redis test-model test-sequences test-doc check simulate model lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-fencing soak-slots soak-leases prove-run csi-sanity node-vm chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
 
 # The debug build: the demo measures only waiting times, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
 	@$(CARGO) run -- demo $(ARGS)
 
 # Most tests wait for leases and servers: two at once would leave a machine with two cores idle. The tests of Kubernetes take as
-# long as all others that wait, and run beside them. The model and the sequences only compute, in the time that the others
-# leave. The output of each group is printed when the group ends.
+# long as the others that wait, and run beside them. In a third place, the tests with masters alone come first; the model and
+# the sequences only compute, in the time that the others leave. The output of each group is printed when the group ends.
 test: export RUST_TEST_THREADS ?= 4
 test: tools ## All tests
 	$(CARGO) fmt --all --check
 	scripts/build-kubernetes $(CARGO) test --workspace --no-run
-	@+$(MAKE) --jobs 3 --output-sync=target --keep-going --no-print-directory test-kubernetes test-others test-model test-sequences test-doc test-valkey
+	@+$(MAKE) --jobs 3 --output-sync=target --keep-going --no-print-directory test-kubernetes test-others test-redis test-model test-sequences test-doc test-valkey
 
 # Its tests wait for API servers and leases: seven at once leave time of the CPUs for the others.
 test-kubernetes: export RUST_TEST_THREADS = 7
@@ -37,7 +37,10 @@ test-kubernetes:
 	scripts/build-kubernetes $(CARGO) test --workspace --test kubernetes
 
 test-others:
-	scripts/build-kubernetes $(CARGO) test --workspace --no-fail-fast --lib --bins --examples --test '[!km]*' -- --skip index::simulation::
+	scripts/build-kubernetes $(CARGO) test --workspace --no-fail-fast --lib --bins --examples --test '[!kmr]*' --test 'r[!e]*' --test 'rep*' -- --skip index::simulation::
+
+test-redis:
+	$(CARGO) test --workspace --test redis
 
 test-model:
 	nice -n 5 $(CARGO) test --workspace --test model
