@@ -17,6 +17,7 @@ use redlock::lease::BootInstant;
 use redlock_testkit::RedisServer;
 use tempfile::TempDir;
 
+use crate::fixture::number;
 use crate::world::World;
 use moves::Move;
 use report::{Report, overlaps};
@@ -25,10 +26,6 @@ use side::{Election, Pace, Side, fenced};
 /// The longest overlap without the policy: a candidate that takes the Lease while the operator should hold it leads until
 /// its renew deadline.
 const OVERLAP: [Duration; 2] = [Duration::from_secs(6), Duration::from_secs(28)];
-
-fn number(name: &str, usual: usize) -> usize {
-    std::env::var(name).map_or(usual, |count| count.parse().expect(name))
-}
 
 /// Two clusters, of which one holds both locks.
 struct Pair {
@@ -170,6 +167,6 @@ async fn soak_moves() {
 async fn soak_standby() {
     let pair = Pair::new(Pace::Usual).await;
     let seconds = number("REDLOCK_STANDBY_SECONDS", 600);
-    pair.stay(Duration::from_secs(seconds as u64)).await;
+    pair.stay(Duration::from_secs(seconds)).await;
     pair.judge();
 }

@@ -53,6 +53,11 @@ pub use pool::PooledPlane;
 pub use process::{Process, state};
 pub use scheduler::Scheduler;
 
+/// Returns the number in this variable, or the default.
+pub fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(name: &str, default: T) -> T {
+    std::env::var(name).map_or(default, |text| text.parse().expect(name))
+}
+
 /// Returns the seed of the random parts of a test: `REDLOCK_SEED`, or one that is printed, to run the same again.
 pub fn seed() -> u64 {
     let given = std::env::var("REDLOCK_SEED").ok();

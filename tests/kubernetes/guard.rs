@@ -282,15 +282,27 @@ spec:
   metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]
 ";
 
-#[tokio::test(flavor = "multi_thread")]
-async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
+async fn with_deployments() -> (World, Api<Deployment>) {
     let world = world(World::options()).await;
     let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
     world
         .plane
         .install_rbac_with(world.namespace.name(), &rights)
         .await;
-    let deployments: Api<Deployment> = Api::namespaced(world.plane.admin(), world.namespace.name());
+    let deployments = Api::namespaced(world.plane.admin(), world.namespace.name());
+    (world, deployments)
+}
+
+/// The lock that declares two replicas of `web`.
+fn two_replicas(more: &str) -> String {
+    let target = "{name: web, action: Scale, stopSeconds: 1, scale: {activeReplicas: 2}, \
+                  ref: {apiVersion: apps/v1, kind: Deployment, name: web}}";
+    lock("report", &format!("{more}, targets: [{target}]"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
+    let (world, deployments) = with_deployments().await;
     let replicas = async || deployments.get("web").await.unwrap().spec.unwrap().replicas;
     let until = async |wanted: i32| {
         eventually(BOUND, &format!("web has {wanted} replicas"), async || {
@@ -307,15 +319,10 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
             })
             .await
     };
-    let declared = |more: &str| {
-        let target = "{name: web, action: Scale, stopSeconds: 1, scale: {activeReplicas: 2}, \
-                      ref: {apiVersion: apps/v1, kind: Deployment, name: web}}";
-        lock("report", &format!("{more}, targets: [{target}]"))
-    };
     let _operator = world.operator("replica-1").await;
     // Without a declared number: one by default, which the field manager of the creation owns.
     world.apply_by_kubectl(DEPLOYMENT);
-    world.apply(&declared(""));
+    world.apply(&two_replicas(""));
     until(2).await;
     enforced(("True", "AsDeclared")).await;
     let entries = deployments
@@ -342,10 +349,10 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
     until(4).await;
 
     // A stop takes the number over from any manager, and the autoscaler leaves a zero unchanged.
-    world.apply(&declared(", state: SteppedDown, reason: test"));
+    world.apply(&two_replicas(", state: SteppedDown, reason: test"));
     until(0).await;
     enforced(("True", "AsDeclared")).await;
-    world.apply(&declared(""));
+    world.apply(&two_replicas(""));
     until(3).await;
 
     // By hand to zero, under no manager: started again each time; more than five times are a conflict.
@@ -364,7 +371,7 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
     enforced(("True", "AsDeclared")).await;
 
     // A tool that applies the number keeps it.
-    world.apply(&declared(", state: SteppedDown, reason: test"));
+    world.apply(&two_replicas(", state: SteppedDown, reason: test"));
     until(0).await;
     enforced(("True", "AsDeclared")).await;
     let apply = PatchParams::apply("kustomize-controller").force();
@@ -373,7 +380,7 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
         .patch("web", &apply, &Patch::Apply(&manifest))
         .await
         .unwrap();
-    world.apply(&declared(""));
+    world.apply(&two_replicas(""));
     let status = enforced(("False", "EnforcementConflict")).await;
     let text = message(&status, "Enforced");
     assert!(
@@ -489,18 +496,10 @@ async fn refused_finalizer_is_retried_with_a_back_off_and_then_added() {
 /// No field manager owns the default of a server-side apply.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_start_raises_the_default_number_of_a_server_side_apply() {
-    let world = world(World::options()).await;
-    let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
-    world
-        .plane
-        .install_rbac_with(world.namespace.name(), &rights)
-        .await;
+    let (world, deployments) = with_deployments().await;
     let _operator = world.operator("replica-1").await;
     world.apply(DEPLOYMENT);
-    let target = "{name: web, action: Scale, stopSeconds: 1, scale: {activeReplicas: 2}, \
-                  ref: {apiVersion: apps/v1, kind: Deployment, name: web}}";
-    world.apply(&lock("report", &format!(", targets: [{target}]")));
-    let deployments: Api<Deployment> = Api::namespaced(world.plane.admin(), world.namespace.name());
+    world.apply(&two_replicas(""));
     eventually(BOUND, "web has two replicas", async || {
         let spec = deployments.get("web").await.unwrap().spec.unwrap();
         if spec.replicas == Some(2) {

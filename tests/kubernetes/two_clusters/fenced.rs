@@ -10,10 +10,9 @@ use fastrand::Rng;
 
 use super::faults::Fault;
 use super::pair::{FENCED_LEASE, Pair};
-use super::soak::number;
 use super::work::Work;
 use super::{assert_tokens_increase, controllers, episode, unguarded};
-use crate::fixture::seed;
+use crate::fixture::{number, seed};
 use outcome::{Outcome, print_table};
 
 /// Returns those that `REDLOCK_FAULT` names, separated by commas, or all under which pods may stop.

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::faults::{Fault, Mark};
 use super::fenced_node::Part;
 use super::pair::{BOUND, Held, Pair};
-use super::soak::number;
+use crate::fixture::number;
 use redlock_testkit::{Mode, eventually};
 
 #[path = "inject/node.rs"]

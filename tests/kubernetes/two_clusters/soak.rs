@@ -1,8 +1,6 @@
 //! The long run: faults in a random order until enough leases have been won.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
-use std::str::FromStr;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -12,14 +10,10 @@ use super::faults::Fault;
 use super::pair::Pair;
 use super::work::Work;
 use super::{assert_tokens_increase, controllers, episode, unguarded};
-use crate::fixture::seed;
+use crate::fixture::{number, seed};
 
 /// In seconds. Most faults last longer.
 const LEASE: u64 = 4;
-
-pub fn number<T: FromStr<Err: Debug>>(name: &str, default: T) -> T {
-    std::env::var(name).map_or(default, |text| text.parse().expect(name))
-}
 
 /// Returns all kinds, or the one that `REDLOCK_FAULT` names.
 fn kinds() -> Vec<Fault> {
