@@ -8,8 +8,10 @@ mod clock;
 mod lease;
 mod mark;
 mod observation;
+mod reach;
 mod reading;
 mod record;
+mod succession;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -17,11 +19,13 @@ mod watch;
 use std::time::Duration;
 
 pub use clock::ClockWatch;
-pub use lease::{FencedLease, Removal, Succession, own_reservation};
+pub use lease::{FencedLease, Removal, own_reservation};
 pub use mark::{FenceMark, MARK_OBJECT, MarkError, MarkRegister};
 pub use observation::{Finding, Observation, Permit, Withheld};
+pub use reach::{Begun, Reach};
 pub use reading::{Left, Reading, reading, readings};
 pub use record::{Effect, Input, Lineage, Origin, Presence, Record, Refusal, Release, Run, State, Stored};
+pub use succession::{Predecessor, Succession};
 pub use watch::{Pace, Watch};
 
 /// A pod is frozen so long before its permit ends: the agent or the guardian is scheduled within this time.

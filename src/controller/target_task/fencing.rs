@@ -11,14 +11,17 @@ use crate::{
     clock,
     controller::problem::Problem,
     elector::LockView,
-    lease::{BootInstant, FencingToken, Mark, fence::Succession},
+    lease::{
+        BootInstant, FencingToken, Mark,
+        fence::{Begun, Reach, Succession},
+    },
     targets::{Epoch, EventReason, FencedPods, Gone, Note, Shared},
 };
 
 /// The pods of a fenced lock, and how far its present lease is.
 pub(super) struct Fencing {
     pub(super) pods: FencedPods,
-    reach: Option<Reach>,
+    reach: Option<Reach<Epoch>>,
     /// Whether a pod of the targets runs that is not fenced, as it was found last.
     unfenced: Option<bool>,
     /// The lease under which that was found.
@@ -31,60 +34,14 @@ pub(super) struct Fencing {
     inherited: Option<FencingToken>,
 }
 
-/// Since when the holder of a lease knows every pod that may run under it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Reach {
-    token: FencingToken,
-    first: FencingToken,
-    /// `None`: pods may have been removed by force before, and run nevertheless.
-    since: Option<Epoch>,
-}
-
-/// How a lease stands before this task marks it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Begun {
-    /// An earlier task of this replica marked it.
-    Marked,
-    /// It follows an end that was confirmed.
-    AfterCleanEnd,
-    AfterUncleanEnd,
-}
-
-impl Begun {
-    fn of(view: &LockView, token: FencingToken) -> Self {
-        if view.is_marked(token) {
-            Self::Marked
-        } else if view.marks.ended_uncleanly() {
-            Self::AfterUncleanEnd
-        } else {
-            Self::AfterCleanEnd
-        }
-    }
-}
-
-impl Reach {
-    /// Returns the reach of a new lease; `None` while the pods are not known. Pure.
-    ///
-    /// No pod of this cluster runs when a lineage begins, nor after an end that was confirmed. Otherwise this replica must
-    /// have known the pods since a lease of the same lineage. A lease that is marked already had an earlier task: pods may
-    /// have run under it that this task never saw.
-    fn of(
-        token: FencingToken,
-        Succession { first, .. }: Succession,
-        begun: Begun,
-        before: Option<Self>,
-        now: Option<Epoch>,
-    ) -> Option<Self> {
-        let since = if begun == Begun::Marked {
-            None
-        } else if first == token || begun == Begun::AfterCleanEnd {
-            Some(now?)
-        } else {
-            before
-                .filter(|before| before.first == first)
-                .and_then(|before| before.since)
-        };
-        Some(Self { token, first, since })
+/// Returns how a lease stands before this task marks it.
+fn begun(view: &LockView, token: FencingToken) -> Begun {
+    if view.is_marked(token) {
+        Begun::Marked
+    } else if view.marks.ended_uncleanly() {
+        Begun::AfterUncleanEnd
+    } else {
+        Begun::AfterCleanEnd
     }
 }
 
@@ -162,7 +119,7 @@ impl TargetTask {
         let now = self.fencing.as_ref().and_then(|fencing| fencing.pods.epoch());
         let (succession, begun) = {
             let view = self.config.view.borrow();
-            (view.succession, Begun::of(&view, token))
+            (view.succession, begun(&view, token))
         };
         let (Some(fencing), Some(succession)) = (&mut self.fencing, succession) else {
             return Ok(plan.takeover_delay);
@@ -343,6 +300,3 @@ impl TargetTask {
         config.elector.hand_over_lease(lock, token, own);
     }
 }
-
-#[cfg(test)]
-mod tests;

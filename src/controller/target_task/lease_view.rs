@@ -51,7 +51,7 @@ impl LeaseView {
             }),
             last: last.map(|holder| (whose(holder), holder.token)),
             marks: view.marks,
-            succeeds_sibling: view.succession.is_some_and(|succession| succession.sibling),
+            succeeds_sibling: view.succession.is_some_and(|succession| succession.is_sibling()),
         }
     }
 

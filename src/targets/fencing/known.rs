@@ -14,13 +14,6 @@ pub(crate) struct Epoch {
     lost: usize,
 }
 
-#[cfg(test)]
-impl Epoch {
-    pub(crate) const fn test(list: u64) -> Self {
-        Self { list, lost: 0 }
-    }
-}
-
 /// Whether the pods of a lock are gone, by a list that was read after starts were forbidden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {

@@ -228,7 +228,7 @@ async fn standbys_of_the_cluster_count_leases_only_and_others_the_reservation_to
     assert_eq!(observed(&elsewhere).await, (false, false));
     let (_, won) = hold(&servers, &masters, ClusterId::new("renamed", "uid-here").unwrap()).await;
     let succession = won.succession.unwrap();
-    assert_eq!((succession.first, succession.sibling), (held.1.token, true));
+    assert_eq!((succession.first, succession.is_sibling()), (held.1.token, true));
 }
 
 #[tokio::test]

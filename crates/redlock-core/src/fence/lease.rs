@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::{OWN_RESERVATION, mark::FenceMark, mark::MarkRegister};
+use super::{OWN_RESERVATION, mark::FenceMark, mark::MarkRegister, succession::Succession};
 use crate::{ClusterId, FencingToken, Nonce};
 
 /// What a fenced lease has beside its text. Only the engine writes it, so the counters need no locked instruction.
@@ -40,16 +40,6 @@ mod stop {
     pub(super) const CONFIRMED: u8 = 3;
 }
 
-/// What a win shows of the holders before, by the marks in its grants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
-pub struct Succession {
-    /// The token of the first lease since which no other cluster can have started targets.
-    pub first: FencingToken,
-    /// The last holder that wrote `held` is of the own cluster: its mark has that token. What it ran can be adopted.
-    pub sibling: bool,
-}
-
 /// What the end of a fenced lease may remove from the masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
@@ -76,14 +66,9 @@ impl FencedLease {
     /// The lease was won with `token`; its grants show this greatest mark, and `held` as the greater one of `held` and
     /// `heldFloor`.
     pub fn win(&self, register: &MarkRegister, held: u64, token: FencingToken) -> Succession {
-        let first = *self
-            .first
-            .get_or_init(|| register.first(&self.cluster, held, token));
-        let of_own = |mark: &FenceMark| mark.is_of(&self.cluster) && mark.token.0 == held;
-        Succession {
-            first,
-            sibling: register.mark().is_some_and(of_own),
-        }
+        let found = Succession::of(register, &self.cluster, held, token);
+        let first = *self.first.get_or_init(|| found.first);
+        Succession { first, ..found }
     }
 
     /// The mark is about to be sent: from now on the lease counts as marked. False if it cannot be marked: it was not won,

@@ -159,14 +159,4 @@ impl MarkRegister {
             Self::Never | Self::Split(_) => None,
         }
     }
-
-    /// The first lease of the lineage that a holder with `token` continues, by the greatest mark and the greatest of
-    /// `held` and `heldFloor` among the grants of its win. A holder that continues none is the first itself.
-    #[must_use]
-    pub fn first(&self, cluster: &ClusterId, held: u64, token: FencingToken) -> FencingToken {
-        match self.mark() {
-            Some(mark) if mark.is_of(cluster) && mark.token.0 >= held && mark.token <= token => mark.first,
-            _ => token,
-        }
-    }
 }

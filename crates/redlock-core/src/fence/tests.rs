@@ -10,6 +10,7 @@ mod reading;
 mod record;
 mod release;
 mod restored;
+mod succession;
 mod watch;
 
 use std::time::Duration;

@@ -128,5 +128,6 @@ mod planted {
         a_permit_before_the_mark_is_found: Model PermitBeforeMark;
         a_lineage_that_each_master_decides_is_found: Model FirstByEachMaster;
         a_stop_that_an_adopter_confirms_is_found: Model AdopterReleases;
+        pods_of_an_earlier_lineage_that_are_forgotten_are_found: Model EarlierPodsForgotten;
     }
 }

@@ -33,6 +33,8 @@ pub(crate) enum Plant {
     ForceDeletedGone,
     /// A holder confirms a stop although it did not watch the pods since their lineage began.
     AdopterReleases,
+    /// A holder takes it that no pod of its cluster runs where the mark of its cluster is older than `held`.
+    EarlierPodsForgotten,
     /// A lease of the own cluster gives permits before its holder has marked it.
     PermitBeforeMark,
     /// Each master computes the first lease of the lineage by its own mark.

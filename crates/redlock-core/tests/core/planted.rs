@@ -55,8 +55,9 @@ fn a_release_build_refuses_planted_faults() {
 const SEEDS: usize = 3_000;
 
 /// Faults that few seeds show. Their search begins shortly before the first seed that does.
-const RARE: [(&str, u64); 10] = [
+const RARE: [(&str, u64); 11] = [
     ("ClosedIgnored", 1_000),
+    ("EarlierPodsForgotten", 1_900),
     ("FallbackWhenUnreachable", 1_150),
     ("KeptBeyondLongest", 1_500),
     ("MarkForgotten", 600),

@@ -264,7 +264,7 @@ impl World {
 
     pub(crate) fn start(&mut self, candidate: usize) {
         self.stopped[candidate] = None;
-        self.lineages.watches(candidate, self.now);
+        self.lineages.begin(candidate);
         let terms = self.terms(candidate, SHORT);
         let out = self.candidates[candidate].start(terms, self.now, &mut self.rng);
         self.carry(candidate, out);

@@ -68,7 +68,7 @@ fn win(world: &World, state: &mut State, id: usize) {
         grant: lease.grant,
         first: u8::try_from(succession.first.0).unwrap_or(u8::MAX),
         valid: world.bounds.lease,
-        delay: match succession.sibling {
+        delay: match succession.is_sibling() {
             true => 0,
             false => decisions::delay(held, seen.clean, seen.delay, planned, world.bug),
         },

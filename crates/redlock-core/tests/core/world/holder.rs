@@ -1,7 +1,10 @@
 //! What a holder of a fenced lock does with its targets, as the operator does: it waits the takeover delay, marks, starts,
 //! and stops cleanly before it gives the lock back.
 
-use redlock_core::{ClusterId, Event, Mark, Marks, ReleaseMode, fence::Succession};
+use redlock_core::{
+    ClusterId, Event, Mark, Marks, ReleaseMode,
+    fence::{Predecessor, Succession},
+};
 
 use super::{
     What, World,
@@ -28,9 +31,12 @@ impl World {
         (marks, succession): (Marks, Succession),
     ) {
         self.may_start[candidate] = None;
-        self.lineages
-            .won(candidate, (token, succession.first.0), self.now);
-        let at = if succession.sibling {
+        self.lineages.won(candidate, token, (marks, succession));
+        if succession.predecessor == Predecessor::Unknown {
+            self.count("win after an unknown holder");
+            self.delete_running_by_force(candidate);
+        }
+        let at = if succession.is_sibling() {
             self.count("adoption");
             self.now
         } else if marks.ended_uncleanly() {
@@ -67,11 +73,15 @@ impl World {
             return;
         }
         let mark = match step {
-            Step::Start => Mark::Held { delay: DELAY },
+            Step::Start => {
+                let planted = self.planted.model;
+                self.lineages.starts(candidate, token, planted, self.now);
+                Mark::Held { delay: DELAY }
+            }
             Step::Close => Mark::Closed,
             Step::Gone => {
                 self.stop_pods(candidate);
-                if !self.may_confirm(candidate) {
+                if !self.may_confirm(candidate, token) {
                     return self.count("stop that could not be confirmed");
                 }
                 Mark::Clean
@@ -105,8 +115,10 @@ impl World {
                 self.count("holder may start");
                 self.may_start[candidate] = Some(token);
                 self.outdate_pods(candidate);
-                if self.rng.u32(..3) == 0 {
-                    let at = self.now + self.rng.u64(..3_000) * MS;
+                let soon = self.lineages.is_unknown(candidate).then_some(100);
+                let within = soon.or_else(|| (self.rng.u32(..3) == 0).then_some(3_000));
+                if let Some(within) = within {
+                    let at = self.now + self.rng.u64(..within) * MS;
                     self.later(candidate, token, at, Step::Close);
                 }
             }
@@ -179,7 +191,21 @@ impl World {
                 self.cut_off(agent, cut);
             }
             4 => self.abandon(agent),
+            5 if self.total_losses => self.seal_with_later_floor(master),
             _ => {}
+        }
+    }
+
+    /// As if the master was the last one to be sealed after a total loss, later than the first win: its floor is above the
+    /// token of that win. The lease and its mark have been repeated there since.
+    fn seal_with_later_floor(&mut self, master: usize) {
+        let marks = self.masters.iter().map(|master| master.registers.mark.0);
+        let (last, server) = (marks.max().unwrap_or_default(), &mut self.masters[master]);
+        if last > 0 && server.sealed && server.registers.mark.0 == last {
+            let floor = &mut server.registers.held_floor;
+            *floor = (*floor).max(last + 1);
+            server.registers.counter = server.registers.counter.max(*floor);
+            self.count("later floor");
         }
     }
 }

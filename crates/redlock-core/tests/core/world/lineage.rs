@@ -1,6 +1,11 @@
-//! How far back the watch of a holder reaches: it confirms a stop only if it has seen every pod of its lineage.
+//! Since when each holder knows the pods of its cluster.
 
 use std::collections::BTreeMap;
+
+use redlock_core::{
+    FencingToken, Marks,
+    fence::{Begun, Predecessor, Reach, Succession},
+};
 
 use super::World;
 use crate::{plant::Plant, rate::Instant};
@@ -8,12 +13,10 @@ use crate::{plant::Plant, rate::Instant};
 /// The holders of a fenced lock, as they see the pods of their clusters.
 #[derive(Debug)]
 pub(crate) struct Lineages {
-    /// When the process of each candidate began to watch pods.
-    watching: Vec<Instant>,
-    /// When each lease was won, by its token.
-    won: BTreeMap<u64, Instant>,
-    /// The first lease of the lineage that each candidate continues.
-    first: Vec<u64>,
+    /// What the last win of each candidate showed.
+    won: Vec<Option<(u64, Succession, Begun)>>,
+    /// Since when the process of each candidate knows the pods.
+    reach: Vec<Option<Reach<Instant>>>,
     /// The mark of each token: all masters get the same one.
     marks: BTreeMap<u64, String>,
 }
@@ -21,37 +24,67 @@ pub(crate) struct Lineages {
 impl Lineages {
     pub(crate) fn new(candidates: usize) -> Self {
         Self {
-            watching: vec![0; candidates],
-            won: BTreeMap::new(),
-            first: vec![0; candidates],
+            won: vec![None; candidates],
+            reach: vec![None; candidates],
             marks: BTreeMap::new(),
         }
     }
 
-    pub(super) fn watches(&mut self, candidate: usize, now: Instant) {
-        self.watching[candidate] = now;
+    /// A process begins, and with it its watch of pods.
+    pub(super) fn begin(&mut self, candidate: usize) {
+        self.reach[candidate] = None;
     }
 
-    pub(super) fn won(&mut self, candidate: usize, (token, first): (u64, u64), now: Instant) {
-        self.won.insert(token, now);
-        self.first[candidate] = first;
+    pub(super) fn won(&mut self, candidate: usize, token: u64, (marks, succession): (Marks, Succession)) {
+        let begun = if marks.ended_uncleanly() {
+            Begun::AfterUncleanEnd
+        } else {
+            Begun::AfterCleanEnd
+        };
+        self.won[candidate] = Some((token, succession, begun));
+    }
+
+    /// The lease is about to be marked.
+    pub(super) fn starts(&mut self, candidate: usize, token: u64, planted: Plant, now: Instant) {
+        let won = self.won[candidate].filter(|(won, ..)| *won == token);
+        let reach = &mut self.reach[candidate];
+        *reach = won.and_then(|(_, succession, begun)| {
+            let predecessor = match succession.predecessor {
+                Predecessor::Unknown if planted == Plant::EarlierPodsForgotten => Predecessor::Elsewhere,
+                predecessor => predecessor,
+            };
+            let succession = Succession {
+                predecessor,
+                ..succession
+            };
+            Reach::of(FencingToken(token), succession, begun, *reach, Some(now))
+        });
+    }
+
+    /// Whether pods may run that date from before the lineage of the lease.
+    pub(super) fn is_unknown(&self, candidate: usize) -> bool {
+        let unknown = |(_, succession, _): (_, Succession, _)| succession.predecessor == Predecessor::Unknown;
+        self.won[candidate].is_some_and(unknown)
+    }
+
+    fn since(&self, candidate: usize, token: u64) -> Option<Instant> {
+        let reach = self.reach[candidate].filter(|reach| reach.token.0 == token);
+        reach.and_then(|reach| reach.since)
     }
 }
 
 impl World {
     /// Whether the holder may judge that all pods are gone. A pod whose object was deleted by force may still run, and a
-    /// holder that did not watch since the lineage began cannot know of all of them.
-    pub(super) fn may_confirm(&self, candidate: usize) -> bool {
-        let of = &self.lineages;
-        let first = of.won.get(&of.first[candidate]).copied();
-        let began = first.unwrap_or_default();
-        let reaches_back = first.is_some() && of.watching[candidate] <= began;
-        let watched_since = began.max(of.watching[candidate]);
+    /// holder that does not know the pods since the lineage began cannot know of all of them.
+    pub(super) fn may_confirm(&self, candidate: usize, token: u64) -> bool {
+        let adopter = (self.planted.model == Plant::AdopterReleases).then_some(self.now);
+        let Some(since) = self.lineages.since(candidate, token).or(adopter) else {
+            return false;
+        };
         let uid = self.candidates[candidate].cluster.uid();
-        let deleted = || self.agents.iter().filter(|agent| agent.cluster.uid() == uid);
-        let seen = deleted().any(|agent| agent.forced.iter().any(|at| *at >= watched_since));
-        (reaches_back || self.planted.model == Plant::AdopterReleases)
-            && (!seen || self.planted.model == Plant::ForceDeletedGone)
+        let mut own = self.agents.iter().filter(|agent| agent.cluster.uid() == uid);
+        let seen = own.any(|agent| agent.forced.iter().any(|at| *at >= since));
+        !seen || self.planted.model == Plant::ForceDeletedGone
     }
 
     /// The user deletes the object of a pod by force: its containers run on.
@@ -61,6 +94,16 @@ impl World {
         let of = &mut self.agents[agent];
         (of.pods[pod].forced, of.pods[pod].unaware) = (true, unaware);
         of.forced.push(now);
+    }
+
+    /// The same, of every pod of the cluster that runs.
+    pub(super) fn delete_running_by_force(&mut self, candidate: usize) {
+        let agent = candidate % 2;
+        for pod in 0..self.agents[agent].pods.len() {
+            if self.agents[agent].pods[pod].runs && !self.agents[agent].pods[pod].forced {
+                self.delete_by_force(agent, pod);
+            }
+        }
     }
 
     /// Under one token, all masters have the same mark.
