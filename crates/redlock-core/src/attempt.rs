@@ -89,8 +89,8 @@ pub struct Attempt {
     phase: Phase,
     granted: [Option<u64>; MAX_MASTERS],
     marks: Marks,
-    /// The greatest mark of a fenced lock among the grants.
-    mark: MarkRegister,
+    /// The marks of a fenced lock in the grants.
+    registers: Vec<MarkRegister>,
     view: View,
 }
 
@@ -111,15 +111,15 @@ impl Attempt {
             phase: Phase::Granting(Tally::new(size)),
             granted: [None; MAX_MASTERS],
             marks: Marks::default(),
-            mark: MarkRegister::Never,
+            registers: Vec::new(),
             view: View::new(size),
         }
     }
 
-    /// The greatest mark among the grants that counted.
+    /// The marks of a fenced lock in the grants that counted.
     #[must_use]
-    pub const fn mark(&self) -> &MarkRegister {
-        &self.mark
+    pub fn registers(&self) -> &[MarkRegister] {
+        &self.registers
     }
 
     /// No reply counts after this.
@@ -145,9 +145,7 @@ impl Attempt {
             GrantReply::Granted { number, marks, mark } => {
                 self.granted[master] = Some(number);
                 self.marks = self.marks.merged(marks);
-                if let Some(mark) = mark {
-                    self.mark = std::mem::take(&mut self.mark).merged(*mark);
-                }
+                self.registers.extend(mark.map(|mark| *mark));
                 self.view.record(master, Sighting::FREE);
             }
             GrantReply::Refused(sighting) => self.view.record(master, sighting),

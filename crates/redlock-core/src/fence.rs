@@ -22,7 +22,7 @@ pub use clock::ClockWatch;
 pub use lease::{FencedLease, Removal, own_reservation};
 pub use mark::{FenceMark, MARK_OBJECT, MarkError, MarkRegister};
 pub use observation::{Finding, Observation, Permit, Withheld};
-pub use reach::{Begun, Reach};
+pub use reach::{Begun, Reach, UnknownPods};
 pub use reading::{Left, Reading, reading, readings};
 pub use record::{Effect, Input, Lineage, Origin, Presence, Record, Refusal, Release, Run, State, Stored};
 pub use succession::{Predecessor, Succession};

@@ -13,7 +13,7 @@ use crate::{
     elector::LockView,
     lease::{
         BootInstant, FencingToken, Mark,
-        fence::{Begun, Reach, Succession},
+        fence::{Begun, Reach, Succession, UnknownPods},
     },
     targets::{Epoch, EventReason, FencedPods, Gone, Note, Shared},
 };
@@ -91,14 +91,28 @@ impl Fencing {
         Ok(())
     }
 
-    /// Returns the epoch since which this holder knows the pods, or why it is not known whether they are gone.
-    fn known_since(&self, token: FencingToken) -> Result<Epoch, String> {
+    /// Returns the epoch since which this holder knows the pods.
+    fn known_since(&self, token: FencingToken) -> Result<Epoch, Doubt> {
         let reach = self.reach.filter(|reach| reach.token == token);
-        let since = reach.and_then(|reach| reach.since).ok_or_else(|| {
-            "this replica does not know all pods that ran under the leases of this cluster".to_owned()
-        })?;
-        self.pods.unknown(since).map_or(Ok(since), Err)
+        let since = reach.map_or(Err(UnknownPods::Always), |reach| reach.since(clock::now()));
+        match since {
+            Ok(since) => self
+                .pods
+                .unknown(since)
+                .map_or(Ok(since), |why| Err(Doubt::Lasting(why))),
+            Err(UnknownPods::Until(_)) => Err(Doubt::Passing),
+            Err(UnknownPods::Always) => Err(Doubt::Lasting(
+                "this replica does not know all pods that ran under the leases of this cluster".to_owned(),
+            )),
+        }
     }
+}
+
+/// Why it is not known whether the pods are gone.
+enum Doubt {
+    /// Pods may run by the permits of an earlier lease, which will end.
+    Passing,
+    Lasting(String),
 }
 
 /// The progress of the confirmation that all pods are gone.
@@ -239,7 +253,13 @@ impl TargetTask {
         };
         let (pods, closed) = (fencing.pods.clone(), fencing.closed);
         // Before starts are forbidden, the targets may still run again under this lease.
-        let since = fencing.known_since(token)?;
+        let since = match fencing.known_since(token) {
+            Ok(since) => since,
+            Err(Doubt::Lasting(why)) => return Err(why),
+            Err(Doubt::Passing) => {
+                return self.again("pods of this cluster may still run under a lease before this lineage");
+            }
+        };
         self.stop_requests.begin_answer();
         if closed != Some(token) {
             if !self.mark(token, Mark::Closed).await {

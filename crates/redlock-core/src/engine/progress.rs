@@ -202,8 +202,11 @@ impl Progress {
         match step {
             Step::Wait => Change::None,
             Step::Won(mut won) => {
-                let fence = item.attempt().and_then(|lease| lease.fence());
-                won.succession = fence.map(|fence| fence.win(attempt.mark(), won.marks.held, won.token));
+                won.succession = item.attempt().and_then(|lease| {
+                    let until = now + lease.lifetime * 102 / 100;
+                    let fence = lease.fence()?;
+                    Some(fence.win(attempt.registers(), won.marks.held, won.token, until))
+                });
                 self.over(Completion::Won(won))
             }
             Step::Lost(loss) => self.over(Completion::NotWon(loss)),

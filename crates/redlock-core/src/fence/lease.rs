@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{OWN_RESERVATION, mark::FenceMark, mark::MarkRegister, succession::Succession};
-use crate::{ClusterId, FencingToken, Nonce};
+use crate::{BootInstant, ClusterId, FencingToken, Nonce};
 
 /// What a fenced lease has beside its text. Only the engine writes it, so the counters need no locked instruction.
 #[derive(Debug)]
@@ -63,10 +63,16 @@ impl FencedLease {
         }
     }
 
-    /// The lease was won with `token`; its grants show this greatest mark, and `held` as the greater one of `held` and
-    /// `heldFloor`.
-    pub fn win(&self, register: &MarkRegister, held: u64, token: FencingToken) -> Succession {
-        let found = Succession::of(register, &self.cluster, held, token);
+    /// The lease was won with `token`; its grants show these marks, and `held` as the greatest one of `held` and
+    /// `heldFloor`. No key that a master has now lives longer than `until`.
+    pub fn win(
+        &self,
+        registers: &[MarkRegister],
+        held: u64,
+        token: FencingToken,
+        until: BootInstant,
+    ) -> Succession {
+        let found = Succession::of(registers, &self.cluster, (held, token), until);
         let first = *self.first.get_or_init(|| found.first);
         Succession { first, ..found }
     }

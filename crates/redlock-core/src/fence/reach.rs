@@ -1,15 +1,35 @@
 //! Since when the holder of a fenced lease knows every pod that may run.
 
 use super::succession::{Predecessor, Succession};
-use crate::FencingToken;
+use crate::{BootInstant, FencingToken};
 
 /// Since when the holder of a lease knows every pod that may run under it. `Moment` is one of its watch of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach<Moment> {
     pub token: FencingToken,
     first: FencingToken,
-    /// `None`: pods may have been removed by force before, and run nevertheless.
-    pub since: Option<Moment>,
+    known: Known<Moment>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known<Moment> {
+    Since(Moment),
+    /// Pods of an earlier lineage may run until then.
+    Beside {
+        since: Moment,
+        earlier_until: BootInstant,
+    },
+    /// Pods may have been removed by force before, and run as long as the lineage.
+    Never,
+}
+
+/// Why a holder does not know every pod that may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownPods {
+    /// Pods of an earlier lineage may run until then.
+    Until(BootInstant),
+    /// Pods that it never saw may run as long as the lineage.
+    Always,
 }
 
 /// How a lease stands before its holder marks it.
@@ -28,22 +48,49 @@ impl<Moment: Copy> Reach<Moment> {
     ///
     /// No pod of the cluster runs after another cluster has held the lock, nor after an end that was confirmed. Otherwise
     /// the holder must have known the pods since a lease of the same lineage. Under a lease that is marked already, pods may
-    /// have run that it never saw; and so may pods by the permits of an earlier lineage.
+    /// have run that it never saw. Where pods of an earlier lineage may run, each win of the new one waits for their end: a
+    /// lease whose mark is not on a majority ends by then.
     #[must_use]
     pub fn of(
         token: FencingToken,
-        Succession { first, predecessor }: Succession,
+        succession: Succession,
         begun: Begun,
         before: Option<Self>,
         now: Option<Moment>,
     ) -> Option<Self> {
-        let since = match (begun, predecessor) {
-            (Begun::Marked, _) | (_, Predecessor::Unknown) => None,
-            (Begun::AfterCleanEnd, _) | (_, Predecessor::Elsewhere) => Some(now?),
-            (Begun::AfterUncleanEnd, Predecessor::Own | Predecessor::Sibling) => before
-                .filter(|before| before.first == first)
-                .and_then(|before| before.since),
+        let Succession {
+            first,
+            predecessor,
+            earlier_until,
+        } = succession;
+        let before = before.filter(|before| before.first == first);
+        let known = match (begun, predecessor) {
+            (Begun::Marked, _) => Known::Never,
+            (_, Predecessor::Unknown) => Known::Beside {
+                since: now?,
+                earlier_until,
+            },
+            (Begun::AfterCleanEnd, _) | (_, Predecessor::Elsewhere) => Known::Since(now?),
+            (Begun::AfterUncleanEnd, Predecessor::Own | Predecessor::Sibling) => match before {
+                Some(Self {
+                    known: Known::Beside { since, .. },
+                    ..
+                }) => Known::Beside { since, earlier_until },
+                Some(before) => before.known,
+                None => Known::Never,
+            },
         };
-        Some(Self { token, first, since })
+        Some(Self { token, first, known })
+    }
+
+    /// # Errors
+    /// Pods may run that the holder does not know.
+    pub fn since(&self, now: BootInstant) -> Result<Moment, UnknownPods> {
+        match self.known {
+            Known::Since(since) => Ok(since),
+            Known::Beside { since, earlier_until } if now >= earlier_until => Ok(since),
+            Known::Beside { earlier_until, .. } => Err(UnknownPods::Until(earlier_until)),
+            Known::Never => Err(UnknownPods::Always),
+        }
     }
 }

@@ -57,15 +57,15 @@ const SEEDS: usize = 3_000;
 /// Faults that few seeds show. Their search begins shortly before the first seed that does.
 const RARE: [(&str, u64); 11] = [
     ("ClosedIgnored", 1_000),
-    ("EarlierPodsForgotten", 1_900),
+    ("EarlierPodsForgotten", 4_400),
     ("FallbackWhenUnreachable", 1_150),
-    ("KeptBeyondLongest", 1_500),
+    ("KeptBeyondLongest", 3_300),
     ("MarkForgotten", 600),
     ("PermitBeforeMark", 900),
     ("ReserveOnAMinority", 400),
     ("ReserveUndone", 2_500),
     ("UnmarkedCounted", 2_700),
-    ("UnmarkedReleased", 1_050),
+    ("UnmarkedReleased", 1_550),
     ("VotesSummedOverRounds", 3_400),
 ];
 

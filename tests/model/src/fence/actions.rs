@@ -278,7 +278,8 @@ impl World {
         }
         let of = usize::from(lease.candidate);
         let object = state.pod.state != PodState::Absent && !state.pod.forced;
-        let reaches_back = state.began[of] < lease.first || self.bug == Bug::AdopterReleases;
+        let reaches_back =
+            state.began[of] < lease.first && lease.earlier_left == 0 || self.bug == Bug::AdopterReleases;
         let saw_forced = state.saw_forced[of] && self.bug != Bug::ForceDeletedGone;
         !object && reaches_back && !saw_forced && state.unfenced == 0
     }

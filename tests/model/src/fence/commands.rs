@@ -1,5 +1,7 @@
 //! What the masters do with each command, and what the holder makes of their replies.
 
+use redlock_core::fence::Predecessor;
+
 use super::{
     actions::World,
     bounds::{Bug, LONG, LONGEST},
@@ -54,19 +56,25 @@ fn win(world: &World, state: &mut State, id: usize) {
     let seen = by()
         .map(|m| state.masters[m].registers)
         .fold(Registers::default(), merged);
+    let marks: Vec<Mark> = by().map(|m| state.masters[m].registers.mark).collect();
     for master in by() {
         state.masters[master].registers.counter = token;
     }
+    let of_lineage = state.leases.map(|lease| lease.beside.then_some(lease.first));
     let lease = &mut state.leases[id];
     let held = seen.held.max(seen.held_floor);
-    let succession = decisions::succession(lease.cluster(), seen.mark, held, token);
+    let succession = decisions::succession(lease.cluster(), &marks, held, token);
+    let first = u8::try_from(succession.first.0).unwrap_or(u8::MAX);
     let planned = world.planned(lease);
+    let beside = succession.predecessor == Predecessor::Unknown || of_lineage.contains(&Some(first));
     *lease = Lease {
         phase: Phase::Won,
         candidate: lease.candidate,
         token,
         grant: lease.grant,
-        first: u8::try_from(succession.first.0).unwrap_or(u8::MAX),
+        first,
+        beside,
+        earlier_left: if beside { LONGEST } else { 0 },
         valid: world.bounds.lease,
         delay: match succession.is_sibling() {
             true => 0,
@@ -103,7 +111,7 @@ fn raise(world: &World, registers: &mut Registers, id: usize, lease: &Lease, del
     }
     let first = match world.bug {
         Bug::FirstByEachMaster => {
-            let succession = decisions::succession(lease.cluster(), registers.mark, held, lease.token);
+            let succession = decisions::succession(lease.cluster(), &[registers.mark], held, lease.token);
             u8::try_from(succession.first.0).unwrap_or(u8::MAX)
         }
         _ => lease.first,
@@ -265,6 +273,7 @@ pub(super) fn lease_tick(world: &World, lease: &mut Lease) {
     }
     lease.valid = lease.valid.saturating_sub(1);
     lease.delay = lease.delay.saturating_sub(1);
+    lease.earlier_left = lease.earlier_left.saturating_sub(1);
     if lease.phase == Phase::Won && lease.valid == 0 {
         lease.phase = Phase::Over;
     }

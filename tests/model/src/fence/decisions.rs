@@ -13,7 +13,7 @@ use redlock_core::{
 };
 
 use super::{
-    bounds::Bug,
+    bounds::{Bug, LONGEST},
     state::{Cluster, Lease, MASTERS, Mark, NO_LEASE, Pod, PodState, Reserved, SPLIT, Stop},
 };
 
@@ -83,14 +83,15 @@ pub(super) fn merged(one: Mark, other: Mark) -> Mark {
 }
 
 /// What the grants of a win show.
-pub(super) fn succession(cluster: Cluster, mark: Mark, held: u8, won: u8) -> Succession {
-    FencedLease::new(id(cluster).clone()).win(&register(mark), held.into(), token(won))
+pub(super) fn succession(cluster: Cluster, marks: &[Mark], held: u8, won: u8) -> Succession {
+    let registers: Vec<MarkRegister> = marks.iter().copied().map(register).collect();
+    FencedLease::new(id(cluster).clone()).win(&registers, held.into(), token(won), NOW + span(LONGEST))
 }
 
 /// What the end of this lease may remove.
 pub(super) fn removal(lease: &Lease, bug: Bug) -> Removal {
     let fence = FencedLease::new(id(lease.cluster()).clone());
-    fence.win(&MarkRegister::Never, 0, token(lease.token));
+    fence.win(&[], 0, token(lease.token), NOW);
     if lease.marked && bug != Bug::MarkForgotten {
         assert!(fence.send(token(lease.token), nonce(0), Duration::ZERO));
     }

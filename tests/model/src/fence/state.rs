@@ -145,6 +145,9 @@ pub(super) struct Lease {
     pub(super) candidate: u8,
     pub(super) token: u8,
     pub(super) first: u8,
+    /// Its lineage began where pods of an earlier one may run, and for how long they may.
+    pub(super) beside: bool,
+    pub(super) earlier_left: u8,
     /// Masters that granted, or acknowledged the mark.
     pub(super) acks: u8,
     /// A mark was sent.
@@ -340,12 +343,15 @@ impl State {
             let lease = &mut self.leases[id];
             if lease.phase == Phase::Over {
                 (lease.valid, lease.delay, lease.may_start) = (0, 0, false);
+                lease.earlier_left = 0;
                 (lease.acks, lease.raise_acks, lease.renew_acks) = (0, 0, 0);
                 if !lease.flies() && !referenced(&self.masters, id as u8) {
                     *lease = Lease {
                         phase: Phase::Over,
                         candidate: lease.candidate,
                         token: lease.token,
+                        first: if lease.beside { lease.first } else { 0 },
+                        beside: lease.beside,
                         crashed: lease.crashed,
                         ..NO
                     };
@@ -371,6 +377,8 @@ const NO: Lease = Lease {
     candidate: 0,
     token: 0,
     first: 0,
+    beside: false,
+    earlier_left: 0,
     acks: 0,
     marked: false,
     may_start: false,

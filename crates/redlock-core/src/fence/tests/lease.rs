@@ -4,7 +4,7 @@ use super::*;
 
 fn won(register: &MarkRegister, held: u64) -> (FencedLease, Succession) {
     let lease = FencedLease::new(here());
-    let succession = lease.win(register, held, FencingToken(9));
+    let succession = lease.win(std::slice::from_ref(register), held, FencingToken(9), at(1));
     (lease, succession)
 }
 
@@ -16,7 +16,7 @@ fn the_win_decides_the_first_lease_of_the_lineage_for_all_masters() {
     let sent = lease.mark().unwrap().clone();
     assert_eq!(sent.to_string(), format!("9|5,uid-here,{}", Nonce(9)));
     // A grant that arrives later changes nothing.
-    lease.win(&mark(8, 8, &here()), 8, FencingToken(9));
+    lease.win(&[mark(8, 8, &here())], 8, FencingToken(9), at(1));
     assert!(lease.send(FencingToken(9), Nonce(9), ms(1)));
     assert_eq!(lease.mark(), Some(&sent));
 }
@@ -26,7 +26,7 @@ fn a_lease_that_was_not_won_or_whose_cluster_makes_no_mark_is_not_marked() {
     let lease = FencedLease::new(here());
     assert!(!lease.send(FencingToken(9), Nonce(9), ms(1)));
     let unmarkable = FencedLease::new(ClusterId::new("here", "u@id").unwrap());
-    unmarkable.win(&MarkRegister::Never, 0, FencingToken(9));
+    unmarkable.win(&[], 0, FencingToken(9), at(1));
     assert!(!unmarkable.send(FencingToken(9), Nonce(9), ms(1)));
     assert_eq!(unmarkable.removal(), Removal::Lease);
     let (lease, _) = won(&MarkRegister::Never, 0);

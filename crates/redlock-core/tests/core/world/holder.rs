@@ -34,6 +34,8 @@ impl World {
         self.lineages.won(candidate, token, (marks, succession));
         if succession.predecessor == Predecessor::Unknown {
             self.count("win after an unknown holder");
+        }
+        if self.lineages.begins(candidate) {
             self.delete_running_by_force(candidate);
         }
         let at = if succession.is_sibling() {
@@ -53,7 +55,13 @@ impl World {
         // It may be asked to leave before it marks.
         if late > 0 && self.rng.u32(..8) == 0 {
             let abstain = std::time::Duration::from_millis(500);
-            self.tell(candidate, Event::StepDown { abstain });
+            let to = ["east", "west"][candidate % 2];
+            let to = ClusterId::new(to, to).unwrap();
+            let leave = match self.rng.bool() {
+                true => Event::StepDown { abstain },
+                false => Event::HandOver { to, token: None },
+            };
+            self.tell(candidate, leave);
         }
     }
 
@@ -115,8 +123,11 @@ impl World {
                 self.count("holder may start");
                 self.may_start[candidate] = Some(token);
                 self.outdate_pods(candidate);
-                let soon = self.lineages.is_unknown(candidate).then_some(100);
-                let within = soon.or_else(|| (self.rng.u32(..3) == 0).then_some(3_000));
+                let within = match self.rng.u32(..6) {
+                    0 | 1 => Some(3_000),
+                    2.. if self.lineages.begins(candidate) => Some(100),
+                    _ => None,
+                };
                 if let Some(within) = within {
                     let at = self.now + self.rng.u64(..within) * MS;
                     self.later(candidate, token, at, Step::Close);
@@ -191,8 +202,21 @@ impl World {
                 self.cut_off(agent, cut);
             }
             4 => self.abandon(agent),
-            5 if self.total_losses => self.seal_with_later_floor(master),
+            5 => self.mark_on_a_minority(agent, master),
+            6..=8 if self.total_losses => self.seal_with_later_floor(master),
             _ => {}
+        }
+    }
+
+    /// A holder of the other cluster reaches one master alone before it marks its lease. The node does not reach that one.
+    fn mark_on_a_minority(&mut self, agent: usize, master: usize) {
+        let others = (0..self.candidates.len()).filter(|c| c % 2 != agent);
+        let unmarked = |c: &usize| self.token_held(*c).is_some() && self.may_start[*c].is_none();
+        if let Some(holder) = others.into_iter().find(unmarked) {
+            self.count("mark on a minority");
+            self.cut[holder].fill(true);
+            self.cut[holder][master] = false;
+            self.agents[agent].cut[master] = true;
         }
     }
 

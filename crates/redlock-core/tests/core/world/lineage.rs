@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use redlock_core::{
-    FencingToken, Marks,
+    BootInstant, FencingToken, Marks,
     fence::{Begun, Predecessor, Reach, Succession},
 };
 
@@ -61,15 +61,14 @@ impl Lineages {
         });
     }
 
-    /// Whether pods may run that date from before the lineage of the lease.
-    pub(super) fn is_unknown(&self, candidate: usize) -> bool {
-        let unknown = |(_, succession, _): (_, Succession, _)| succession.predecessor == Predecessor::Unknown;
-        self.won[candidate].is_some_and(unknown)
+    /// Whether the lease of the candidate begins a lineage.
+    pub(super) fn begins(&self, candidate: usize) -> bool {
+        self.won[candidate].is_some_and(|(token, succession, _)| succession.first.0 == token)
     }
 
-    fn since(&self, candidate: usize, token: u64) -> Option<Instant> {
+    fn since(&self, candidate: usize, token: u64, now: BootInstant) -> Option<Instant> {
         let reach = self.reach[candidate].filter(|reach| reach.token.0 == token);
-        reach.and_then(|reach| reach.since)
+        reach.and_then(|reach| reach.since(now).ok())
     }
 }
 
@@ -78,7 +77,8 @@ impl World {
     /// holder that does not know the pods since the lineage began cannot know of all of them.
     pub(super) fn may_confirm(&self, candidate: usize, token: u64) -> bool {
         let adopter = (self.planted.model == Plant::AdopterReleases).then_some(self.now);
-        let Some(since) = self.lineages.since(candidate, token).or(adopter) else {
+        let now = self.candidates[candidate].clock.moment(self.now);
+        let Some(since) = self.lineages.since(candidate, token, now).or(adopter) else {
             return false;
         };
         let uid = self.candidates[candidate].cluster.uid();
