@@ -94,24 +94,24 @@ impl Fencing {
     /// Returns the epoch since which this holder knows the pods.
     fn known_since(&self, token: FencingToken) -> Result<Epoch, Doubt> {
         let reach = self.reach.filter(|reach| reach.token == token);
-        let since = reach.map_or(Err(UnknownPods::Always), |reach| reach.since(clock::now()));
-        match since {
-            Ok(since) => self
-                .pods
-                .unknown(since)
-                .map_or(Ok(since), |why| Err(Doubt::Lasting(why))),
-            Err(UnknownPods::Until(_)) => Err(Doubt::Passing),
-            Err(UnknownPods::Always) => Err(Doubt::Lasting(
-                "this replica does not know all pods that ran under the leases of this cluster".to_owned(),
-            )),
+        let known = reach.map_or(Err(UnknownPods::Always), |reach| reach.since(clock::now()));
+        let unseen = "this replica does not know all pods that ran under the leases of this cluster";
+        let since = match known {
+            Ok(since) | Err(UnknownPods::Until { since, .. }) => since,
+            Err(UnknownPods::Always) => return Err(Doubt::Lasting(unseen.to_owned())),
+        };
+        match (self.pods.unknown(since), known) {
+            (Some(why), _) => Err(Doubt::Lasting(why)),
+            (None, Err(UnknownPods::Until { until, .. })) => Err(Doubt::Until(until)),
+            (None, _) => Ok(since),
         }
     }
 }
 
 /// Why it is not known whether the pods are gone.
 enum Doubt {
-    /// Pods may run by the permits of an earlier lease, which will end.
-    Passing,
+    /// Until then, pods may run by the permits of an earlier lineage.
+    Until(BootInstant),
     Lasting(String),
 }
 
@@ -256,8 +256,13 @@ impl TargetTask {
         let since = match fencing.known_since(token) {
             Ok(since) => since,
             Err(Doubt::Lasting(why)) => return Err(why),
-            Err(Doubt::Passing) => {
-                return self.again("pods of this cluster may still run under a lease before this lineage");
+            Err(Doubt::Until(until)) => {
+                let why = "pods of this cluster may still run by permits from before this lineage";
+                // The requester learns now that the end of the request comes first.
+                return match self.stop_requests.by() {
+                    Some(by) if until < by => self.again(why),
+                    _ => Err(why.to_owned()),
+                };
             }
         };
         self.stop_requests.begin_answer();

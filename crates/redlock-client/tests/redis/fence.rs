@@ -201,6 +201,34 @@ async fn a_renewal_that_is_refused_keeps_nothing_for_the_cluster() {
     eventually_reserved(&servers[..2], None, GONE).await;
 }
 
+/// A reservation without the mark would extend the permits by an earlier one.
+#[tokio::test]
+async fn a_full_memory_extends_no_reservation_whose_mark_it_refuses() {
+    let (servers, masters) = three().await;
+    let held = hold(&servers, &masters, here()).await;
+    assert!(mark(&masters, &held, HELD).await);
+    assert!(matches!(renew(&masters, &held).await, Completion::Renewed { .. }));
+    eventually_reserved(&servers, Some("here/uid-here"), KEPT).await;
+    for server in servers.iter() {
+        // A lease that needs no longer life: the mark is the first write of the script.
+        let () = redis::pipe()
+            .hdel("redlock:meta", MARK)
+            .pexpire("redlock:lease:a/b", 50_000)
+            .pexpire(RESERVED, 12_000)
+            .cmd("CONFIG")
+            .arg(&["SET", "maxmemory", "1"])
+            .query_async(&mut raw(server).await)
+            .await
+            .unwrap();
+    }
+    assert!(matches!(renew(&masters, &held).await, Completion::Renewed { .. }));
+    for server in servers.iter() {
+        let (by, left) = reserved(server).await;
+        assert_eq!(by.as_deref(), Some("here/uid-here"));
+        assert!(left <= 12_000, "{left} ms are left");
+    }
+}
+
 #[tokio::test]
 async fn standbys_of_the_cluster_count_leases_only_and_others_the_reservation_too() {
     let (servers, masters) = three().await;

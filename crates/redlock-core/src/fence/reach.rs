@@ -25,9 +25,9 @@ enum Known<Moment> {
 
 /// Why a holder does not know every pod that may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnknownPods {
-    /// Pods of an earlier lineage may run until then.
-    Until(BootInstant),
+pub enum UnknownPods<Moment> {
+    /// Pods of an earlier lineage may run until then. The others are known since this moment.
+    Until { since: Moment, until: BootInstant },
     /// Pods that it never saw may run as long as the lineage.
     Always,
 }
@@ -85,11 +85,14 @@ impl<Moment: Copy> Reach<Moment> {
 
     /// # Errors
     /// Pods may run that the holder does not know.
-    pub fn since(&self, now: BootInstant) -> Result<Moment, UnknownPods> {
+    pub fn since(&self, now: BootInstant) -> Result<Moment, UnknownPods<Moment>> {
         match self.known {
             Known::Since(since) => Ok(since),
             Known::Beside { since, earlier_until } if now >= earlier_until => Ok(since),
-            Known::Beside { earlier_until, .. } => Err(UnknownPods::Until(earlier_until)),
+            Known::Beside { since, earlier_until } => Err(UnknownPods::Until {
+                since,
+                until: earlier_until,
+            }),
             Known::Never => Err(UnknownPods::Always),
         }
     }

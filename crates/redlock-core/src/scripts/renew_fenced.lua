@@ -21,14 +21,17 @@ for i = 1, (#KEYS - 1) / 2 do
       local put = granted and redis.pcall('SET', lease, stem .. token, 'PX', duration)
       granted = put and not put.err
     end
-    -- Only where the renewal is granted. No vote depends on it: a full memory keeps what is on record.
+    -- Only where the renewal is granted. No vote depends on it: a full memory keeps what is on record. Without the mark the
+    -- reservation would extend permits by an earlier one.
     if granted and ARGV[7 * i + 1] ~= '' then
-      raise(ARGV[7 * i], token, ARGV[7 * i + 1], ARGV[7 * i + 2])
+      local raised = raise(ARGV[7 * i], token, ARGV[7 * i + 1], ARGV[7 * i + 2])
       local keep = ARGV[7 * i + 3]
-      if not own then
-        redis.pcall('SET', reserved, ARGV[3], 'PX', keep)
-      elseif call('PTTL', reserved) < tonumber(keep) then
-        call('PEXPIRE', reserved, keep)
+      if type(raised) ~= 'table' then
+        if not own then
+          redis.pcall('SET', reserved, ARGV[3], 'PX', keep)
+        elseif call('PTTL', reserved) < tonumber(keep) then
+          call('PEXPIRE', reserved, keep)
+        end
       end
     end
     if granted then out[i + 4] = 1 else out[i + 4] = {'error'} end

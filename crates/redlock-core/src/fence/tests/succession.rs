@@ -129,7 +129,13 @@ fn a_lineage_that_may_begin_beside_earlier_pods_confirms_no_end_before_their_per
             reach(7, 7, AfterUncleanEnd, None),
             Some(2),
         );
-        let (waits, knows) = (|ms| Err(UnknownPods::Until(at(ms))), Ok(2));
+        let waits = |ms| {
+            Err(UnknownPods::Until {
+                since: 2,
+                until: at(ms),
+            })
+        };
+        let knows = Ok(2);
         let own = began.unwrap();
         assert_eq!((own.since(at(99)), own.since(at(100))), (waits(100), knows));
         // The mark before may be on a minority.
@@ -140,13 +146,15 @@ fn a_lineage_that_may_begin_beside_earlier_pods_confirms_no_end_before_their_per
     }
 }
 
-/// Every state of three masters, by every majority that a round or a win can reach.
+/// Every set of registers of three masters, by every majority that a round or a win can reach. Where a
+/// win continues a lineage of its cluster, its holder confirms by what it knows of that lineage.
 #[test]
 fn no_round_gives_a_permit_beside_a_win_that_shows_that_no_pod_runs() {
     let registers = [
         MarkRegister::Never,
         MarkRegister::Split(FencingToken(8)),
         mark(7, 5, &here()),
+        mark(8, 8, &here()),
         mark(6, 6, &there()),
         mark(8, 8, &there()),
     ];
