@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use super::{FREEZE_BEFORE, mark::MarkRegister, reading::Reading};
-use crate::{BootInstant, ClusterId, FencingToken, Nonce, Obstacle, QuorumSize, vote::MAX_MASTERS};
+use super::{
+    FREEZE_BEFORE,
+    mark::{FenceMark, MarkRegister},
+    reading::Reading,
+};
+use crate::{BootInstant, ClusterId, FencingToken, Obstacle, QuorumSize, vote::MAX_MASTERS};
 
 /// Allowance for the resolution of an expiry on a master, beside 1 % for the rates of clocks.
 const RESOLUTION: Duration = Duration::from_millis(2);
@@ -173,7 +177,7 @@ impl Observation {
             return Finding::Withheld(Withheld::MarkOnMinority);
         }
         Finding::Permit(Permit {
-            until: self.until(cluster, nonce),
+            until: self.until(cluster, mark),
             sent: self.sent,
             first: mark.first,
             token: mark.token,
@@ -182,12 +186,13 @@ impl Observation {
     }
 
     /// The M-th smallest end over all N masters. One that did not answer, or shows nothing that counts, may be free since
-    /// the round began.
-    fn until(&self, cluster: &ClusterId, nonce: Option<Nonce>) -> BootInstant {
+    /// the round began. A reservation beside an earlier mark does not count: the release of that lease may still be under
+    /// way to this master, and delete it.
+    fn until(&self, cluster: &ClusterId, mark: &FenceMark) -> BootInstant {
         let end = |reading: &Option<Reading>| {
             let left = reading
                 .as_ref()
-                .and_then(|reading| reading.counted(cluster, nonce));
+                .and_then(|reading| reading.permitted(cluster, mark));
             self.sent + left.map_or(Duration::ZERO, |left| good_for(left.time()))
         };
         let mut ends: Vec<BootInstant> = self.readings[..self.size.masters()].iter().map(end).collect();

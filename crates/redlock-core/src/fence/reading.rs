@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::mark::MarkRegister;
+use super::mark::{FenceMark, MarkRegister};
 use crate::{
     BootInstant, ClusterId, DeclaredDelay, FencingToken, LeaseValue, Nonce, Obstacle, Unknown,
     reply::{self, Code, Reply, Value},
@@ -49,16 +49,29 @@ impl Reading {
     /// reservation for this cluster. A lease that is not the mark's never counts.
     #[must_use]
     pub fn counted(&self, cluster: &ClusterId, nonce: Option<Nonce>) -> Option<Left> {
-        let lease = self
-            .lease
-            .as_ref()
-            .filter(|(obstacle, _)| matches!(obstacle, Obstacle::Lease(lease) if Some(lease.nonce) == nonce));
-        let reservation = self
-            .reservation
-            .as_ref()
-            .filter(|(text, _)| text.split_once('/').is_some_and(|(_, uid)| uid == cluster.uid()));
-        let lefts = [lease.map(|(_, left)| *left), reservation.map(|(_, left)| *left)];
+        let lefts = [self.lease_left(nonce), self.reservation_left(cluster)];
         lefts.into_iter().flatten().max_by_key(|left| left.time())
+    }
+
+    /// The same, as a permit by this mark may rely on: a reservation counts beside the mark alone.
+    pub(super) fn permitted(&self, cluster: &ClusterId, mark: &FenceMark) -> Option<Left> {
+        let nonce = Some(mark.nonce);
+        if self.mark.mark() == Some(mark) {
+            self.counted(cluster, nonce)
+        } else {
+            self.lease_left(nonce)
+        }
+    }
+
+    fn lease_left(&self, nonce: Option<Nonce>) -> Option<Left> {
+        let (obstacle, left) = self.lease.as_ref()?;
+        matches!(obstacle, Obstacle::Lease(lease) if Some(lease.nonce) == nonce).then_some(*left)
+    }
+
+    fn reservation_left(&self, cluster: &ClusterId) -> Option<Left> {
+        let (text, left) = self.reservation.as_ref()?;
+        let (_, uid) = text.split_once('/')?;
+        (uid == cluster.uid()).then_some(*left)
     }
 }
 

@@ -242,6 +242,25 @@ fn the_holder_is_named_by_the_lease_that_most_masters_show() {
 }
 
 /// When each master may grant the lock to another cluster, in milliseconds by the local clock; none that is unknown.
+/// The release of the lease before may still be under way to the third master, and delete its reservation.
+#[test]
+fn a_reservation_beside_an_earlier_mark_gives_no_permit() {
+    let kept = || Some((here().to_string(), Left::For(ms(9_000))));
+    let earlier = Reading {
+        lease: lease(6, &here(), 4_000),
+        reservation: kept(),
+        held: 6,
+        mark: mark(6, 5, &here()),
+        ..free()
+    };
+    let renewed = Reading {
+        reservation: kept(),
+        ..held(5_000)
+    };
+    let seen = [Some(held(3_000)), Some(renewed), Some(earlier)];
+    assert_eq!(until(&seen), Some(good(3_000)));
+}
+
 fn reply() -> impl Strategy<Value = Option<Reading>> {
     let left = 0_u64..20_000;
     prop_oneof![
