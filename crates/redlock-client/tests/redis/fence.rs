@@ -201,6 +201,22 @@ async fn a_renewal_that_is_refused_keeps_nothing_for_the_cluster() {
     eventually_reserved(&servers[..2], None, GONE).await;
 }
 
+/// Its release would delete the reservation of the later lease.
+#[tokio::test]
+async fn a_lease_is_not_put_back_where_a_later_one_is_marked() {
+    let (servers, masters) = three().await;
+    let held = hold(&servers, &masters, here()).await;
+    assert!(mark(&masters, &held, HELD).await);
+    let later = format!("{}|1,uid-here,{}", held.1.token.0 + 1, held.0.stem.nonce());
+    for server in servers.iter() {
+        set_register(server, MARK, &later).await;
+        let () = raw(server).await.del("redlock:lease:a/b").await.unwrap();
+    }
+    assert!(matches!(renew(&masters, &held).await, Completion::RenewalRefused));
+    eventually_values(&servers, LOCK, 0).await;
+    eventually_reserved(&servers, None, GONE).await;
+}
+
 /// A reservation without the mark would extend the permits by an earlier one.
 #[tokio::test]
 async fn a_full_memory_extends_no_reservation_whose_mark_it_refuses() {

@@ -12,3 +12,9 @@ local function raise(name, token, mark, delay)
   if last < mine or (last == mine and tonumber(before) < tonumber(delay)) then put(declared, token .. '|' .. delay) end
   if #pairs > 0 then return redis.pcall('HSET', KEYS[1], unpack(pairs)) end
 end
+
+-- Whether a later lease was marked here: this one is over, and its release would delete what belongs to the later one.
+local function is_marked_later(name, token)
+  local marked = call('HGET', KEYS[1], 'slot:' .. name .. '/!mark')
+  return tonumber(string.match(marked or '', '^(%d+)|') or '0') > tonumber(token)
+end

@@ -10,9 +10,11 @@ for i = 1, (#KEYS - 1) / 2 do
   if hold or (value and string.sub(value, 1, #stem) ~= stem) then
     out[i + 4] = obstacle(lease, reserved, value, hold)
   else
-    local granted = true
+    local granted, over = true, false
     if value then
       if call('PTTL', lease) < tonumber(duration) then call('PEXPIRE', lease, duration) end
+    elseif is_marked_later(ARGV[7 * i], token) then
+      granted, over = false, true
     else
       if counter < tonumber(token) then
         granted = type(redis.pcall('HSET', KEYS[1], 'counter', token)) == 'number'
@@ -34,7 +36,7 @@ for i = 1, (#KEYS - 1) / 2 do
         end
       end
     end
-    if granted then out[i + 4] = 1 else out[i + 4] = {'error'} end
+    if granted then out[i + 4] = 1 elseif over then out[i + 4] = 0 else out[i + 4] = {'error'} end
   end
 end
 out[4] = counter

@@ -254,8 +254,10 @@ impl Master {
                 if hold.is_some() || found.as_ref().is_some_and(|value| !mine(value, stem)) {
                     return self.obstacle(at, hold.as_deref()).unwrap();
                 }
+                let marked_later = fence.is_some() && self.registers.mark.0 > *token;
                 match (&mut self.lease, found) {
                     (Some((_, last)), Some(_)) => *last = (*last).max(now + lease_ms),
+                    _ if marked_later => return Answer::NotDone,
                     _ => {
                         self.registers.counter = self.registers.counter.max(*token);
                         self.lease = Some((granted(stem, *token), now + lease_ms));

@@ -241,7 +241,6 @@ fn the_holder_is_named_by_the_lease_that_most_masters_show() {
     assert_eq!(observation(at(0), &[None, None, Some(free())]).holder(), None);
 }
 
-/// When each master may grant the lock to another cluster, in milliseconds by the local clock; none that is unknown.
 /// The release of the lease before may still be under way to the third master, and delete its reservation.
 #[test]
 fn a_reservation_beside_an_earlier_mark_gives_no_permit() {
@@ -261,6 +260,7 @@ fn a_reservation_beside_an_earlier_mark_gives_no_permit() {
     assert_eq!(until(&seen), Some(good(3_000)));
 }
 
+/// When each master may grant the lock to another cluster, in milliseconds by the local clock; none that is unknown.
 fn reply() -> impl Strategy<Value = Option<Reading>> {
     let left = 0_u64..20_000;
     prop_oneof![
