@@ -235,12 +235,15 @@ pub fn drift(lease: Duration) -> Duration {
     (lease / 100).saturating_add(Duration::from_millis(2))
 }
 
-/// Returns the wait of a master before it is sealed: every lease that it may have granted is over by then. Twice the
-/// drift of one clock, since the master's and the observer's may err in opposite directions.
+/// Returns the time after which a key that lives for `longest` by the clock of a master has ended: 1.02 times as long.
+/// Twice the drift of one clock, since the master's and the observer's may err in opposite directions.
+pub fn outlived(longest: Duration) -> Duration {
+    longest.saturating_add(longest / 50)
+}
+
+/// Returns the wait of a master before it is sealed: every lease that it may have granted is over by then.
 pub fn seal_wait(longest: Duration, acquire_limit: Duration) -> Duration {
-    longest
-        .saturating_add(longest / 50)
-        .saturating_add(acquire_limit.saturating_mul(2))
+    outlived(longest).saturating_add(acquire_limit.saturating_mul(2))
 }
 
 fn derived_lease(stop: u64) -> u64 {

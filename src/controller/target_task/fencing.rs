@@ -10,7 +10,6 @@ use crate::{
     api::plan::LockPlan,
     clock,
     controller::problem::Problem,
-    elector::LockView,
     lease::{
         BootInstant, FencingToken, Mark,
         fence::{Begun, Reach, Succession, UnknownPods},
@@ -32,17 +31,6 @@ pub(super) struct Fencing {
     reported: Option<FencingToken>,
     /// A lease that an earlier task marked, until it is handed to the own cluster.
     inherited: Option<FencingToken>,
-}
-
-/// Returns how a lease stands before this task marks it.
-fn begun(view: &LockView, token: FencingToken) -> Begun {
-    if view.is_marked(token) {
-        Begun::Marked
-    } else if view.marks.ended_uncleanly() {
-        Begun::AfterUncleanEnd
-    } else {
-        Begun::AfterCleanEnd
-    }
 }
 
 impl Fencing {
@@ -96,15 +84,15 @@ impl Fencing {
         let reach = self.reach.filter(|reach| reach.token == token);
         let known = reach.map_or(Err(UnknownPods::Always), |reach| reach.since(clock::now()));
         let unseen = "this replica does not know all pods that ran under the leases of this cluster";
-        let since = match known {
-            Ok(since) | Err(UnknownPods::Until { since, .. }) => since,
+        let (since, until) = match known {
+            Ok(since) => (since, None),
+            Err(UnknownPods::Until { since, until }) => (since, Some(until)),
             Err(UnknownPods::Always) => return Err(Doubt::Lasting(unseen.to_owned())),
         };
-        match (self.pods.unknown(since), known) {
-            (Some(why), _) => Err(Doubt::Lasting(why)),
-            (None, Err(UnknownPods::Until { until, .. })) => Err(Doubt::Until(until)),
-            (None, _) => Ok(since),
+        if let Some(why) = self.pods.unknown(since) {
+            return Err(Doubt::Lasting(why));
         }
+        until.map_or(Ok(since), |until| Err(Doubt::Until(until)))
     }
 }
 
@@ -133,7 +121,7 @@ impl TargetTask {
         let now = self.fencing.as_ref().and_then(|fencing| fencing.pods.epoch());
         let (succession, begun) = {
             let view = self.config.view.borrow();
-            (view.succession, begun(&view, token))
+            (view.succession, Begun::of(view.is_marked(token), view.marks))
         };
         let (Some(fencing), Some(succession)) = (&mut self.fencing, succession) else {
             return Ok(plan.takeover_delay);

@@ -143,6 +143,15 @@ const GONE: std::ops::Range<i64> = -2..-1;
 /// Lease and 5 s, and what a test may take.
 const KEPT: std::ops::Range<i64> = 15_000..25_001;
 
+/// A marked lease, and with it the lock for this cluster, on all masters.
+async fn keep(servers: &[RedisServer], masters: &Masters) -> (Arc<LeaseAttempt>, Won) {
+    let held = hold(servers, masters, here()).await;
+    assert!(mark(masters, &held, HELD).await);
+    assert!(matches!(renew(masters, &held).await, Completion::Renewed { .. }));
+    eventually_reserved(servers, Some("here/uid-here"), KEPT).await;
+    held
+}
+
 async fn stops(masters: &Masters, held: &(Arc<LeaseAttempt>, Won)) {
     assert!(mark(masters, held, Mark::Closed).await);
     assert!(mark(masters, held, Mark::Clean).await);
@@ -221,10 +230,7 @@ async fn a_lease_is_not_put_back_where_a_later_one_is_marked() {
 #[tokio::test]
 async fn a_full_memory_extends_no_reservation_whose_mark_it_refuses() {
     let (servers, masters) = three().await;
-    let held = hold(&servers, &masters, here()).await;
-    assert!(mark(&masters, &held, HELD).await);
-    assert!(matches!(renew(&masters, &held).await, Completion::Renewed { .. }));
-    eventually_reserved(&servers, Some("here/uid-here"), KEPT).await;
+    let held = keep(&servers, &masters).await;
     for server in servers.iter() {
         // A lease that needs no longer life: the mark is the first write of the script.
         let () = redis::pipe()
@@ -250,10 +256,7 @@ async fn standbys_of_the_cluster_count_leases_only_and_others_the_reservation_to
     let (servers, masters) = three().await;
     let elsewhere = of(&servers, there()).await;
     elsewhere.voters(3).await;
-    let held = hold(&servers, &masters, here()).await;
-    assert!(mark(&masters, &held, HELD).await);
-    assert!(matches!(renew(&masters, &held).await, Completion::Renewed { .. }));
-    eventually_reserved(&servers, Some("here/uid-here"), KEPT).await;
+    let held = keep(&servers, &masters).await;
     let ends = async |masters: &Masters| match ask(masters, Command::Observe).await {
         Completion::Observed(view) => view.free_at().unwrap().since(clock::now()),
         other => panic!("{other:?}"),
@@ -278,10 +281,7 @@ async fn standbys_of_the_cluster_count_leases_only_and_others_the_reservation_to
 #[tokio::test]
 async fn only_a_confirmed_stop_removes_a_marked_lease_and_the_reservation() {
     let (servers, masters) = three().await;
-    let held = hold(&servers, &masters, here()).await;
-    assert!(mark(&masters, &held, HELD).await);
-    assert!(matches!(renew(&masters, &held).await, Completion::Renewed { .. }));
-    eventually_reserved(&servers, Some("here/uid-here"), KEPT).await;
+    let held = keep(&servers, &masters).await;
     let release = |held: &(Arc<LeaseAttempt>, Won)| Command::Release {
         attempt: held.0.clone(),
     };
@@ -307,10 +307,7 @@ async fn only_a_confirmed_stop_removes_a_marked_lease_and_the_reservation() {
 #[tokio::test]
 async fn neither_a_reserve_nor_a_break_shortens_an_own_reservation() {
     let (servers, masters) = three().await;
-    let held = hold(&servers, &masters, here()).await;
-    assert!(mark(&masters, &held, HELD).await);
-    assert!(matches!(renew(&masters, &held).await, Completion::Renewed { .. }));
-    eventually_reserved(&servers, Some("here/uid-here"), KEPT).await;
+    let held = keep(&servers, &masters).await;
     for server in servers.iter() {
         let _: () = raw(server)
             .await
@@ -336,10 +333,7 @@ async fn neither_a_reserve_nor_a_break_shortens_an_own_reservation() {
 #[tokio::test]
 async fn a_lock_that_is_passed_on_after_a_confirmed_stop_is_kept_for_the_other_cluster() {
     let (servers, masters) = three().await;
-    let held = hold(&servers, &masters, here()).await;
-    assert!(mark(&masters, &held, HELD).await);
-    assert!(matches!(renew(&masters, &held).await, Completion::Renewed { .. }));
-    eventually_reserved(&servers, Some("here/uid-here"), KEPT).await;
+    let held = keep(&servers, &masters).await;
     stops(&masters, &held).await;
     let reserve = Command::Reserve {
         attempt: held.0.clone(),

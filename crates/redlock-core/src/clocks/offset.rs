@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use super::{BootInstant, Sample};
+use crate::timing;
 
 /// The least movement beyond the rates that counts as a step. The drift of the shortest possible lease (2 s) is 22 ms,
 /// so a smaller step fits into the drift of every lease.
@@ -158,7 +159,7 @@ impl Offset {
             kept: VecDeque::new(),
             steps: Vec::new(),
             distrusted_until: BootInstant::default(),
-            distrust: longest_lease * 102 / 100,
+            distrust: timing::outlived(longest_lease),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     Answer, Attempt, BootInstant, Command, Completion, GrantReply, MAX_MASTERS, QuorumSize, Sighting,
-    SlotView, Step, Tally, Verdict, View, Vote, command::Item,
+    SlotView, Step, Tally, Verdict, View, Vote, command::Item, timing,
 };
 
 /// Holds what the kind of request needs to be decided, and no more.
@@ -203,7 +203,7 @@ impl Progress {
             Step::Wait => Change::None,
             Step::Won(mut won) => {
                 won.succession = item.attempt().and_then(|lease| {
-                    let until = now + lease.lifetime * 102 / 100;
+                    let until = now + timing::outlived(lease.lifetime);
                     let fence = lease.fence()?;
                     Some(fence.win(attempt.registers(), won.marks.held, won.token, until))
                 });

@@ -151,6 +151,13 @@ impl MarkRegister {
         }
     }
 
+    /// The greatest of all; [`Self::Never`] where there is no register.
+    #[must_use]
+    pub fn greatest<'a>(registers: impl IntoIterator<Item = &'a Self>) -> Self {
+        let registers = registers.into_iter().cloned();
+        registers.reduce(Self::merged).unwrap_or_default()
+    }
+
     /// The mark, if one is known.
     #[must_use]
     pub const fn mark(&self) -> Option<&FenceMark> {

@@ -128,8 +128,7 @@ impl Observation {
     /// The greatest mark of any master.
     #[must_use]
     pub fn mark(&self) -> MarkRegister {
-        let marks = self.known().map(|reading| reading.mark.clone());
-        marks.reduce(MarkRegister::merged).unwrap_or_default()
+        MarkRegister::greatest(self.known().map(|reading| &reading.mark))
     }
 
     /// The holder by the lease that most masters show, for the text of a refusal.

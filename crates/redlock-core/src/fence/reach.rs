@@ -1,7 +1,7 @@
 //! Since when the holder of a fenced lease knows every pod that may run.
 
 use super::succession::{Predecessor, Succession};
-use crate::{BootInstant, FencingToken};
+use crate::{BootInstant, FencingToken, Marks};
 
 /// Since when the holder of a lease knows every pod that may run under it. `Moment` is one of its watch of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,20 @@ pub enum Begun {
     /// It follows an end that was confirmed.
     AfterCleanEnd,
     AfterUncleanEnd,
+}
+
+impl Begun {
+    /// `marks`: the registers in the grants of its win.
+    #[must_use]
+    pub const fn of(is_marked: bool, marks: Marks) -> Self {
+        if is_marked {
+            Self::Marked
+        } else if marks.ended_uncleanly() {
+            Self::AfterUncleanEnd
+        } else {
+            Self::AfterCleanEnd
+        }
+    }
 }
 
 impl<Moment: Copy> Reach<Moment> {

@@ -37,8 +37,7 @@ impl Succession {
         (held, token): (u64, FencingToken),
         earlier_until: BootInstant,
     ) -> Self {
-        let greatest = registers.iter().cloned().reduce(MarkRegister::merged);
-        let greatest = greatest.unwrap_or_default();
+        let greatest = MarkRegister::greatest(registers);
         let own = greatest.mark().filter(|mark| mark.is_of(cluster));
         let predecessor = match own {
             Some(mark) if mark.token.0 < held || mark.token > token => Predecessor::Unknown,

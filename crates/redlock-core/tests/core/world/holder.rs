@@ -55,8 +55,7 @@ impl World {
         // It may be asked to leave before it marks.
         if late > 0 && self.rng.u32(..8) == 0 {
             let abstain = std::time::Duration::from_millis(500);
-            let to = ["east", "west"][candidate % 2];
-            let to = ClusterId::new(to, to).unwrap();
+            let to = self.agents[candidate % 2].cluster.clone();
             let leave = match self.rng.bool() {
                 true => Event::StepDown { abstain },
                 false => Event::HandOver { to, token: None },
@@ -210,9 +209,9 @@ impl World {
 
     /// A holder of the other cluster reaches one master alone before it marks its lease. The node does not reach that one.
     fn mark_on_a_minority(&mut self, agent: usize, master: usize) {
-        let others = (0..self.candidates.len()).filter(|c| c % 2 != agent);
+        let mut others = (0..self.candidates.len()).filter(|c| c % 2 != agent);
         let unmarked = |c: &usize| self.token_held(*c).is_some() && self.may_start[*c].is_none();
-        if let Some(holder) = others.into_iter().find(unmarked) {
+        if let Some(holder) = others.find(unmarked) {
             self.count("mark on a minority");
             self.cut[holder].fill(true);
             self.cut[holder][master] = false;

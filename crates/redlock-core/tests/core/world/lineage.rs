@@ -36,12 +36,7 @@ impl Lineages {
     }
 
     pub(super) fn won(&mut self, candidate: usize, token: u64, (marks, succession): (Marks, Succession)) {
-        let begun = if marks.ended_uncleanly() {
-            Begun::AfterUncleanEnd
-        } else {
-            Begun::AfterCleanEnd
-        };
-        self.won[candidate] = Some((token, succession, begun));
+        self.won[candidate] = Some((token, succession, Begun::of(false, marks)));
     }
 
     /// The lease is about to be marked.
