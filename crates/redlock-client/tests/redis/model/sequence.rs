@@ -153,7 +153,12 @@ impl<'a> Sequence<'a> {
     fn op(&mut self, now: u64) -> Op {
         let stem = self.stem(now);
         let lease_ms = LEASES_MS[self.rng.usize(..LEASES_MS.len())];
-        let token = (self.model.registers.counter + self.rng.u64(..4)).saturating_sub(1);
+        let registers = &self.model.registers;
+        // A delay can only be lowered under its own token.
+        let token = match self.rng.u32(..4) {
+            0 => registers.delay.token,
+            _ => (registers.counter + self.rng.u64(..4)).saturating_sub(1),
+        };
         // Half of the calls are those of a fenced lock.
         let fenced = self.rng.bool();
         match self.rng.u32(..12) {
