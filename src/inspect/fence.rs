@@ -95,7 +95,8 @@ pub fn risks(plan: &Plan) -> String {
 
 A release lets its processes run, although the masters do not guarantee the lock to this cluster:
 - Another cluster may hold the lock, now or at any later time, and run the same work beside this pod. Make sure that it does not.
-- The lock is neither acquired nor kept nor freed. The pod keeps the fencing token of its last permit.
+- The lock is neither acquired nor kept nor freed. A frozen pod keeps the fencing token of its last permit; a killed pod that the
+  node agent releases has the token 0.
 - Nothing waits for the end of this pod: another cluster can acquire the lock and start the work while the pod runs.
 - The operator of this cluster stops the pod as it stops others, unless the annotation redlock.dev/paused is set on the LeaderLock.
 - The release ends with the pod and with a reboot of the node. A permit ends it, too: the pod is then fenced again, and a pod of
