@@ -35,8 +35,6 @@ pub(super) enum Bug {
     SealWaitShort,
     /// Under one token, the delay that arrives last counts.
     DelayLowered,
-    /// A repeat of a release deletes the own reservation, too.
-    RepeatReleases,
 }
 
 /// The possible events, and how often they happen.

@@ -230,7 +230,6 @@ pub(super) fn again(world: &World, state: &mut State, id: usize, master: usize) 
     let cluster = state.leases[id].cluster();
     match state.leases[id].end {
         End::Nothing => {}
-        End::Release if world.bug == Bug::RepeatReleases => end(world, state, id, End::Release, master),
         End::Undo | End::Release => end(world, state, id, End::Undo, master),
         End::Reserve(to) => {
             let own = state.masters[master].reserved == Reserved::For(cluster);
