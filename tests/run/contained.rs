@@ -11,7 +11,7 @@ use redlock_testkit::{ChildGuard, Mode, eventually_blocking};
 use tempfile::TempDir;
 
 use crate::common::cgroups;
-use crate::wrapper::{BOUND, Quorum, SHORT, Through, Wrapper, kill_hard, runs, send, wait_gone};
+use crate::wrapper::{BOUND, Quorum, SHORT, Through, UNHURRIED, Wrapper, kill_hard, runs, send, wait_gone};
 
 const FILE: &str = "CONTAINED_FILE";
 /// A file that is not written for so long is not written any more: the daemon writes each millisecond.
@@ -145,15 +145,7 @@ fn process_of_another_session_gets_the_stop_signal() {
     let script = format!(
         "setsid sh -c 'trap \"echo asked\" USR1; echo ready; {WAITS}' & trap 'echo own' USR1; wait; wait; exit 4"
     );
-    let flags = [
-        "--contain",
-        "--stop-signal",
-        "USR1",
-        "--lease-duration",
-        "5s",
-        "--stop-grace",
-        "1s",
-    ];
+    let flags = [UNHURRIED, &["--contain", "--stop-signal", "USR1"]].concat();
     let mut wrapper = quorum.run("l", &flags, &script);
     wrapper.child.wait_for_line(BOUND, "ready");
     quorum.pause();

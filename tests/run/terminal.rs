@@ -115,7 +115,7 @@ fn stopped_job_continues_in_the_foreground() {
     let redlock = env!("CARGO_BIN_EXE_redlock");
     let script = "'echo rea\"\"dy; read line; echo \"read <$line>\"'";
     terminal.types(&format!(
-        "{redlock} run l --masters {} --lease-duration 60s -- sh -c {script}\n",
+        "{redlock} run l --masters {} --lease-duration 60s -w 60 -- sh -c {script}\n",
         quorum.urls
     ));
     terminal.shows("ready");

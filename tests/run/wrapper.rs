@@ -17,8 +17,9 @@ use redlock_testkit::{ChildGuard, Mode, Proxy, RedisServer, RedisServers, eventu
 pub const BOUND: Duration = Duration::from_secs(30);
 /// The shortest lease, for tests that wait for its end.
 pub const SHORT: &[&str] = &["--lease-duration", "2s"];
-/// A lease that a busy machine does not lose, and that leaves a command more time to end than the machine pauses.
-pub const UNHURRIED: &[&str] = &["--lease-duration", "8s", "--stop-grace", "3s"];
+/// A lease that a busy machine does not lose, and that leaves a command more time to end than the machine pauses: a move of
+/// a process to another cgroup, as other tests do, delays every start and end of a process for seconds there.
+pub const UNHURRIED: &[&str] = &["--lease-duration", "15s", "--stop-grace", "10s"];
 
 /// Three masters that vote.
 pub struct Quorum {
@@ -51,6 +52,11 @@ impl Quorum {
     fn arguments(&self, command: &mut Command, lock: &str, flags: &[&str], script: &str) {
         crate::common::forget_variables(command);
         command.args(["run", lock, "--masters", &self.urls]).args(flags);
+        // By default, masters that have not answered within 2 s are not waited for: too short for a busy machine.
+        let waits = ["-n", "--nonblock", "-w", "--service"];
+        if !flags.iter().any(|flag| waits.contains(flag)) {
+            command.args(["-w", "60"]);
+        }
         command.args(["--", "sh", "-c", script]);
     }
 
