@@ -86,7 +86,9 @@ pub fn read(folder: &Path, name: &str, booted: Booted) -> Record {
     };
     for (path, _) in files(folder, name) {
         let text = fs::read_to_string(&path).unwrap();
-        record.writes.extend(text.lines().map(parse));
+        // SIGKILL may cut a line at the end of a page. Then the time of the file counts.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        record.writes.extend(whole.lines().map(parse));
         if !text.is_empty() {
             let stamped = fs::metadata(&path).unwrap().modified().unwrap();
             let stamped = stamped.duration_since(UNIX_EPOCH).unwrap() - booted.0;
