@@ -159,6 +159,8 @@ impl<'a> Sequence<'a> {
             0 => registers.delay.token,
             _ => (registers.counter + self.rng.u64(..4)).saturating_sub(1),
         };
+        // No lease has the token 0.
+        let token = token.max(1);
         // Half of the calls are those of a fenced lock.
         let fenced = self.rng.bool();
         match self.rng.u32(..12) {
