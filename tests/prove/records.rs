@@ -86,7 +86,7 @@ pub fn read(folder: &Path, name: &str, booted: Booted) -> Record {
     };
     for (path, _) in files(folder, name) {
         let text = fs::read_to_string(&path).unwrap();
-        // SIGKILL may cut a line at the end of a page. Then the time of the file counts.
+        // The last line of a killed process may be cut. Then the time of the file counts.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         record.writes.extend(whole.lines().map(parse));
         if !text.is_empty() {

@@ -12,7 +12,7 @@ use crate::program::{Ran, redlock, urls};
 use crate::wrapper::{BOUND, Quorum, Wrapper};
 
 const PASSWORD: &str = "a-password-of-this-test";
-/// A lease of 3 s was won with less left than a command needs to stop, on a busy machine.
+/// A busy machine lost a lease of 3 s before the test ended it.
 const LEASE: &str = "6s";
 /// What a command under the lease prints, so that each lease is seen.
 const SCRIPT: &str = "echo token $REDLOCK_TOKEN; exec sleep 1000";

@@ -17,8 +17,8 @@ use redlock_testkit::{ChildGuard, Mode, Proxy, RedisServer, RedisServers, eventu
 pub const BOUND: Duration = Duration::from_secs(30);
 /// The shortest lease, for tests that wait for its end.
 pub const SHORT: &[&str] = &["--lease-duration", "2s"];
-/// A lease that a busy machine does not lose, and that leaves a command more time to end than the machine pauses: a move of
-/// a process to another cgroup, as other tests do, delays every start and end of a process for seconds there.
+/// A lease that a busy machine does not lose, and that leaves a command more time to end than the machine pauses: a fork
+/// was seen to take up to 10 s there.
 pub const UNHURRIED: &[&str] = &["--lease-duration", "15s", "--stop-grace", "10s"];
 
 /// Three masters that vote.
