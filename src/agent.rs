@@ -32,8 +32,7 @@ use crate::{
 use open::Opened;
 use post::{Phase, Post};
 
-/// Whatever happens, the process has ended so long after the stop grace: releasing takes 1.5 s at most, where masters
-/// hang.
+/// The process ends at most this long after the stop grace: releasing takes up to 1.5 s where masters hang.
 const ENDING: Duration = Duration::from_millis(1_800);
 
 /// The settings of the command line.
@@ -168,13 +167,13 @@ impl Agent {
     }
 }
 
-/// Gives the lock up whenever that was asked for, once the app has had its time.
+/// Gives up the lock after each step-down request, once the stop grace has passed.
 async fn gives_up(post: &Post, elector: &Elector, abstain: Duration) {
     loop {
         let at = post.yields().await;
         clock::sleep_until(at).await;
         elector.step_down(post.lock.clone(), abstain);
-        // One that hangs is not believed to have done it.
+        // An elector that does not answer may not have given up the lock: the agent does not contend again.
         if !elector.answers().await {
             return std::future::pending().await;
         }

@@ -4,7 +4,6 @@
 //! objects of Kubernetes. Takes no part in an election: it holds no lease, seals no master, and writes only what
 //! `break`, `hand-over`, `drain` and the trial of `doctor` announce.
 
-mod away;
 pub mod break_lock;
 pub mod cluster;
 pub mod doctor;
@@ -14,8 +13,9 @@ pub mod hand_over;
 pub mod status;
 mod text;
 pub mod top;
+mod unreachable;
 
-pub use away::Away;
+pub use unreachable::Unreachable;
 
 use crate::masters::{
     AdoptError, Adopted, Agreement, MasterStatus, Masters, MastersConfig, Notices, Tasks, adopt,

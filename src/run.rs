@@ -158,7 +158,7 @@ pub(crate) async fn run(place: Place, options: Options) -> Result<Outcome, RunEr
         found: false,
         asked_to_end: false,
     };
-    // While the masters are found: it is there when the lock is.
+    // Started before the masters are found, so that the launcher is ready when the lock is acquired.
     let launcher = wrapper.launcher()?;
     let opened = match place {
         Place::Quorum(config) => Masters::open(&config, None)?,

@@ -93,7 +93,7 @@ pub(crate) struct Trouble {
 }
 
 impl Step {
-    /// Reports whether nothing of the object runs, also where the step reports trouble.
+    /// Reports whether nothing of the object runs, even where the step reports trouble.
     pub(crate) fn is_stopped(&self) -> bool {
         match self {
             Self::Done | Self::Waiting(_) => true,

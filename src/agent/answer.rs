@@ -100,7 +100,7 @@ impl Answer {
     }
 
     /// A client of this form compares the name with that of its own pod, which a pod of another cluster or namespace
-    /// may share: then the answer is the whole identity. No process reads its own name here that is not active.
+    /// may share: then the answer is the whole identity. A process that is not active never reads its own name here.
     pub(super) fn leader(&self) -> Leader {
         let own = pod_name(&self.identity);
         let name = match self.holder.as_deref() {

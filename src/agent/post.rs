@@ -58,7 +58,7 @@ impl Post {
         *self.phase.borrow() == Phase::Contending
     }
 
-    /// Not from `Stopping`, which is the last.
+    /// Enters a phase, except from `Stopping`, which is the last one.
     pub(super) fn enter(&self, next: Phase) {
         self.phase.send_if_modified(|phase| {
             let enters = *phase != Phase::Stopping && *phase != next;
@@ -113,7 +113,7 @@ impl Post {
         }
     }
 
-    /// Waits until it was asked to give the lock up: when to do it.
+    /// Waits for a request to give up the lock, and returns the time at which to do so.
     pub(super) async fn yields(&self) -> BootInstant {
         let mut phase = self.phase.subscribe();
         loop {

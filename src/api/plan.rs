@@ -16,8 +16,8 @@ use super::target::{Action, ConditionStatus, TargetRef};
 use crate::lease::identity::LockName;
 use crate::lease::timing::Timings;
 
-/// Beside the stop time: until another cluster may trust that what a lost holder left running is gone.
-pub const TAKEOVER_BESIDE_STOP: Duration = Duration::from_secs(5);
+/// Added to the stop time: after both, another cluster may rely on a lost holder's targets having stopped.
+pub const TAKEOVER_MARGIN: Duration = Duration::from_secs(5);
 /// The delay that the holder of a fenced lock declares: its pods are frozen before its lease ends, so that this covers
 /// nothing but writes that are under way.
 pub const FENCED_DELAY: Duration = Duration::from_secs(1);
@@ -150,7 +150,7 @@ pub struct TargetPlan {
     pub stop: Duration,
     /// What its pod template asks for, if that is more.
     pub too_short: Option<Duration>,
-    /// So many pods end one after the other, where they do not end together.
+    /// The number of pods that end one after the other, if they do not end together.
     pub one_by_one: Option<u32>,
 }
 

@@ -93,7 +93,7 @@ pub(super) const EQUALS_UNUSED: &str =
     "is read only with path: give the path as well, or status with the condition";
 
 pub(super) const FIELDS_OVERLAP: &str =
-    "has two paths of which one is the other, or leads to it: a field has one value";
+    "has two paths that are equal, or one that contains the other: give each field one value";
 
 pub(super) const ONE_CHECK: &str = "is required without condition, and refused with it: a check is of \
     a field or of a condition";

@@ -74,7 +74,7 @@ async fn open(args: &BreakArgs) -> Result<(Session, LockName), Failure> {
     let object = &declared.object.metadata;
     let name = object.name.as_deref().unwrap_or_default();
     let command = format!("redlock break -n {} {name}", cluster.namespace());
-    match session.away(&declared.object.spec.quorum_ref.name, &command) {
+    match session.unreachable(&declared.object.spec.quorum_ref.name, &command) {
         None => {
             session::say(&format!(
                 "LeaderLock {}/{name} is lock {}\n",

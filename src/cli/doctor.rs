@@ -85,7 +85,7 @@ pub(super) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
             let quorum = cluster.quorum_or_only(name).await?;
             let session = cluster.session(&quorum, &given).await?;
             let name = quorum.metadata.name.clone().unwrap_or_default();
-            let away = session.away(&name, &format!("redlock doctor --quorum {name}"));
+            let away = session.unreachable(&name, &format!("redlock doctor --quorum {name}"));
             let mut objects = doctor::examine_objects(&cluster, &quorum).await;
             if args.fencing {
                 objects.extend(doctor::examine_fencing(&cluster, &quorum, &given).await);

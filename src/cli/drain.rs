@@ -57,14 +57,14 @@ pub(super) async fn run(args: DrainArgs) -> Result<Exit, Failure> {
     };
     let cluster = options.open().await?;
     let namespaces = args.watch_namespaces.into_iter().filter(|name| !name.is_empty());
-    let wish = drain::Wish {
+    let options = drain::DrainOptions {
         deployment: args.deployment,
         gone: args.gone,
         namespaces: namespaces.collect(),
         fencing: args.fencing,
         timeout: args.timeout,
     };
-    let end = drain::drain(&cluster, &wish, session::say).await?;
+    let end = drain::drain(&cluster, &options, session::say).await?;
     session::print(&end.text())?;
     Ok(if end.is_clean() { Exit::Ok } else { Exit::Unhealthy })
 }

@@ -59,10 +59,10 @@ struct ListArgs {
 
 /// Let a frozen or killed pod run without a permit.
 ///
-/// Dangerous: another cluster may run the same work. The lock is not acquired, kept or freed. The release ends with the pod, with a
-/// reboot of the node, when the masters guarantee the lock to this cluster again, and when they show another cluster that came
-/// later. Refused for a pod that has a permit or no record. Without --yes, the command only prints what a release risks, and exits
-/// with 64.
+/// Dangerous: another cluster may run the same work. The lock is not acquired, kept or freed. The release ends with the
+/// pod, with a reboot of the node, when the masters guarantee the lock to this cluster again, and when they show that
+/// another cluster acquired the lock later. Refused for a pod that has a permit or no record. Without --yes, the
+/// command only prints what a release risks, and exits with 64.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   redlock fence release billing/report-0

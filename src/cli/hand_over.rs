@@ -10,7 +10,7 @@ use super::{
     session::{self, Output},
 };
 use crate::{
-    inspect::hand_over::{Ending, HandOverError, Plan, Wish},
+    inspect::hand_over::{Ending, HandOverError, HandOverOptions, Plan},
     lease::LockName,
 };
 
@@ -53,14 +53,14 @@ pub(super) async fn run(args: HandOverArgs) -> Result<Exit, Failure> {
     let Place::Cluster(cluster, given) = args.place.place(false).await? else {
         return Err(Failure::new(Exit::Usage, MASTERS));
     };
-    let wish = Wish {
+    let options = HandOverOptions {
         lock: args.lock.to_string(),
         quorum: args.place.kubernetes.quorum.clone(),
         to: args.to,
         force: args.force,
         wait: args.wait,
     };
-    let plan = Plan::make(&cluster, &given, &wish).await?;
+    let plan = Plan::make(&cluster, &given, &options).await?;
     if args.output == Output::Table {
         session::say(&plan.text());
     }

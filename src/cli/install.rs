@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::{Exit, Failure};
 
-/// The running program, also if its file was replaced since its start.
+/// The running program, even if its file was replaced since its start.
 const THIS: &str = "/proc/self/exe";
 
 /// Copy this program to a file: the image contains no `cp`, and the image of an app contains no `redlock`.

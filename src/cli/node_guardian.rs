@@ -10,11 +10,11 @@ use super::{
     process::{LogArgs, ended},
 };
 
-/// Freeze the pods of fenced locks at the end of their permits, also where the node agent does not run.
+/// Freeze the pods of fenced locks at the end of their permits, even where the node agent does not run.
 ///
 /// For a DaemonSet of its own beside the node agent. Reads the table that the agent writes, and needs no access to
-/// Kubernetes and to the masters. Asks for real-time scheduling (capability SYS_NICE) and for locked memory (IPC_LOCK), and
-/// reports in the log what it does not get. SIGTERM ends the process with 0; the agent then freezes alone.
+/// Kubernetes or to the masters. Asks for real-time scheduling (capability SYS_NICE) and for locked memory (IPC_LOCK),
+/// and reports in the log what it does not get. SIGTERM ends the process with 0; the agent then freezes alone.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
   redlock node-guardian --state-dir /run/redlock --kubelet-dir /var/lib/kubelet")]

@@ -221,10 +221,10 @@ impl Core {
             }
             inputs = self.execute(effects);
             // Writes that exceed their share of the rate limit wait for the next tick.
-            while self.executor.kubernetes.rate_limiter.may_tell(clock::now())
+            while self.executor.kubernetes.rate_limiter.may_report(clock::now())
                 && self.index.write_next(&world(&self.executor))
             {
-                self.executor.kubernetes.rate_limiter.tell(clock::now());
+                self.executor.kubernetes.rate_limiter.count_report(clock::now());
             }
             let effects = self.index.take_effects();
             inputs.extend(self.execute(effects));

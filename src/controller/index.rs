@@ -315,7 +315,7 @@ impl Index {
     }
 
     /// Stops inferring statuses once a replica with more knowledge has written one.
-    fn heed_others(&mut self, object: &LeaderLock) {
+    fn follow_others(&mut self, object: &LeaderLock) {
         let key = ObjectKey::of(object);
         let unknown = self.locks.get(&key).is_some_and(|entry| entry.status.unknown);
         if unknown
@@ -329,9 +329,9 @@ impl Index {
     /// Handles the changes that result from time alone.
     fn tick(&mut self, at: &World<'_>) {
         for name in self.quorums.names() {
-            self.look_at_quorum(&name, at);
+            self.check_quorum(&name, at);
         }
-        self.look_at_targets(at);
+        self.check_targets(at);
         if self.plants(Planted::DropsDelayedStatus) {
             self.writer = Queue::default();
         }
@@ -339,10 +339,10 @@ impl Index {
             let all: Vec<ObjectKey> = self.locks.known().cloned().collect();
             all.into_iter().for_each(|key| self.writer.push(Item::Lock(key)));
         }
-        self.look_at_uses(at);
+        self.check_uses(at);
         self.ask_siblings(at);
-        self.look_at_own_readiness(at);
-        self.tell_not_ready(at);
+        self.check_own_readiness(at);
+        self.report_not_ready(at);
         self.due.quorums.append(&mut self.due.later);
         self.due.quorums.extend(self.open.retried(at.now));
         self.close_quorums();

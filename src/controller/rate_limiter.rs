@@ -40,7 +40,7 @@ struct Lanes {
     sent: BootInstant,
     stops: BootInstant,
     stops_sent: BootInstant,
-    told: BootInstant,
+    reports: BootInstant,
 }
 
 impl RateLimiter {
@@ -108,15 +108,17 @@ impl RateLimiter {
     }
 
     /// Reports whether a status or an event may be written now.
-    pub(super) fn may_tell(&self, now: BootInstant) -> bool {
-        self.with(|lanes| (is_free(lanes.all, now) && is_free(lanes.sent, now)) || is_free(lanes.told, now))
+    pub(super) fn may_report(&self, now: BootInstant) -> bool {
+        self.with(|lanes| {
+            (is_free(lanes.all, now) && is_free(lanes.sent, now)) || is_free(lanes.reports, now)
+        })
     }
 
     /// Counts the write of a status or an event.
-    pub(super) fn tell(&self, now: BootInstant) {
+    pub(super) fn count_report(&self, now: BootInstant) {
         self.with(|lanes| {
             if !is_free(lanes.all, now) || !is_free(lanes.sent, now) {
-                take(&mut lanes.told, self.gap * SHARE, now);
+                take(&mut lanes.reports, self.gap * SHARE, now);
             }
             take(&mut lanes.all, self.gap, now);
             take(&mut lanes.sent, self.gap, now);
@@ -124,11 +126,11 @@ impl RateLimiter {
     }
 
     /// Waits until a status or an event may be written, and counts it.
-    pub(super) async fn told(&self) {
-        while !self.may_tell(clock::now()) {
+    pub(super) async fn wait_to_report(&self) {
+        while !self.may_report(clock::now()) {
             time::sleep(AGAIN).await;
         }
-        self.tell(clock::now());
+        self.count_report(clock::now());
     }
 
     /// Waits until no other request is waiting, for [`SPARED`] at most, and counts one request.
@@ -216,17 +218,20 @@ mod tests {
         let rate_limiter = RateLimiter::new(100);
         rate_limiter.turn(100_000, at(0));
         let tells = |rate_limiter: &RateLimiter, time| {
-            let may = rate_limiter.may_tell(at(time));
+            let may = rate_limiter.may_report(at(time));
             if may {
-                rate_limiter.tell(at(time));
+                rate_limiter.count_report(at(time));
             }
             may
         };
-        let told = (0..10_000).filter(|time| tells(&rate_limiter, *time)).count();
-        assert!((250..=300).contains(&told), "{told} in 10 s, a quarter of 100/s");
+        let reported = (0..10_000).filter(|time| tells(&rate_limiter, *time)).count();
+        assert!(
+            (250..=300).contains(&reported),
+            "{reported} in 10 s, a quarter of 100/s"
+        );
         let free = RateLimiter::new(100);
-        let told = (0..10_000).filter(|time| tells(&free, *time)).count();
-        assert!((1_000..=1_102).contains(&told), "{told}");
+        let reported = (0..10_000).filter(|time| tells(&free, *time)).count();
+        assert!((1_000..=1_102).contains(&reported), "{reported}");
     }
 
     #[test]

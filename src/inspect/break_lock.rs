@@ -13,7 +13,7 @@ use crate::{
     masters::{Answer, Closed, Command, Completion},
 };
 
-/// What a break will do, and who it does it to.
+/// A planned break, and the state of the lock before it.
 #[derive(Debug)]
 pub struct Plan {
     lock: LockName,
@@ -45,7 +45,7 @@ impl Plan {
         &self.before
     }
 
-    /// What it will do.
+    /// Returns the text that announces the break.
     #[must_use]
     pub fn text(&self) -> String {
         let masters: Vec<&str> = self.before.masters.iter().map(|master| &*master.name).collect();
@@ -59,7 +59,7 @@ impl Plan {
         )
     }
 
-    /// Does it.
+    /// Writes the reservation on all masters.
     ///
     /// # Errors
     /// The connection was closed meanwhile.

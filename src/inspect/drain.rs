@@ -23,7 +23,7 @@ const ADOPTION: Duration = Duration::from_secs(15);
 
 /// The request.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct DrainOptions {
     /// Name of the operator's Deployment.
     pub deployment: String,
     /// The Deployment may have been removed before. A misspelt name must not count as removed: finalizers would be
@@ -84,9 +84,13 @@ impl Drained {
 ///
 /// # Errors
 /// The API server refuses, or lacks, an object that this needs.
-pub async fn drain(cluster: &Cluster, wish: &Wish, say: impl Fn(&str)) -> Result<Drained, ClusterError> {
-    let until = clock::now() + wish.timeout;
-    let objects = Objects::new(cluster, wish);
+pub async fn drain(
+    cluster: &Cluster,
+    options: &DrainOptions,
+    say: impl Fn(&str),
+) -> Result<Drained, ClusterError> {
+    let until = clock::now() + options.timeout;
+    let objects = Objects::new(cluster, options);
     let mut left = Drained::default();
     if let Some(deployment) = objects.deployment().await? {
         let all = objects.pods(&deployment.selector).await?;
@@ -102,7 +106,7 @@ pub async fn drain(cluster: &Cluster, wish: &Wish, say: impl Fn(&str)) -> Result
             .await?
             .into_iter()
             .collect();
-    } else if !wish.gone {
+    } else if !options.gone {
         return Err(ClusterError::NotFound(format!(
             "{}: name the Deployment of the operator, or give --gone if it was removed before",
             objects.called()
@@ -115,7 +119,7 @@ pub async fn drain(cluster: &Cluster, wish: &Wish, say: impl Fn(&str)) -> Result
     if left.pods.is_empty() {
         objects.leave_quorums().await?;
     }
-    if wish.fencing {
+    if options.fencing {
         left.fenced = unfenced(&objects, until).await?;
     }
     Ok(left)

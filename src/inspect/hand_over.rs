@@ -30,7 +30,7 @@ const WAIT: Duration = Duration::from_secs(30);
 
 /// The request.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct HandOverOptions {
     /// Name of the LeaderLock.
     pub lock: String,
     pub quorum: Option<String>,
@@ -160,7 +160,7 @@ pub enum Ending {
 async fn open(cluster: &Cluster, given: &Given, quorum: &RedisQuorum) -> (Option<Session>, Option<String>) {
     match cluster.session(quorum, given).await {
         Err(error) => (None, Some(error.to_string())),
-        Ok(session) => match session.away(&quorum.name_any(), COMMAND) {
+        Ok(session) => match session.unreachable(&quorum.name_any(), COMMAND) {
             None => (Some(session), None),
             Some(away) => {
                 session.close().await;
@@ -185,9 +185,13 @@ impl Plan {
     ///
     /// # Errors
     /// The reason why it cannot be passed on.
-    pub async fn make(cluster: &Cluster, given: &Given, wish: &Wish) -> Result<Self, HandOverError> {
-        let (quorum, lock) = cluster.declared(&wish.lock, wish.quorum.as_deref()).await?;
-        let called = format!("{}/{}", cluster.namespace(), wish.lock);
+    pub async fn make(
+        cluster: &Cluster,
+        given: &Given,
+        options: &HandOverOptions,
+    ) -> Result<Self, HandOverError> {
+        let (quorum, lock) = cluster.declared(&options.lock, options.quorum.as_deref()).await?;
+        let called = format!("{}/{}", cluster.namespace(), options.lock);
         if lock.object.spec.candidates == Candidates::Agents {
             return Err(HandOverError::Agents(called));
         }
@@ -214,7 +218,7 @@ impl Plan {
             Some(session) => session.masters.clusters(WALK).await.clusters,
             None => BTreeSet::new(),
         };
-        let to = target::find(&quorum, &reporting, &wish.to, wish.force).and_then(|to| {
+        let to = target::find(&quorum, &reporting, &options.to, options.force).and_then(|to| {
             if to.name() == from {
                 let (lock, cluster) = (called.clone(), from.clone());
                 return Err(HandOverError::Already { lock, cluster });
@@ -236,7 +240,7 @@ impl Plan {
             from_cluster: from,
             token,
             to,
-            wait: wish.wait.unwrap_or_else(|| long_enough(&lock.object)),
+            wait: options.wait.unwrap_or_else(|| long_enough(&lock.object)),
             lock,
             session,
             away,

@@ -140,8 +140,7 @@ impl Declared {
         };
         if lock.spec.fencing == Fencing::None {
             return Err(unfit(
-                "its spec.fencing is not Node, so that its holder never writes the mark without which no pod gets a \
-                 permit: set spec.fencing: Node, or remove the volume from the pod"
+                "its spec.fencing is not Node, so its holder never writes the mark that each permit requires: set spec.fencing: Node, or remove the volume from the pod"
                     .to_owned(),
             ));
         }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{clock, lease::BootInstant};
 
-/// A guardian answers in a millisecond. One that takes so long is stopped, or as good as that.
+/// A guardian answers in a millisecond. One that takes longer than this is stopped, or is useless.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 /// Between two attempts to start one: a machine may be short of processes for a moment.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -233,7 +233,7 @@ impl Running {
         tokio::select! {
             biased;
             read = self.answers.read(&mut answers) => match read {
-                Ok(0) => Err("it ends".to_owned()),
+                Ok(0) => Err("the process ended".to_owned()),
                 Ok(count) => {
                     self.unanswered = self.unanswered.saturating_sub(count);
                     if self.unanswered == 0 {
@@ -276,7 +276,8 @@ fn clear(cgroup: &Cgroup) -> io::Result<()> {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Before its life is closed, and also if it was stopped: by the end of that it would kill what the next one guards.
+        // Killed before its pipe is closed, even if it is stopped: at the end of the pipe it would kill the group that
+        // the next guardian guards.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -50,7 +50,7 @@ fn guard(cgroup: Option<OsString>) -> io::Result<()> {
     // It leads no group yet, so this cannot fail; and if it did, the group of the work is another one all the same.
     let _ = unistd::setsid();
     let _ = prctl::set_name(c"redlock-guard");
-    // File systems that are mounted here may be unmounted, and inherited files may be closed.
+    // The current folder and the inherited files would keep file systems busy and pipes open.
     let _ = std::env::set_current_dir("/");
     close_inherited();
     take_precedence();
@@ -155,7 +155,7 @@ impl Guardian {
         }
     }
 
-    /// Kills the groups that are overdue, and sets the timer for the others.
+    /// Kills the group if its deadline has passed, and sets the timer for the deadline or the next kill.
     fn keep_deadline(&self) -> io::Result<()> {
         let Some(order) = self.order else {
             return Ok(self.timer.unset()?);
@@ -185,7 +185,7 @@ fn time(moment: BootInstant) -> TimeSpec {
     TimeSpec::from_duration(moment.since(BootInstant::default()))
 }
 
-/// Whether the wrapper is gone, also where the guardian failed before it could read that.
+/// Whether the wrapper is gone, even where the guardian failed before it could read that.
 fn is_closed(life: &impl AsFd) -> bool {
     let mut events = [PollFd::new(life.as_fd(), PollFlags::POLLIN)];
     let polled = poll(&mut events, PollTimeout::ZERO);

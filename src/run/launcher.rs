@@ -29,7 +29,7 @@ use crate::{
 pub(super) const LOCK: &str = "REDLOCK_LOCK";
 pub(super) const TOKEN: &str = "REDLOCK_TOKEN";
 pub(super) const HOLDER: &str = "REDLOCK_HOLDER";
-/// The way to the masters is the wrapper's. What the command starts need not know it.
+/// Removed from the environment of the command, which must not reach the masters.
 const PASSWORD: &str = "REDLOCK_PASSWORD";
 
 /// As a shell reports it.
@@ -42,7 +42,7 @@ const NEVER_BEGAN: u8 = 70;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Go {
     pub(super) token: FencingToken,
-    /// Not at this moment or later.
+    /// The command must begin before this moment.
     pub(super) before: BootInstant,
 }
 
@@ -77,7 +77,8 @@ pub(super) struct Launcher {
 }
 
 impl Launcher {
-    /// In this cgroup from the beginning: no process of the command is ever outside.
+    /// Starts the launcher and moves it into the cgroup before it becomes the command: no process of the command is
+    /// ever outside.
     pub(super) fn start(options: &Options, cgroup: Option<Arc<Cgroup>>) -> Result<Self, RunError> {
         let (child, go) = Self::spawn(options).map_err(RunError::Start)?;
         let group = Group::led_by(child, cgroup).map_err(RunError::Contain)?;
@@ -113,7 +114,7 @@ impl Launcher {
         group
     }
 
-    /// It never begins.
+    /// Kills the launcher before it becomes the command.
     pub(super) fn give_up(self) -> Group {
         self.group.signal(Signal::SIGKILL);
         self.group
@@ -154,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_a_word_is_no_word() {
+    fn truncated_go_message_is_rejected() {
         let go = Go {
             token: FencingToken(17),
             before: BootInstant::from_nanos(4_711),

@@ -5,8 +5,8 @@ use std::{fs, io, task::Poll};
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
-/// Those that cannot be caught; those that a process gets for a fault of its own; and what writing to a terminal or a
-/// pipe brings, which is for the one that writes.
+/// The signals that are not passed on: those that cannot be caught, those that a process causes by a fault, and those
+/// of its own use of a terminal or a pipe.
 const OWN: [Signal; 12] = [
     Signal::SIGKILL,
     Signal::SIGSTOP,

@@ -23,7 +23,7 @@ use crate::{
 /// The interval at which the rest of a group is searched for: the end of a process that is no child causes no event.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How it ended. Of its group nothing runs any more.
+/// How the command ended. No process of its group runs any more.
 #[derive(Debug)]
 pub(super) enum End {
     /// The command ended by itself.
@@ -154,7 +154,7 @@ impl Work<'_> {
     async fn follow(&mut self, group: &Group) -> Result<(), RunError> {
         loop {
             if !self.lost {
-                self.look_at_lease(group.id());
+                self.check_lease(group.id());
             }
             // Also in the grace of a lease that was lost before.
             if self.lost && self.election.clock_stepped_after(self.authority.token) {
@@ -203,7 +203,7 @@ impl Work<'_> {
     }
 
     /// Moves the deadlines with the lease, or finds it lost.
-    fn look_at_lease(&mut self, group: Pid) {
+    fn check_lease(&mut self, group: Pid) {
         match self.election.authority(self.authority.token) {
             Some(authority) => {
                 self.ends = Ends::of(authority.valid_until, self.timings);
@@ -233,7 +233,7 @@ impl Work<'_> {
         }
     }
 
-    /// Waits for processes that cannot be killed: the lock is not released before their end.
+    /// Kills the group. If that fails, the run continues until its processes end: the lock is not released before.
     fn kill(&mut self, group: &Group) {
         if let Err(error) = group.kill()
             && self.broken.is_none()

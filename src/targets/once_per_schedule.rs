@@ -1,7 +1,7 @@
 //! OncePerSchedule: each scheduled run of a CronJob happens in one cluster only.
 //!
 //! The Jobs of the CronJob are created suspended in every cluster. The cluster that holds the lock claims their slots
-//! on the masters. A Job whose slot is claimed runs to its end, also after the lease has ended. The register of the
+//! on the masters. A Job whose slot is claimed runs to its end, even after the lease has ended. The register of the
 //! masters, and not the lease, ensures that a slot runs at most once, so an operation with an unknown result may be
 //! repeated.
 
@@ -47,7 +47,7 @@ pub(super) struct OncePerSchedule {
     cron: Cache,
     jobs: JobsOf,
     desk: Jobs,
-    /// The UIDs of Jobs whose slots were granted. A grant is final, also when a later slot is claimed before the Job
+    /// The UIDs of Jobs whose slots were granted. A grant is final, even when a later slot is claimed before the Job
     /// runs.
     granted: BTreeSet<String>,
     /// The UIDs of Jobs on whose slots the masters do not decide, and since when.

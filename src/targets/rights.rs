@@ -45,7 +45,7 @@ pub(super) fn of(work: &TargetWork) -> Option<String> {
     Some(granted(group, resource, rules.trim_end()))
 }
 
-/// Adds the rights to a step that reports missing ones, also if only one write was refused and the rest was done.
+/// Adds the rights to a step that reports missing ones, even if only one write was refused and the rest was done.
 pub(super) fn explained(step: Step, rights: &str) -> Step {
     match step {
         Step::Trouble(mut why) if why.reason == ConditionReason::Forbidden => {

@@ -95,7 +95,7 @@ impl Scale {
     }
 
     /// Settles an unanswered start when the object has another version than the one that the start was for.
-    fn heed(&mut self, snapshot: Option<&Snapshot>) {
+    fn settle_start(&mut self, snapshot: Option<&Snapshot>) {
         if snapshot.is_none_or(|snapshot| snapshot.version != self.sent_over) {
             self.in_flight.settle();
         }
@@ -105,7 +105,7 @@ impl Scale {
         self.stopping = Stopping::default();
         self.runs = true;
         let snapshot = object.read().await?;
-        self.heed(snapshot.as_ref());
+        self.settle_start(snapshot.as_ref());
         let Some(snapshot) = snapshot else {
             return Ok(missing(object));
         };

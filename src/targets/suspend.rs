@@ -1,9 +1,9 @@
 //! Suspend: sets `spec.suspend` of a CronJob or a Job, and stops the Jobs of a CronJob.
 
 mod cron_job;
-mod heed;
 mod job;
 mod jobs;
+mod observed;
 mod write;
 
 pub(super) use cron_job::Schedule;

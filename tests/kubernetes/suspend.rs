@@ -123,7 +123,7 @@ impl<'a> Place<'a> {
     }
 
     /// Sets the condition that the controller of Jobs sets on a suspended Job.
-    fn heed(&self, job: &str) {
+    fn observe(&self, job: &str) {
         let now = jiff::Timestamp::now().to_string();
         let condition = json!({
             "type": "Suspended", "status": "True", "reason": "JobSuspended", "lastTransitionTime": now,
@@ -141,11 +141,11 @@ impl<'a> Place<'a> {
     }
 
     /// Acts as the controller: a suspended Job whose condition was removed gets another one.
-    async fn heed_until_standby(&self, job: &str, lock: &str) {
+    async fn observe_until_standby(&self, job: &str, lock: &str) {
         eventually(BOUND, &format!("{lock} has its target Standby"), async || {
             let found = self.jobs().get(job).await.unwrap();
-            if is_suspended(&found) && !is_heeded(&found) {
-                self.heed(job);
+            if is_suspended(&found) && !is_observed(&found) {
+                self.observe(job);
             }
             let status = self.world.locks().get(lock).await.unwrap().status;
             let status = serde_json::to_value(status).unwrap();
@@ -217,7 +217,7 @@ fn is_suspended(job: &Job) -> bool {
     job.spec.as_ref().unwrap().suspend == Some(true)
 }
 
-fn is_heeded(job: &Job) -> bool {
+fn is_observed(job: &Job) -> bool {
     let conditions = job
         .status
         .as_ref()
@@ -362,7 +362,7 @@ async fn stop_is_confirmed_by_a_condition_that_is_newer_than_the_start() {
     let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
     std::fs::write(file.path(), manifest).unwrap();
     world.kubectl(&["create", "--filename", file.path().to_str().unwrap()]);
-    place.heed("work");
+    place.observe("work");
     world.apply(&guarded("work", "Job").replace("DurationSeconds: 6", "DurationSeconds: 15"));
     place.is("work", "Active").await;
     place
@@ -387,7 +387,7 @@ async fn stop_is_confirmed_by_a_condition_that_is_newer_than_the_start() {
         );
     })
     .await;
-    place.heed("work");
+    place.observe("work");
     place.is("work", "Standby").await;
     eventually(BOUND, "the end is clean", async || {
         let (held, clean) = marks();
@@ -411,7 +411,7 @@ pub async fn use_every_right(world: &World) {
     place.run("report", "half-done");
     // Old conditions, of an earlier suspension: they prove nothing.
     for name in ["work", "half-done"] {
-        place.heed(name);
+        place.observe(name);
     }
     for name in ["report", "work"] {
         let spec = json!({"spec": {"state": "SteppedDown", "reason": "test"}});
@@ -419,9 +419,11 @@ pub async fn use_every_right(world: &World) {
     }
     for (job, name) in [("half-done", "report"), ("work", "work")] {
         place
-            .until_job(job, "is suspended", |job| is_suspended(job) && !is_heeded(job))
+            .until_job(job, "is suspended", |job| is_suspended(job) && !is_observed(job))
             .await;
-        place.heed_until_standby(job, &format!("switching-{name}")).await;
+        place
+            .observe_until_standby(job, &format!("switching-{name}"))
+            .await;
         place.wants(&format!("switching-{name}"), true).await;
     }
     world.kubectl(&["delete", "leaderlock", "switching-report", "switching-work"]);

@@ -49,7 +49,7 @@ async fn the_locks_are_given_back() {
 }
 
 #[tokio::test]
-async fn with_one_master_hung_too() {
+async fn lock_is_given_up_with_one_master_hung() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a"]);
     let first = Replica::start("first", &folder);
@@ -61,7 +61,7 @@ async fn with_one_master_hung_too() {
 }
 
 #[tokio::test]
-async fn with_every_master_hung_or_gone() {
+async fn replica_ends_with_every_master_hung_or_gone() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a"]);
     let first = Replica::start("first", &folder);

@@ -134,7 +134,7 @@ fn reference(file: &str) -> String {
     let mut refused = Vec::new();
     refusals("spec", &schema["properties"]["spec"], &mut refused);
     format!(
-        "{}\nRefused with these words:\n\n{}\n\n{}",
+        "{}\nValidation messages:\n\n{}\n\n{}",
         table("spec", schema),
         refused.join("\n"),
         table("status", schema)

@@ -32,7 +32,7 @@ fn system() -> Programs {
 }
 
 #[test]
-fn one_that_is_there_is_left_alone_in_silence() {
+fn installed_buildah_is_kept_without_output() {
     let programs = system();
     programs.add("buildah", "");
     programs.add("apt-get", INSTALLS);

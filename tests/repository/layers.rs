@@ -59,7 +59,7 @@ pub const LAYERS: &[Layer] = &[
     layer(
         "redlock-testkit",
         &[],
-        "real Redis servers that break on demand; with the feature `harness` what tests need around them",
+        "real Redis servers with fault injection; with the feature `harness` what tests need around them",
     ),
     layer(
         "redlock-client",

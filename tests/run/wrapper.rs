@@ -29,7 +29,7 @@ pub struct Quorum {
 
 impl Quorum {
     pub fn start() -> Self {
-        heed_signals();
+        handle_signals();
         let (servers, urls) = program::quorum();
         Self { servers, urls }
     }
@@ -109,7 +109,7 @@ impl Through {
 /// A shell that starts the tests in the background, or `nohup`, makes them ignore signals, and every program that
 /// they start inherits that, as `redlock run` and its command should. A signal with a handler here has the default
 /// action there.
-fn heed_signals() {
+fn handle_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();

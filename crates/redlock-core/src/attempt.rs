@@ -79,7 +79,7 @@ enum Phase {
     Over,
 }
 
-/// The state of one attempt. Left when [`Step::Won`] or [`Step::Lost`] was returned; later replies change nothing.
+/// The state of one attempt. Final once [`Step::Won`] or [`Step::Lost`] was returned: later replies change nothing.
 #[derive(Debug)]
 pub struct Attempt {
     size: QuorumSize,

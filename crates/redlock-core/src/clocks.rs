@@ -1,4 +1,4 @@
-//! Compares the clocks of the masters with the own boot-time clock: computes `not_after` and decides whose clock
+//! Compares the clocks of the masters with the local boot-time clock: computes `not_after` and decides which clock
 //! stepped.
 //!
 //! One reply shows that two clocks moved against each other, but not which of them stepped. If a majority of the
@@ -136,7 +136,7 @@ impl Clocks {
         self.masters.get(master)?.not_after(now, deadline)
     }
 
-    /// Returns the offset against `unix_now` (the own wall clock at `now`) in seconds, for display.
+    /// Returns the offset against `unix_now` (the local wall clock at `now`) in seconds, for display.
     #[must_use]
     pub fn seconds(&self, master: usize, now: BootInstant, unix_now: Duration) -> Option<f64> {
         self.masters.get(master)?.seconds(now, unix_now)

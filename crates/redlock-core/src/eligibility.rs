@@ -42,8 +42,8 @@ pub enum Ineligible {
     #[error("{}; the policy must be noeviction, or leases and registers are lost", policy(.0))]
     EvictionPolicy(String),
     #[error(
-        "the server has evicted {0} keys since it was sealed; restart the server, so that its memory is restored and \
-         sealed again"
+        "the server has evicted {0} keys since it was sealed; restart the server, so that its registers are restored and it \
+         is sealed again"
     )]
     Evicted(u64),
     #[error("the clock of the server stepped; its votes count as unknown for {0} s more")]

@@ -155,7 +155,7 @@ pub enum Output {
     Completed {
         request: RequestId,
         lock: Arc<LockKeys>,
-        /// The lease that was won, to be undone if the completion reaches its caller no more.
+        /// The lease that was won, to be undone if the caller no longer receives the completion.
         won: Option<Arc<LeaseAttempt>>,
         completion: Completion,
     },

@@ -81,12 +81,12 @@ impl MasterFacts {
         Ok(facts)
     }
 
-    /// Of a server that runs no script: enough to refuse it by name. `None` where nothing speaks against it, since the rest is
-    /// not known.
+    /// Returns the facts that refuse a server by its program, if it runs no script; `None` if the program may be a
+    /// master, since its other facts are unknown.
     #[must_use]
     pub fn refused(info: &str) -> Option<Self> {
         let server = server::identify(info);
-        // What no field names may be anything, such as a server that is starting.
+        // Without a field that names the program, the server may be any program, or one that is still starting.
         if server == Server::Unknown {
             return None;
         }

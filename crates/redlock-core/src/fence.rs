@@ -28,7 +28,7 @@ pub use record::{Effect, Input, Lineage, Origin, Presence, Record, Refusal, Rele
 pub use succession::{Predecessor, Succession};
 pub use watch::{Pace, Watch};
 
-/// A pod is frozen so long before its permit ends: the agent or the guardian is scheduled within this time.
+/// A pod is frozen this long before its permit ends: the agent or the guardian is scheduled within this time.
 pub const FREEZE_BEFORE: Duration = Duration::from_millis(50);
 
 /// A frozen pod is killed after this time: its frozen sessions hold locks in databases.
@@ -40,6 +40,6 @@ pub const PUBLISH_WAIT: Duration = Duration::from_secs(90);
 /// Freeze and kill are repeated, since a cgroup may be made anew under the same path.
 pub const REPEAT_EVERY: Duration = Duration::from_secs(1);
 
-/// A renewal of a marked lease keeps the lock for the own cluster so much longer than the lease: a sibling adopts without a
-/// freeze.
+/// A renewal of a marked lease keeps the lock for its cluster this much longer than the lease, so that a sibling adopts
+/// the pods without a freeze.
 pub const OWN_RESERVATION: Duration = Duration::from_secs(5);

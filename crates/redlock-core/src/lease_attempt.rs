@@ -50,7 +50,7 @@ impl LeaseAttempt {
         }
     }
 
-    /// Of a fenced lock: `cluster` is the own one.
+    /// Creates the attempt of a fenced lock by a candidate of `cluster`.
     #[must_use]
     pub fn fenced(stem: LeaseStem, lifetime: Duration, cluster: ClusterId) -> Self {
         Self {
@@ -85,14 +85,14 @@ impl LeaseAttempt {
         pending.store(pending.load(Relaxed) + 1, Relaxed);
     }
 
-    /// A grant or renewal came back (or did not); `incarnation` 0 means that it was never sent.
-    pub(crate) fn sent(&self, master: usize, incarnation: u32) {
+    /// Records that a grant or renewal has ended, answered or not; `connection` 0: the call was never sent.
+    pub(crate) fn sent(&self, master: usize, connection: u32) {
         let pending = &self.pending[master];
         pending.store(pending.load(Relaxed).saturating_sub(1), Relaxed);
-        if incarnation != 0 {
+        if connection != 0 {
             let before = self.sent[master].load(Relaxed);
-            let one = before == 0 || before == incarnation;
-            self.sent[master].store(if one { incarnation } else { SEVERAL }, Relaxed);
+            let one = before == 0 || before == connection;
+            self.sent[master].store(if one { connection } else { SEVERAL }, Relaxed);
         }
     }
 

@@ -22,7 +22,7 @@ use super::{Authority, BootInstant, ClusterId, Timings, planted::Plant};
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Participation {
     Contend,
-    /// `state: Frozen`: take the lock only from a candidate of the own cluster, or when reserved for it.
+    /// `state: Frozen`: take the lock only from a candidate of its own cluster, or when reserved for it.
     SucceedSibling,
     /// `state: SteppedDown`, or another process contends: observe the lock, never acquire it.
     Observe,
@@ -200,7 +200,7 @@ impl Machine {
 
     fn on_timer(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         match self.state {
-            State::Waiting => self.look_or_take(now, out),
+            State::Waiting => self.observe_or_acquire(now, out),
             State::Active(_) => self.renew_if_due(now, out),
             State::Observing | State::Acquiring { .. } | State::Ending | State::Stopped => {}
         }
@@ -240,7 +240,7 @@ impl Machine {
                 held.renew_at = now;
                 self.renew_if_due(now, out);
             }
-            State::Waiting => self.look_or_take(now, out),
+            State::Waiting => self.observe_or_acquire(now, out),
             State::Observing | State::Acquiring { .. } | State::Ending | State::Stopped => {}
         }
     }

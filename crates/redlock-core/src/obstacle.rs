@@ -31,7 +31,7 @@ pub struct Sighting {
     pub obstacle: Option<Obstacle>,
     /// The latest time at which the obstacle ends: reply received + remaining time. `NEVER` without an expiry.
     pub ends: BootInstant,
-    /// Free, and reserved for the own cluster.
+    /// Free, and reserved for this cluster.
     pub reserved_for_us: bool,
 }
 
@@ -163,7 +163,7 @@ impl View {
         })
     }
 
-    /// Reports whether a majority is free and reserved for the own cluster.
+    /// Reports whether a majority is free and reserved for this cluster.
     #[must_use]
     pub fn reserved_for_us(&self) -> bool {
         self.known().filter(|s| s.reserved_for_us).count() >= self.size.majority()

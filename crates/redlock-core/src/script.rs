@@ -186,7 +186,7 @@ impl Payload {
             }
             Operation::Renew | Operation::Observe => to.text(&self.cluster),
             Operation::Release | Operation::Undo => {
-                // An undo leaves reservations alone, those for the own cluster included.
+                // An undo leaves reservations alone, those for its own cluster included.
                 let ends_reservation = self.operation == Operation::Release;
                 to.text(if ends_reservation { &self.cluster } else { "" });
                 to.text(&self.keys.channel);
@@ -230,7 +230,8 @@ fn write_item(to: &mut impl Arguments, lock: &LockKeys, item: &Item, master: usi
         }
         Item::ReserveAgain { attempt, cluster, .. } => {
             write_reserve(to, attempt, name, cluster);
-            // Pods of a sibling may run by the own reservation, and it keeps the lock from other clusters for longer.
+            // Pods of a sibling may run by the reservation of this cluster, and it keeps the lock from other clusters
+            // for longer.
             if attempt.fence().is_some() {
                 to.text("keep");
             }

@@ -149,7 +149,7 @@ pub fn refusal(server: &Server) -> Option<Refusal> {
     }
 }
 
-/// Whether the server shows, beside `cluster_enabled`, that it runs in cluster mode.
+/// Reports whether the server shows, by a field other than `cluster_enabled`, that it runs in cluster mode.
 #[must_use]
 pub fn in_cluster_mode(info: &str) -> bool {
     mode(info) == Some("cluster")

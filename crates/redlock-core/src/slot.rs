@@ -47,7 +47,7 @@ pub enum Fate {
 pub enum Gone {
     /// A majority shows that this other job claimed it.
     To(String),
-    /// This job claimed a later slot. The register no longer shows the claim of this slot.
+    /// The job `job` claimed the later slot `slot`. The register no longer shows which job claimed this one.
     Passed { slot: u64, job: String },
     /// No claim up to this slot is on record: the masters were new when they were sealed, or had lost their memory.
     Unrecorded { floor: u64 },

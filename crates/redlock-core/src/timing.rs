@@ -37,7 +37,7 @@ pub const MIN_RETRY_PERIOD: Duration = Duration::from_millis(10);
 pub const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The room in a derived lease in addition to the stop time: gives a renew deadline of 17 s at the usual stop of 35 s.
-const LEASE_BESIDE_STOP: u64 = 25_000;
+const LEASE_ROOM: u64 = 25_000;
 
 /// The drift takes 1 % of the lease, so a very long stop reduces the room above. The room never drops below this value,
 /// which a lease without anything to stop has (14 s × 0.75 = a renew deadline of 10 s).
@@ -250,7 +250,7 @@ fn derived_lease(stop: u64) -> u64 {
     if stop == 0 {
         return millis_down(DEFAULT_LEASE);
     }
-    let usual = stop.saturating_add(LEASE_BESIDE_STOP);
+    let usual = stop.saturating_add(LEASE_ROOM);
     let least = lease_for(stop.saturating_add(LONGEST_SLACK).saturating_add(LEAST_ROOM));
     round_up(usual.max(least), 5_000)
 }

@@ -19,13 +19,13 @@ pub enum Verdict {
     Lost,
 }
 
-/// N masters, of which N = 2f+1.
+/// N = 2f+1 masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct QuorumSize(usize);
 
 impl QuorumSize {
-    /// Returns `None` unless N is odd and from 3 to [`MAX_MASTERS`]: an even master adds a failure and no tolerance.
+    /// Returns `None` unless N is odd and from 3 to [`MAX_MASTERS`]: with an even N, the last master adds no tolerance.
     #[must_use]
     pub const fn new(masters: usize) -> Option<Self> {
         if masters >= 3 && masters <= MAX_MASTERS && masters % 2 == 1 {
@@ -110,7 +110,8 @@ impl Tally {
         self.count(Vote::Refused) > self.size.tolerated()
     }
 
-    /// Reports whether the missing votes could still make it [`Self::refused_by_too_many`] or won.
+    /// Reports whether the missing votes can no longer change whether the round is won or
+    /// [`Self::refused_by_too_many`].
     #[must_use]
     pub fn settled(&self) -> bool {
         let missing = self.outstanding();

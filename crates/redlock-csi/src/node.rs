@@ -99,10 +99,10 @@ impl<V: Volumes> Node<V> {
         let outcome = tokio::select! {
             biased;
             () = self.shutdown.cancelled() => return Err(Status::unavailable(
-                "the node agent ends: the kubelet tries again at the next one",
+                "the node agent is shutting down: the kubelet retries the call with the next node agent",
             )),
             // The caller unpublishes the volume, and then removes the directory.
-            () = call.cancelled() => return Err(Status::aborted("the volume is unpublished meanwhile")),
+            () = call.cancelled() => return Err(Status::aborted("the volume was unpublished during the call")),
             outcome = self.volumes.publish(request) => outcome,
         };
         match outcome {

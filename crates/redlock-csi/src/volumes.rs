@@ -57,8 +57,8 @@ pub trait Volumes: Send + Sync + 'static {
     /// The call continues where the kubelet gives it up, and its result is that of the next call. It is dropped at an await point only
     /// where the volume is unpublished meanwhile, and [`unpublish`](Self::unpublish) follows; or where the driver ends.
     ///
-    /// The kubelet does not unpublish a volume that was refused as `Invalid` or `NotYet`, also when the pod was deleted during the call:
-    /// such a refusal must leave no state.
+    /// The kubelet does not unpublish a volume that was refused as `Invalid` or `NotYet`, even when the pod was deleted
+    /// during the call: such a refusal must leave no state.
     fn publish(&self, request: PublishRequest) -> impl Future<Output = Result<(), PublishError>> + Send;
 
     /// Forgets the pod of the volume, and writes no more into its directory. A volume that is not known is no error. The directory is

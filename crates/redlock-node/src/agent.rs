@@ -110,7 +110,7 @@ pub enum AgentError {
     Freezer(#[source] std::io::Error),
     #[error("the thread that freezes has ended; its reason is in the log")]
     FreezerEnded,
-    #[error("which agent of the node acts cannot be found out")]
+    #[error("determining which agent of the node acts failed")]
     Turn(#[source] std::io::Error),
     #[error("a task of the agent ended: {0}")]
     Task(String),

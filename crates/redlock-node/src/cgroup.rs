@@ -39,7 +39,7 @@ const TYPE: &str = "cgroup.type";
 const EVENTS_LENGTH: usize = 256;
 /// A pass signals the processes that the one before did not see. Processes that fork faster than that are killed at the deadline.
 const PASSES: u32 = 8;
-/// So many processes are open at once while they are signalled.
+/// The number of processes that are open at once while they are signalled.
 const OPEN_AT_ONCE: usize = 64;
 
 /// The files that decide are open from the beginning: a process with too many open files can kill the cgroup, too.
@@ -113,7 +113,7 @@ impl Cgroup {
             .ok_or_else(|| CgroupError::file("reading", &file(), ErrorKind::InvalidData.into()))
     }
 
-    /// The same once it is, or at the end of this time.
+    /// Waits until the cgroup is empty, or for this time at most; returns whether it is empty.
     pub fn is_empty_within(&self, time: Duration) -> Result<bool, CgroupError> {
         let end = clock::now() + time;
         loop {
@@ -184,7 +184,8 @@ fn check_type(path: &Path) -> Result<(), CgroupError> {
             path: path.to_owned(),
             kind: kind.trim().to_owned(),
         }),
-        // It is as old as processes in cgroups of version 2: this is another file system, which has no `cgroup.kill`, too.
+        // Every cgroup2 file system has `cgroup.type`. Without it this is another one, and `open` reports
+        // `cgroup.kill`.
         Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(()),
         Err(cause) => Err(CgroupError::file("reading", &file, cause)),
     }

@@ -164,7 +164,7 @@ impl Guardian {
         }
     }
 
-    /// `None` where inotify is not to be had: the entries are read each second.
+    /// `None` where inotify is not available: the entries are then read each second.
     fn watch(&self) -> Option<(Inotify, u64)> {
         let inode = self.inode()?;
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok()?;
@@ -209,7 +209,10 @@ impl Guardian {
         if !self.scanned || self.unknown_pods().next().is_some() {
             self.scan.iter().for_each(Scan::ask);
         }
-        if let Err(error) = self.table.beat(&self.degraded, self.deadlines.len(), now) {
+        if let Err(error) = self
+            .table
+            .write_heartbeat(&self.degraded, self.deadlines.len(), now)
+        {
             tracing::error!(error = %chain(&error), "the heartbeat cannot be written");
         }
     }

@@ -1,4 +1,5 @@
-//! The volumes of this driver that the kubelet has on disk: which pods of the node are fenced, also where the table is lost.
+//! The volumes of this driver that the kubelet has on disk: which pods of the node are fenced, even where the table is
+//! lost.
 
 use std::{
     fs, io,

@@ -1,5 +1,5 @@
-//! What the state directory of a node shows of its fenced pods: for an administrator, also where neither the agent nor an API
-//! server answers.
+//! What the state directory of a node shows of its fenced pods: for an administrator, even where neither the agent nor
+//! an API server answers.
 
 use std::{
     io,
@@ -185,7 +185,7 @@ fn acts(vacant: io::Result<Option<Vacant>>) -> Option<bool> {
 }
 
 fn cgroup(entry: &Entry) -> Cgroup {
-    match pod::is_to_freeze(&entry.cgroup) {
+    match pod::is_freeze_requested(&entry.cgroup) {
         Ok(Some(true)) => Cgroup::Frozen,
         Ok(Some(false)) => Cgroup::Thawed,
         Ok(None) => Cgroup::Gone,

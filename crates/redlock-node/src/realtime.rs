@@ -41,8 +41,8 @@ pub fn lock_memory() -> Result<(), String> {
     lock(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
 }
 
-/// Keeps the memory that the process has used, now and later. The stacks of its runtime have a thread for each processor, and
-/// would exceed the limit of a container if all of them were loaded.
+/// Keeps the memory that the process has used, now and later. The runtime has a thread for each processor, and all of
+/// their stacks, if loaded, would exceed the limit of a container.
 ///
 /// # Errors
 /// Returns the reason, and what to permit.

@@ -30,7 +30,7 @@ use crate::{
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
 /// An agent that has taken a request stores the release in the same turn of its task.
 const STORED_WITHIN: Duration = Duration::from_secs(1);
-/// The guardian acknowledges within a second, also where inotify reports nothing.
+/// The guardian acknowledges within a second, even where inotify reports nothing.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -56,7 +56,9 @@ pub enum ReleaseError {
     #[error("pod {pod} is released already: {reason}")]
     AlreadyReleased { pod: String, reason: String },
     #[error(
-        "whether the pod is released is unknown: the node agent took the request and has stored no release within {} s; it refuses where the pod runs or starts by a permit or its record is lost, and an agent that stood still may release the pod a few seconds later: see `redlock fence list`",
+        "it is unknown whether the pod is released: the node agent took the request and stored no release within {} s. The \
+         agent refuses a pod that has a permit or whose record is lost, and an agent that stood still may release the pod \
+         later: check with `redlock fence list`",
         STORED_WITHIN.as_secs()
     )]
     OutcomeUnknown,
@@ -66,7 +68,7 @@ pub enum ReleaseError {
     Changed { pod: String },
     #[error("the node agent did not take the request within {} s, and the request is withdrawn; check the node agent of this node", TAKEN_WITHIN.as_secs())]
     NotTaken,
-    #[error("whether a node agent acts cannot be found out")]
+    #[error("determining whether a node agent acts failed")]
     Turn(#[source] io::Error),
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
@@ -173,7 +175,10 @@ impl Plan {
         loop {
             // The cgroup is read after the acknowledgement.
             let guardian = self.guardian();
-            let thawed = matches!(pod::is_to_freeze(&self.entry.cgroup), Ok(Some(false) | None));
+            let thawed = matches!(
+                pod::is_freeze_requested(&self.entry.cgroup),
+                Ok(Some(false) | None)
+            );
             if thawed && guardian != Guardian::NotAcknowledged || clock::now() >= end {
                 return Ok(Released { by, guardian, thawed });
             }
@@ -283,7 +288,9 @@ fn judge(entry: &Entry, now: BootInstant) -> Result<(), ReleaseError> {
     let name = format!("{}/{}", entry.pod.namespace, entry.pod.name);
     match &entry.state {
         // A guardian may have frozen it by the entry before, or the command that released it has ended before the thaw.
-        EntryState::Released(_) if matches!(pod::is_to_freeze(&entry.cgroup), Ok(Some(true))) => Ok(()),
+        EntryState::Released(_) if matches!(pod::is_freeze_requested(&entry.cgroup), Ok(Some(true))) => {
+            Ok(())
+        }
         EntryState::Released(run) => Err(ReleaseError::AlreadyReleased {
             pod: name,
             reason: run.reason.clone(),

@@ -183,7 +183,7 @@ impl Table {
         Ok(())
     }
 
-    /// Why a write may take long.
+    /// Checks that the table is on a tmpfs: a write to a disk may take long.
     ///
     /// # Errors
     /// Returns the reason, and what to do.
@@ -306,7 +306,7 @@ impl Table {
             .collect())
     }
 
-    /// The guardian has read this entry and keeps its end.
+    /// Records that the guardian has read this entry and keeps its end.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -10,7 +10,7 @@ use super::target::targets;
 use crate::api::leader_lock::{
     Candidates, DeletionPolicy, Enforcement, Fencing, LeaderLock, LeaderLockSpec, LockState, OnQuorumLoss,
 };
-use crate::api::plan::{LockPlan, QuorumPlan, TAKEOVER_BESIDE_STOP, TargetPlan, longest_stop};
+use crate::api::plan::{LockPlan, QuorumPlan, TAKEOVER_MARGIN, TargetPlan, longest_stop};
 use crate::api::reasons;
 use crate::lease::identity::{ClusterId, LockName};
 use crate::lease::timing::{GivenTimings, TimingError, Timings};
@@ -123,7 +123,7 @@ fn names(problems: &mut Problems, object: &LeaderLock) -> (String, String) {
 /// Returns the delay that the targets of this cluster need, for a lock that does not give one.
 pub(super) fn takeover_delay(targets: &[TargetPlan]) -> Duration {
     if targets.iter().any(|target| target.work.is_undone()) {
-        longest_stop(targets) + TAKEOVER_BESIDE_STOP
+        longest_stop(targets) + TAKEOVER_MARGIN
     } else {
         Duration::ZERO
     }

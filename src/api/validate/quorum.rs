@@ -15,7 +15,7 @@ use crate::masters::DEFAULT_KEY_PREFIX;
 const KEY_PREFIX_LIMIT: usize = 64;
 /// No longer prefix could begin a lock name.
 const LOCK_NAME_LIMIT: usize = 512;
-// Each text in a list has its own rule at the API server, which reckons with the longest lists.
+// The API server checks a rule for each text in a list, and computes the cost of the rules for the longest list.
 const SHARED_LIMIT: usize = 64;
 const NAMESPACE_LIMIT: usize = 256;
 

@@ -1,4 +1,4 @@
-//! Rules between objects: what each is right by itself and wrong beside another.
+//! The rules between objects, each of which is valid by itself.
 
 use std::{collections::BTreeMap, fmt::Display};
 

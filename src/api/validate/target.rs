@@ -13,8 +13,8 @@ use crate::api::plan::{LEASE_STOP, TargetPlan, TargetWork};
 use crate::api::reasons;
 use crate::api::target::{Action, Target, TargetRef};
 
-/// Beside the grace period of pods: until their end is seen.
-const STOP_BESIDE_GRACE: Duration = Duration::from_secs(5);
+/// Added to the grace period of pods: the time until their end is seen.
+const STOP_MARGIN: Duration = Duration::from_secs(5);
 /// The stop time of a target whose pod template was not read: Kubernetes' default grace period and 5 s.
 pub(super) const DEFAULT_STOP: Duration = Duration::from_secs(35);
 
@@ -126,7 +126,7 @@ fn stop(problems: &mut Problems, field: &str, target: &Target) -> Option<Duratio
 /// so long.
 fn derived_stop(grace: Option<Grace>, pods: u32) -> Duration {
     grace.map_or(DEFAULT_STOP, |grace| {
-        grace.of_pods(pods).saturating_add(STOP_BESIDE_GRACE)
+        grace.of_pods(pods).saturating_add(STOP_MARGIN)
     })
 }
 

@@ -104,7 +104,7 @@ pub(super) async fn record(
             queue.dropped(&namespace);
             continue;
         }
-        rate_limiter.told().await;
+        rate_limiter.wait_to_report().await;
         let outcome = recorder.write(&namespace, &waiting).await;
         let (now, jitter) = (clock::now(), fastrand::f64());
         match outcome {
@@ -246,7 +246,6 @@ fn event(record: &EventRecord, namespace: &str, reporter: &Reporter, now: Timest
 /// Returns the suffix of an event's name. Of two events about one object in one nanosecond, the second is refused and
 /// dropped. An event about another writer's change has the same name in every replica, so that it is written once: one
 /// per target and minute, with the text of the first replica.
-/// words of the first replica.
 fn suffix(record: &EventRecord, now: Timestamp) -> String {
     if !matches!(
         record.reason,

@@ -41,7 +41,7 @@ pub(in crate::controller) struct Failover {
 
 impl Index {
     /// Fails over the locks whose targets have been unready for too long. Without another live cluster the lock stays.
-    pub(super) fn look_at_unready(&mut self, at: &World<'_>) {
+    pub(super) fn check_unready(&mut self, at: &World<'_>) {
         let unready = self.locks.with_targets().filter(|(_, entry, task)| {
             let unready = task.last.as_ref().is_some_and(|report| report.unready);
             unready && entry.phase.draining().is_none() && !entry.phase.is_leaving()

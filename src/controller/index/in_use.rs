@@ -111,7 +111,7 @@ fn text(locks: &[String], foreign: &[&str]) -> Option<String> {
 
 impl Index {
     /// Adds the finalizer to the quorums in use, and removes it from the others.
-    pub(super) fn look_at_uses(&mut self, at: &World<'_>) {
+    pub(super) fn check_uses(&mut self, at: &World<'_>) {
         let now = at.now;
         if self.ready.is_none() {
             return;

@@ -56,7 +56,7 @@ impl Index {
             }
             return;
         }
-        self.heed_others(&object);
+        self.follow_others(&object);
         let known = self.locks.get(&key);
         if known.is_some_and(|known| known.object.metadata.uid != object.metadata.uid) {
             // The last report of the target task may also ask for the finalizer of the new object.

@@ -14,7 +14,8 @@ use crate::controller::{
 /// A new replica has its first majority within a second, unless the masters are being sealed for the first time.
 const FIRST_MAJORITY: Duration = Duration::from_secs(10);
 /// The first sealing takes 65 s by default and is no problem of the replica, while its event would stay for an hour.
-const LASTS: Duration = Duration::from_secs(60);
+/// This time is longer.
+const LASTS: Duration = Duration::from_secs(75);
 
 impl Index {
     /// Returns the readiness of this replica for the status of a quorum.
@@ -39,13 +40,13 @@ impl Index {
     }
 
     /// Queues the statuses in which this replica's entry is due.
-    pub(super) fn look_at_own_readiness(&mut self, at: &World<'_>) {
+    pub(super) fn check_own_readiness(&mut self, at: &World<'_>) {
         let now = at.now;
         let own = self.me.identity.to_string();
         for name in self.quorums.names() {
             let readiness = self.own_readiness(&name, at);
             let due = self.quorums.get(&name).is_some_and(|entry| {
-                readiness.is_due(entry.not_ready_replicas(), &own, entry.told_not_ready, now)
+                readiness.is_due(entry.not_ready_replicas(), &own, entry.reported_not_ready, now)
             });
             if due {
                 self.writer.push(Item::Quorum(name));
@@ -54,11 +55,11 @@ impl Index {
     }
 
     /// Reports once, by the log and an event, why this replica does not become ready.
-    pub(super) fn tell_not_ready(&mut self, at: &World<'_>) {
-        if self.asking.told_not_ready || !self.lasts(LASTS, at) {
+    pub(super) fn report_not_ready(&mut self, at: &World<'_>) {
+        if self.asking.reported_not_ready || !self.lasts(LASTS, at) {
             return;
         }
-        self.asking.told_not_ready = true;
+        self.asking.reported_not_ready = true;
         let Some(unready) = at.views.unready() else {
             return;
         };
@@ -73,5 +74,20 @@ impl Index {
                 note,
             }));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::timing::{DEFAULT_ACQUIRE_LIMIT, DEFAULT_LONGEST_LEASE, seal_wait};
+
+    #[test]
+    fn the_first_sealing_ends_before_it_is_reported() {
+        let sealing = seal_wait(DEFAULT_LONGEST_LEASE, DEFAULT_ACQUIRE_LIMIT);
+        assert!(
+            LASTS >= sealing + Duration::from_secs(5),
+            "{LASTS:?}, {sealing:?}"
+        );
     }
 }

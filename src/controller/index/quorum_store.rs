@@ -48,7 +48,7 @@ pub(super) struct QuorumEntry {
     pub(super) url_change: UrlChange,
     pub(super) finalizer: FinalizerWrites,
     /// When this replica last began to write that it is not ready.
-    pub(super) told_not_ready: Option<BootInstant>,
+    pub(super) reported_not_ready: Option<BootInstant>,
 }
 
 impl QuorumEntry {
@@ -63,7 +63,7 @@ impl QuorumEntry {
             initialization: Initialization::default(),
             url_change: UrlChange::default(),
             finalizer: FinalizerWrites::default(),
-            told_not_ready: None,
+            reported_not_ready: None,
         }
     }
 
@@ -113,7 +113,7 @@ impl QuorumEntry {
     }
 
     /// Follows an object from the watch: another writer may know that a majority votes.
-    fn heed_others(&mut self, object: &RedisQuorum) {
+    fn follow_others(&mut self, object: &RedisQuorum) {
         let blind = self.sight.health().is_some_and(|health| !health.has_majority());
         if blind && is_ready(object) && !is_ready(&self.object) {
             self.reporting.contradict();
@@ -165,7 +165,7 @@ impl Quorums {
                 let older = is_older(&object.metadata, &entry.object.metadata);
                 // The answer to a write may be ahead of the watch.
                 if origin.replaces(older, entry.answered) {
-                    entry.heed_others(&object);
+                    entry.follow_others(&object);
                     entry.answered = origin.answered(now);
                     entry.object = object;
                 }

@@ -22,7 +22,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 const RESTORED: Duration = Duration::from_secs(60);
 impl Index {
     /// Handles the changes that result from time alone.
-    pub(super) fn look_at_quorum(&mut self, name: &str, at: &World<'_>) {
+    pub(super) fn check_quorum(&mut self, name: &str, at: &World<'_>) {
         let masters = self.open.get(name).and_then(|_| at.views.masters(name));
         let health = masters.as_deref().map(Health::of);
         let Some(entry) = self.quorums.get_mut(name) else {
@@ -127,7 +127,7 @@ impl Index {
     pub(super) fn beat_again(&mut self, name: &str) {
         if let Some(entry) = self.quorums.get_mut(name) {
             entry.heartbeat.repeat();
-            entry.told_not_ready = None;
+            entry.reported_not_ready = None;
         }
     }
 
@@ -152,7 +152,7 @@ impl Index {
         let may = entry.may_write(&self.me.cluster, witness, at);
         let all = may && !newcomer;
         let list = &before.not_ready_replicas;
-        let mine = readiness.is_due(list, &own, entry.told_not_ready, at.now);
+        let mine = readiness.is_due(list, &own, entry.reported_not_ready, at.now);
         let mut list = if all { heard(list, stamp) } else { list.clone() };
         if mine {
             list = reported(&list, &own, &readiness, stamp);
@@ -238,7 +238,7 @@ impl Index {
         let entry = self.quorums.get_mut(name)?;
         let status = writer::replacement(before, status)?;
         if own_readiness {
-            entry.told_not_ready = Some(at.now);
+            entry.reported_not_ready = Some(at.now);
         }
         let version = entry.object.metadata.resource_version.clone().unwrap_or_default();
         Some(Effect::WriteQuorum {

@@ -39,7 +39,7 @@ pub(super) struct Asking {
     /// When the last round began.
     at: Option<BootInstant>,
     /// The reason why this replica is not ready was reported, or the replica was ready.
-    pub(super) told_not_ready: bool,
+    pub(super) reported_not_ready: bool,
 }
 
 impl Index {

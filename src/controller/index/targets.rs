@@ -233,18 +233,18 @@ impl Index {
     }
 
     /// Handles the locks that had to wait.
-    pub(super) fn look_at_targets(&mut self, at: &World<'_>) {
+    pub(super) fn check_targets(&mut self, at: &World<'_>) {
         self.due.locks.append(&mut self.due.tasks);
         // Their abstention may have ended.
         self.due.locks.append(&mut self.due.abstaining);
-        self.look_at_unready(at);
-        self.look_at_finalizers(at);
+        self.check_unready(at);
+        self.check_finalizers(at);
     }
 }
 
 impl Index {
     /// Retries failed writes once their backoff is over, and starts those that waited for a write under way.
-    fn look_at_finalizers(&mut self, at: &World<'_>) {
+    fn check_finalizers(&mut self, at: &World<'_>) {
         let now = at.now;
         for key in std::mem::take(&mut self.due.finalizers) {
             let Some(entry) = self.locks.get(&key) else {

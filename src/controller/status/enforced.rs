@@ -94,7 +94,7 @@ pub(super) fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, role: Role, condi
             None => conditions.set(
                 ConditionType::Enforced,
                 Truth::Unknown,
-                Reason::NotLooked,
+                Reason::NotInspected,
                 "not inspected yet".into(),
             ),
             Some(TargetReport {

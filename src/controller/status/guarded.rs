@@ -24,7 +24,7 @@ pub(super) fn set(
     let nodes = report.and_then(|report| report.nodes.as_ref());
     let Some(nodes) = nodes else {
         let text = "the pods were not inspected yet";
-        return conditions.set(KIND, Truth::Unknown, Reason::NotLooked, text.into());
+        return conditions.set(KIND, Truth::Unknown, Reason::NotInspected, text.into());
     };
     let (truth, reason, text) = match guards.judge(nodes) {
         Guarded::Unknown => (

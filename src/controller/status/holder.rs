@@ -70,7 +70,7 @@ pub(super) fn called(cluster: &str, identity: &str) -> String {
     format!("{cluster}/{identity}")
 }
 
-/// Returns a text such as "eu-1/redlock-7c9f took the lock from eu-2/redlock-1 4 ms after its lease ended, token
+/// Returns a text such as "eu-1/redlock-7c9f acquired the lock from eu-2/redlock-1 4 ms after its lease ended, token
 /// 1763719203551".
 pub(in crate::controller) fn taken(holder: &HolderFacts, before: &LeaderLockStatus) -> String {
     let name = called(&holder.cluster, &holder.identity);

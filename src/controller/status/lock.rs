@@ -151,7 +151,7 @@ fn progress(facts: &LockFacts<'_>, plan: &LockPlan, here: bool, role: Role) -> P
     }
     if switches(facts, plan) {
         match facts.targets {
-            None => return Progress::in_progress(Reason::NotLooked, "the targets were not inspected yet"),
+            None => return Progress::in_progress(Reason::NotInspected, "the targets were not inspected yet"),
             Some(report) => {
                 if let Some(trouble) = &report.trouble {
                     return Progress::trouble(trouble);

@@ -29,7 +29,7 @@ pub(super) struct Fencing {
     closed: Option<FencingToken>,
     /// The lease of which was reported that its end is not confirmed.
     reported: Option<FencingToken>,
-    /// A lease that an earlier task marked, until it is handed to the own cluster.
+    /// A lease that an earlier task marked, until it is handed to this cluster.
     inherited: Option<FencingToken>,
 }
 
@@ -148,9 +148,9 @@ impl TargetTask {
         }
     }
 
-    /// Handles a lease that an earlier task marked: starts may be forbidden under it (`closed`), which no later task can
-    /// revoke. The lease is handed to the own cluster, and its pods continue under the next one. Where a pod is not fenced,
-    /// the lease is kept: the end of a lease stops such a pod.
+    /// Handles a lease that an earlier task marked: starts may be forbidden under it (`closed`), which no later task
+    /// can revoke. The lease is handed to this cluster, and its pods continue under the next one. Where a pod is not
+    /// fenced, the lease is kept: the end of a lease stops such a pod.
     async fn continue_inherited(
         &mut self,
         token: FencingToken,
@@ -306,7 +306,7 @@ impl TargetTask {
         self.stop_requests.refuse();
     }
 
-    /// Hands the lease to the own cluster.
+    /// Hands the lease to this cluster.
     fn continue_under_the_next(&self, token: FencingToken) {
         let config = &self.config;
         let (lock, own) = (config.plan.lock_name.clone(), config.cluster.clone());

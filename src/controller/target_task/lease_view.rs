@@ -14,7 +14,7 @@ pub(super) struct LeaseView {
     /// The lease of another process. A lost lease of this process that is running out does not count as a sibling's:
     /// the targets it guarded must be stopped by its end.
     pub(super) other: Option<OtherLease>,
-    /// The last other holder observed, also after the end of its lease.
+    /// The last other holder observed, even after the end of its lease.
     pub(super) last: Option<(Other, FencingToken)>,
     /// The registers at this process's last acquisition of the lock.
     pub(super) marks: Marks,

@@ -56,7 +56,7 @@ pub(super) struct Leases {
     /// The end of this process's present lease, and of the one that it lost.
     own_until: Option<BootInstant>,
     lost: Option<BootInstant>,
-    /// The lease that was handed to the own cluster while its pods run: the next holder adopts them.
+    /// The lease that was handed to this cluster while its pods run: the next holder adopts them.
     handed: Option<FencingToken>,
     sibling_until: Option<BootInstant>,
     pub(super) delays: Delays,
@@ -141,7 +141,7 @@ impl Leases {
         }
     }
 
-    /// Records that the own cluster continues under the lease after this one. The pods are fenced: they run on.
+    /// Records that this cluster continues under the lease after this one. The pods are fenced: they run on.
     pub(super) fn hand_to_sibling(&mut self, token: FencingToken) {
         self.handed = Some(token);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::TargetTask;
 use crate::{
-    api::plan::TAKEOVER_BESIDE_STOP,
+    api::plan::TAKEOVER_MARGIN,
     controller::problem::{Problem, Reason},
     lease::{FencingToken, Mark},
 };
@@ -30,7 +30,7 @@ impl TargetTask {
         } else {
             let removed = self.removed.iter().filter(|target| target.is_undone());
             // A removed target may still run.
-            let longest = removed.map(|target| target.stop_time + TAKEOVER_BESIDE_STOP);
+            let longest = removed.map(|target| target.stop_time + TAKEOVER_MARGIN);
             (self.config.plan.takeover_delay, longest.max().unwrap_or_default())
         };
         let delay = self.leases.delays.needed(planned, removed);

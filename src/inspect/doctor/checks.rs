@@ -328,16 +328,16 @@ fn clock(status: &MasterStatus) -> Check {
     }
 }
 
-/// An attempt may take four command timeouts; a master that needs a quarter of one fits with everything that can
-/// happen, one that needs a whole one never votes. One slow or lost answer out of many is a warning: a majority of the
-/// samples decides whether the master is usable.
+/// A slowest answer below a quarter of a command timeout is good. A master whose median reaches the timeout does not
+/// vote. One slow or lost answer out of many is a warning: a majority of the samples decides whether the master is
+/// usable.
 fn latency(round_trips: &[Option<Duration>], command_timeout: Duration, lease: Duration) -> Check {
     let samples = round_trips.len();
     let mut took: Vec<Duration> = round_trips.iter().flatten().copied().collect();
     took.sort_unstable();
     let answered = format!("the server answered {} of {samples} requests", took.len());
     // Requests without an answer count as the slowest: the median of all samples must exist.
-    let (Some(median), Some(most)) = (took.get(samples / 2), took.last()) else {
+    let (Some(median), Some(slowest)) = (took.get(samples / 2), took.last()) else {
         return Check::but(
             "latency",
             Level::Bad,
@@ -346,9 +346,9 @@ fn latency(round_trips: &[Option<Duration>], command_timeout: Duration, lease: D
         );
     };
     let mut found = format!(
-        "median {}, most {}; a command may take {} with leases of {} s",
+        "median {}, slowest {}; a command may take {} with leases of {} s",
         milliseconds(*median),
-        milliseconds(*most),
+        milliseconds(*slowest),
         milliseconds(command_timeout),
         lease.as_secs_f64()
     );
@@ -359,7 +359,7 @@ fn latency(round_trips: &[Option<Duration>], command_timeout: Duration, lease: D
     let hint = "use a nearer master, or a longer lease";
     if *median >= command_timeout {
         Check::but("latency", Level::Bad, found, hint)
-    } else if lost || *most * 4 >= command_timeout {
+    } else if lost || *slowest * 4 >= command_timeout {
         Check::but("latency", Level::Warning, found, hint)
     } else {
         Check::good("latency", found)

@@ -10,7 +10,7 @@ use kube::{
 use redlock_csi::DRIVER_NAME;
 use serde_json::json;
 
-use super::Wish;
+use super::DrainOptions;
 use crate::{
     api::{FINALIZER, LeaderLock, RedisQuorum, in_use},
     inspect::cluster::{Cluster, ClusterError},
@@ -56,22 +56,22 @@ impl fmt::Display for Unfinished {
 }
 
 impl Objects {
-    pub(super) fn new(cluster: &Cluster, wish: &Wish) -> Self {
+    pub(super) fn new(cluster: &Cluster, options: &DrainOptions) -> Self {
         let (client, namespace) = (cluster.client(), cluster.namespace());
         let kind = ApiResource::erase::<LeaderLock>(&());
-        let locks = if wish.namespaces.is_empty() {
+        let locks = if options.namespaces.is_empty() {
             vec![Api::all_with(client.clone(), &kind)]
         } else {
-            let names = wish.namespaces.iter();
+            let names = options.namespaces.iter();
             names
                 .map(|name| Api::namespaced_with(client.clone(), name, &kind))
                 .collect()
         };
         Self {
-            name: wish.deployment.clone(),
+            name: options.deployment.clone(),
             deployments: Api::namespaced(client.clone(), namespace),
             quorums: Api::all_with(client.clone(), &ApiResource::erase::<RedisQuorum>(&())),
-            namespaces: wish.namespaces.clone(),
+            namespaces: options.namespaces.clone(),
             all_pods: Api::all(client.clone()),
             pods: Api::namespaced(client, namespace),
             locks,

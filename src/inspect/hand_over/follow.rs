@@ -273,7 +273,7 @@ fn told(plan: &Plan, ending: Ending, seen: HandOverProgress) -> HandedOver {
                 || "the time without a holder is not known".to_owned(),
                 |gap| {
                     format!(
-                        "no cluster held the lock for at most {:.1} ms",
+                        "the lock had no holder for at most {:.1} ms",
                         gap.as_secs_f64() * 1e3
                     )
                 },

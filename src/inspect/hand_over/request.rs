@@ -19,7 +19,7 @@ use crate::{
 
 /// Another writer of the object is done by then: the operator writes it on transitions only.
 const TRIES: usize = 10;
-/// The clocks of the user and of the operator may differ by so much.
+/// The clocks of the user and of the operator may differ by this much.
 const CLOCKS: Duration = Duration::from_secs(60);
 
 type Metadata = PartialObjectMeta<LeaderLock>;

@@ -13,7 +13,7 @@ use super::{DeclaredStatus, MasterReport, Source, Status, poll};
 use crate::{
     api::LeaderLock,
     inspect::{
-        Away, Reach,
+        Reach, Unreachable,
         cluster::{Blame, Cluster, ClusterError, DeclaredLock, Given, Unread, check_quorum, plan},
     },
 };
@@ -170,7 +170,7 @@ async fn of_quorum(
         }
     }
     let seen = poll(&session, &names, registers).await;
-    let away = session.away(&name, COMMAND);
+    let away = session.unreachable(&name, COMMAND);
     session.close().await;
     let each = declared.into_iter().zip(names).zip(seen.locks.clone());
     let locks = each.map(|((object, name), seen)| match &away {
@@ -181,7 +181,7 @@ async fn of_quorum(
     (shown(name, Some(seen), away), locks)
 }
 
-fn shown(name: String, seen: Option<Status>, away: Option<Away>) -> QuorumShown {
+fn shown(name: String, seen: Option<Status>, away: Option<Unreachable>) -> QuorumShown {
     QuorumShown {
         name,
         source: away.as_ref().map_or(Source::Masters, |_| Source::Statuses),

@@ -96,7 +96,7 @@ fn a_lock_that_cannot_fence_is_refused_with_the_reason() {
         ),
         (
             "plain",
-            "its spec.fencing is not Node, so that its holder never writes the mark",
+            "its spec.fencing is not Node, so its holder never writes the mark",
         ),
         (
             "lost",

@@ -10,7 +10,7 @@ use super::{Pod, ended::has_ended};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Epoch {
     list: u64,
-    /// So many pods had vanished before.
+    /// The number of pods that had vanished before.
     lost: usize,
 }
 

@@ -125,7 +125,7 @@ impl Unfenced {
         };
         match self {
             Self::NoTemplate => {
-                "it has no pod template at spec.template or spec.jobTemplate, so that it is not known whether its pods are \
+                "it has no pod template at spec.template or spec.jobTemplate, and it is unknown whether its pods are \
                  fenced: use a kind with a pod template, or a lock with fencing: None"
                     .to_owned()
             }

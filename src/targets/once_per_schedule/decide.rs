@@ -16,7 +16,7 @@ use crate::{
 /// A slot that the masters could not decide for this long, such as one whose claims split while a master is down, no
 /// longer holds up the later ones. It is lost if one of these is claimed.
 const GIVES_WAY: Duration = Duration::from_secs(10);
-/// A Job is not claimed before its time: until then, the register would be beyond every slot. The clocks of the CronJob
+/// A slot is not claimed before its time: the register would then refuse every earlier slot. The clocks of the CronJob
 /// controllers may be this many seconds ahead.
 const EARLY: u64 = 60;
 

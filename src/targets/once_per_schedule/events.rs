@@ -122,7 +122,7 @@ impl Dropped {
                 SlotResult::TooOld,
                 EventReason::SlotTooOld,
                 format!(
-                    "{what} is longer ago than maxSlotAgeSeconds ({}); {here}",
+                    "{what} is older than maxSlotAgeSeconds ({}); {here}",
                     max_age.as_secs()
                 ),
             ),

@@ -148,7 +148,7 @@ mod tests {
     fn patch_sets_what_differs_and_nothing_else() {
         let set = |object: Value, value: Option<Value>| patch(&object, "/spec/a", value.as_ref());
         for (object, value, wanted) in [
-            // As wanted already, also where a parent is missing: a merge patch would create it.
+            // As wanted already, even where a parent is missing: a merge patch would create it.
             (json!({"spec": {"a": true}}), Some(json!(true)), json!({})),
             (json!({}), None, json!({})),
             (json!({"spec": {"a": null}}), None, json!({})),

@@ -39,11 +39,11 @@ impl Scale {
         // The generation is read before the pods are counted: until the controller has seen the number, it may add pods
         // to those that were counted. An object that is known to run is stopped first, without this read.
         let confirmed = self.stopping.confirmed.clone();
-        let heeded = confirmed.is_none() && !self.runs && object.is_heeded().await?;
+        let observed = confirmed.is_none() && !self.runs && object.is_observed().await?;
         let mut tries = 0;
         let snapshot = loop {
             let snapshot = object.read().await?;
-            self.heed(snapshot.as_ref());
+            self.settle_start(snapshot.as_ref());
             let Some(snapshot) = snapshot else {
                 self.stopping = Stopping::default();
                 return self.stop_missing(object, by, permit).await;
@@ -70,7 +70,7 @@ impl Scale {
         };
         let keep = usize::try_from(self.standby).unwrap_or(0);
         let recent = |(at, _): &(BootInstant, _)| clock::now().since(*at) < SETTLE;
-        let settled = gone || (heeded && !self.stopping.written.as_ref().is_some_and(recent));
+        let settled = gone || (observed && !self.stopping.written.as_ref().is_some_and(recent));
         if settled && snapshot.counted <= self.standby && left.len() <= keep && !self.in_flight.is_open() {
             self.stopping.confirmed = Some(snapshot.uid);
             return Ok(Step::Done);

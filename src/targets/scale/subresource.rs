@@ -133,7 +133,7 @@ impl Object {
     /// count is outdated, it may create more pods, and it replaces a pod that is deleted: a controller that lost its
     /// API server may follow the object again half a minute later. A kind without `observedGeneration` is assumed to be
     /// up to date, except in group `apps`, whose controllers set the field when they first see an object.
-    pub(super) async fn is_heeded(&self) -> Result<bool, TargetError> {
+    pub(super) async fn is_observed(&self) -> Result<bool, TargetError> {
         let answer = self.api.get(&self.name).await;
         let Some(object) = self.settle("reading", answer).await? else {
             return Ok(true);

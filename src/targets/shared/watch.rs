@@ -56,8 +56,8 @@ impl Known {
         }
     }
 
-    /// Reports whether the desired state is that of the creation: a number without an owner is a default then, also where a
-    /// server-side apply created the object.
+    /// Reports whether the desired state is that of the creation: a number without an owner is a default then, even
+    /// where a server-side apply created the object.
     pub(in crate::targets) fn is_as_created(&self) -> bool {
         self.generation == Some(1)
     }

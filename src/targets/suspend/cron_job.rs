@@ -221,7 +221,7 @@ impl Schedule {
         }
         let again = matches!(suspended, Ok(Suspended::Again));
         let wrote = suspended.map(|suspended| suspended != Suspended::Before);
-        // The Jobs are stopped also if the CronJob is gone or cannot be written.
+        // The Jobs are stopped even if the CronJob is gone or cannot be written.
         let changes = self.jobs.changes();
         if !matches!(wrote, Ok(false)) {
             self.asked = None;

@@ -6,9 +6,8 @@ use kube::{Api, api::PartialObjectMeta, core::Selector, runtime::watcher};
 use serde_json::{Value, json};
 
 use super::{
-    TRIES, conflict, contested,
-    heed::{StopGuard, Suspensions, annotate},
-    missing,
+    TRIES, conflict, contested, missing,
+    observed::{StopGuard, Suspensions, annotate},
     write::{Write, resume},
 };
 use crate::{
@@ -89,8 +88,8 @@ impl OneJob {
         if job.is_some_and(|job| finished(job).is_none() && !is_suspended(job)) {
             return Ok(TargetState::Active);
         }
-        let heeded = job.is_none_or(|job| self.suspensions.is_heeded(job));
-        Ok(if heeded && self.left(job).await?.is_empty() {
+        let observed = job.is_none_or(|job| self.suspensions.is_observed(job));
+        Ok(if observed && self.left(job).await?.is_empty() {
             TargetState::Standby
         } else {
             TargetState::Changing
@@ -188,8 +187,8 @@ impl OneJob {
         };
         self.attempts.settle();
         let left = self.left(job.as_ref()).await?;
-        let heeded = job.as_ref().is_none_or(|job| self.suspensions.is_heeded(job));
-        if heeded && left.is_empty() && !self.in_flight.is_open() {
+        let observed = job.as_ref().is_none_or(|job| self.suspensions.is_observed(job));
+        if observed && left.is_empty() && !self.in_flight.is_open() {
             self.in_flight.settle();
             return Ok(Step::Done);
         }
@@ -277,7 +276,7 @@ pub(super) fn is_suspended(job: &Job) -> bool {
 
 /// Reports whether the controller has seen the suspension of the Job. Until then it may still create pods: a controller
 /// that lost its API server may follow the Job again half a minute later.
-pub(super) fn is_heeded(job: &Job) -> bool {
+pub(super) fn is_observed(job: &Job) -> bool {
     let elsewhere = |spec: &JobSpec| spec.managed_by.as_deref().is_some_and(|by| by != CONTROLLER);
     finished(job).is_some()
         || job.metadata.deletion_timestamp.is_some()
@@ -333,8 +332,8 @@ mod tests {
             "its pods still go"
         );
         assert_eq!(finished(&Job::default()), None);
-        assert!(is_heeded(&with("Suspended", "True")) && is_heeded(&with("Complete", "True")));
-        assert!(!is_heeded(&with("Suspended", "False")) && !is_heeded(&Job::default()));
+        assert!(is_observed(&with("Suspended", "True")) && is_observed(&with("Complete", "True")));
+        assert!(!is_observed(&with("Suspended", "False")) && !is_observed(&Job::default()));
     }
 
     #[test]

@@ -11,8 +11,8 @@ use kube::{
 use serde_json::json;
 
 use super::{
-    heed::{StopGuard, Suspensions},
     job::{JOB_NAME, is_suspended},
+    observed::{StopGuard, Suspensions},
     write::Write,
 };
 use crate::{
@@ -71,7 +71,7 @@ impl Jobs {
     /// Reports whether none of the Jobs runs, which their controller must have seen as well.
     pub(super) fn are_stopped(&self, own: &[Arc<Job>]) -> bool {
         own.iter()
-            .all(|job| self.suspensions.is_heeded(job) && (finished(job).is_some() || is_suspended(job)))
+            .all(|job| self.suspensions.is_observed(job) && (finished(job).is_some() || is_suspended(job)))
     }
 
     /// Suspends and marks all Jobs that have not ended, before another writer resumes one of them. Returns false if

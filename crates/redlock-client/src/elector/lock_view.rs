@@ -31,7 +31,7 @@ pub struct LockView {
     pub marks: Marks,
     /// Of a fenced lock: what that acquisition showed of the holders before.
     pub succession: Option<Succession>,
-    /// The last other holder that was seen, also after its end.
+    /// The last other holder that was seen, even after its end.
     pub last_holder: Option<Holder>,
     /// The holder before `last_holder`.
     pub former_holder: Option<Holder>,

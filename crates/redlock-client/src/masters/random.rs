@@ -17,7 +17,7 @@ pub(crate) fn bits() -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-/// Returns bits that begin with the own wall clock, like a UUID of version 7, so that a reader can see their age. No
+/// Returns bits that begin with the local wall clock, like a UUID of version 7, so that a reader can see their age. No
 /// decision depends on the time.
 pub(crate) fn timed_bits() -> u128 {
     crate::clock::unix_time().as_millis() << 80 | bits() >> 48

@@ -34,7 +34,7 @@ async fn refused_by_name(config: &MastersConfig, odd: &RedisServer, named: impl 
 }
 
 #[tokio::test]
-async fn an_eviction_policy_other_than_noeviction() {
+async fn server_with_another_eviction_policy_is_not_sealed() {
     let odd = RedisServer::start(&ServerOptions {
         eviction_policy: Some("allkeys-lru".into()),
         ..ServerOptions::default()

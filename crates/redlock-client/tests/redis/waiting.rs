@@ -31,7 +31,7 @@ async fn a_question_that_hangs_is_given_up() {
 
 #[test]
 #[should_panic(expected = "the answer: not within 50ms; last seen: 41")]
-fn a_wait_without_async_does_so_too() {
+fn blocking_wait_names_the_last_observation() {
     eventually_blocking(SHORT, "the answer", || Err::<(), _>(41));
 }
 

@@ -77,12 +77,13 @@ impl Engine {
         }
     }
 
-    /// Whether a batch that a caller waits for is under way, and has not been for long.
+    /// Reports whether requests are held back: a batch that a caller waits for is under way, and the last one was sent
+    /// less than [`HOLD`] ago.
     fn is_holding(&self, now: BootInstant) -> bool {
         self.last_sent + HOLD > now && self.batches.values().any(|batch| batch.undecided > 0)
     }
 
-    /// When requests are sent that wait for a batch under way.
+    /// Returns the time at which requests that are held back are sent.
     pub(super) fn release_at(&self) -> Option<BootInstant> {
         (!self.waiting.is_empty()).then(|| self.last_sent + HOLD)
     }

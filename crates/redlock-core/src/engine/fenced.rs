@@ -61,7 +61,7 @@ fn marks(attempt: &LeaseAttempt, command: &Command) -> bool {
         Mark::Held { delay } => fence.send(*token, attempt.stem.nonce(), *delay),
         Mark::Closed => fence.mark().is_some(),
         Mark::Clean => {
-            fence.gone();
+            fence.record_gone();
             true
         }
     }
@@ -73,8 +73,8 @@ pub(super) fn done(item: &Item) {
         return;
     };
     match (attempt.fence(), mark) {
-        (Some(fence), Mark::Closed) => fence.closed(),
-        (Some(fence), Mark::Clean) => fence.confirmed(),
+        (Some(fence), Mark::Closed) => fence.record_closed(),
+        (Some(fence), Mark::Clean) => fence.record_confirmed(),
         _ => {}
     }
 }

@@ -1,4 +1,4 @@
-//! In which order calls leave that arrived together.
+//! Orders the calls that arrived together.
 
 use std::collections::HashMap;
 

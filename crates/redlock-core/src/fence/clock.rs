@@ -66,7 +66,7 @@ fn runs_ahead(before: &Sample, sample: &Sample) -> bool {
     moved > (local + timing::drift(local)).as_micros()
 }
 
-/// Its upper bound of the master's clock is lower, after what the rates may have added to the former one.
+/// The new sample gives a lower upper bound of the master's clock than the former one, corrected for the rates.
 fn bounds_better(before: &Sample, sample: &Sample) -> bool {
     let passed = sample.sent.since(before.sent);
     let bound = u128::from(before.master) + (passed + timing::drift(passed)).as_micros();

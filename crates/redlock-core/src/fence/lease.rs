@@ -11,7 +11,8 @@ use std::{
 use super::{OWN_RESERVATION, mark::FenceMark, mark::MarkRegister, succession::Succession};
 use crate::{BootInstant, ClusterId, FencingToken, Nonce};
 
-/// What a fenced lease has beside its text. Only the engine writes it, so the counters need no locked instruction.
+/// What a fenced lease has in addition to its text. Only the engine writes it, so the counters need no locked
+/// instruction.
 #[derive(Debug)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct FencedLease {
@@ -43,11 +44,11 @@ mod stop {
 /// What the end of a fenced lease may remove from the masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// No mark was ever sent: the lease. The reservation of the own cluster may be that under which a sibling's pods run.
+    /// No mark was ever sent: the lease. The reservation of its cluster may be that under which a sibling's pods run.
     Lease,
     /// Pods may run by it: nothing. It runs out.
     Nothing,
-    /// The stop was confirmed: the lease and the own reservation.
+    /// The stop was confirmed: the lease and the reservation of its cluster.
     All,
 }
 
@@ -117,18 +118,18 @@ impl FencedLease {
     }
 
     /// A majority forbids starts.
-    pub fn closed(&self) {
+    pub fn record_closed(&self) {
         self.step(stop::RUNS, stop::CLOSED);
     }
 
     /// Call this before the holder writes `clean`. A stop that was judged before starts were forbidden is not
     /// confirmed.
-    pub fn gone(&self) {
+    pub fn record_gone(&self) {
         self.step(stop::CLOSED, stop::GONE);
     }
 
     /// A majority has `clean`.
-    pub fn confirmed(&self) {
+    pub fn record_confirmed(&self) {
         self.step(stop::GONE, stop::CONFIRMED);
     }
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{BootInstant, ClusterId, FencingToken, Obstacle, QuorumSize, vote::MAX_MASTERS};
 
-/// Allowance for the resolution of an expiry on a master, beside 1 % for the rates of clocks.
+/// Allowance for the resolution of an expiry on a master, in addition to 1 % for the rates of clocks.
 const RESOLUTION: Duration = Duration::from_millis(2);
 
 /// Until when no other cluster can be granted the lock, by one round.

@@ -205,7 +205,7 @@ impl Record {
         }
     }
 
-    /// What the record waited for before the permit that has ended.
+    /// Returns the record to the state from before the start permit that cannot be used.
     fn back_to(&mut self, origin: Origin, refusal: Refusal, now: BootInstant, out: &mut Vec<Effect>) {
         self.state = match origin {
             Origin::Publish { called } => State::Waiting { called, refusal },

@@ -18,15 +18,16 @@ pub struct Succession {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Predecessor {
-    /// Of another cluster, or none; and no master shows a mark of the own cluster: no pod of the own cluster runs.
+    /// Of another cluster, or none; and no master shows a mark of the winner's cluster: no pod of the winner's cluster
+    /// runs.
     Elsewhere,
-    /// Of the own cluster, and no other holder can have started targets since.
+    /// Of the winner's cluster, and no other holder can have started targets since.
     Own,
     /// The same, and that lease was also the last one that wrote `held`: what it ran can be adopted.
     Sibling,
-    /// Another cluster may have started targets since a mark of the own cluster, and pods of the own cluster may run by it:
-    /// a greater mark need not be on a majority, a greater `heldFloor` may be that of a seal after a loss of memory, or
-    /// masters show different marks.
+    /// Another cluster may have started targets since a mark of the winner's cluster, and pods of the winner's cluster
+    /// may run by it: a greater mark need not be on a majority, a greater `heldFloor` may be that of a seal after a
+    /// loss of memory, or masters show different marks.
     Unknown,
 }
 

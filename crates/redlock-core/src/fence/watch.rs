@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{BootInstant, ClusterId, FencingToken};
 
-/// The last round that can prevent a freeze begins so long before the end of the permit.
+/// The last round that can prevent a freeze begins this long before the end of the permit.
 const BEFORE_END: Duration = FREEZE_BEFORE.saturating_mul(5);
 
 /// How often the masters are asked about a lock.
@@ -20,9 +20,9 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// When the round after one that began at `sent` begins: after a third of the lease; after a retry period once a third
-    /// is missing, or a record waits; shortly before the freeze, whose answers can still prevent it; and at the expected
-    /// end.
+    /// When the round after one that began at `sent` begins: after a third of the lease; after a retry period once a
+    /// third is missing, or a record waits; shortly before the freeze, so that its answers can still prevent the
+    /// freeze; and at the expected end.
     #[must_use]
     pub fn next<'a>(self, sent: BootInstant, records: impl IntoIterator<Item = &'a Record>) -> BootInstant {
         let third = self.lease_duration / 3;

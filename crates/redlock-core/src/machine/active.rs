@@ -169,7 +169,7 @@ impl Machine {
         if self.closing {
             return self.stop(out);
         }
-        self.look_or_take(now, out);
+        self.observe_or_acquire(now, out);
     }
 
     /// Publishes the local end, before the first byte of the release. From here on no renewal and no heal of this lease
@@ -236,7 +236,7 @@ impl Machine {
             return;
         }
         self.state = State::Waiting;
-        self.look_or_take(now, out);
+        self.observe_or_acquire(now, out);
     }
 }
 

@@ -19,7 +19,8 @@ pub enum Round {
         token: FencingToken,
     },
     Observe,
-    /// Delete a lease that was held, and publish the release. A reservation for the own cluster is deleted with it.
+    /// Delete a lease that was held, and publish the release. A reservation for the candidate's own cluster is deleted
+    /// with it.
     Release,
     /// Delete the remains of an attempt that never led to a published lease, and publish that, since standbys wait for
     /// the end of the granted leases. Reservations stay: the cluster of a reservation has not entered yet.
@@ -68,7 +69,8 @@ pub enum Event {
     },
     /// A majority of the masters can be asked again.
     QuorumBack,
-    /// The first mark of the present lease was submitted. Only a renewal after it keeps the lock for the own cluster.
+    /// The first mark of the present lease was submitted. Only a renewal after it keeps the lock for the candidate's
+    /// own cluster.
     Marked,
     SpecChanged(Terms),
     /// The local clock stepped: every moment that was read before is worthless.

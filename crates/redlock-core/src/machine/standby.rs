@@ -24,8 +24,8 @@ const SIBLINGS_FIRST: Duration = Duration::from_millis(250);
 /// The knowledge of a standby.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Standby {
-    /// The end of the blocking lease (or reservation) by own observation. Only a release moves it earlier, so a clock
-    /// step or FLUSHALL on the masters does not let this candidate in early.
+    /// The end of the blocking lease (or reservation), as this candidate observed it. Only a release moves it earlier,
+    /// so a clock step or FLUSHALL on the masters does not let this candidate in early.
     busy_until: BootInstant,
     /// The end of the back-off after a clash or without a quorum.
     not_before: BootInstant,
@@ -58,7 +58,7 @@ impl Standby {
         };
     }
 
-    /// Enters that the own lease was lost and is left to run out.
+    /// Records that the lease of this candidate was lost and is left to run out.
     pub(super) fn leave(&mut self, ends: BootInstant) {
         self.busy_until = self.busy_until.max(ends);
     }
@@ -132,7 +132,7 @@ impl Machine {
     }
 
     /// Acquires if the candidate may and it is time, and observes otherwise. No round is under way.
-    pub(super) fn look_or_take(&mut self, now: BootInstant, out: &mut Vec<Action>) {
+    pub(super) fn observe_or_acquire(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         if self.standby.busy_until == BootInstant::default() {
             // First visit. With an ordered delay, it begins now.
             self.standby.busy_until = now;
@@ -175,7 +175,7 @@ impl Machine {
             Loss::Refused(view) => self.learn(&view, now, entropy, out),
             Loss::NoQuorum(_) | Loss::TooLate => self.back_off(now, entropy),
         }
-        if !self.heed_release(now, out) {
+        if !self.follow_release(now, out) {
             self.sleep(now, out);
         }
     }
@@ -186,18 +186,18 @@ impl Machine {
         if view.decided() {
             self.standby.reserved_for_us = view.reserved_for_us();
         }
-        if self.heed_release(now, out) {
+        if self.follow_release(now, out) {
             return;
         }
         if self.may_take() && !self.standby.no_quorum && now >= self.due() {
-            return self.look_or_take(now, out);
+            return self.observe_or_acquire(now, out);
         }
         self.sleep(now, out);
     }
 
     /// Handles a release that was received during the round that has just ended: the masters may have answered before
     /// they ran it. Tries again once the other masters' messages have had time to arrive; returns whether it does so.
-    fn heed_release(&mut self, now: BootInstant, out: &mut Vec<Action>) -> bool {
+    fn follow_release(&mut self, now: BootInstant, out: &mut Vec<Action>) -> bool {
         if self.standby.released == 0 {
             return false;
         }
@@ -276,7 +276,7 @@ impl Machine {
         self.standby.released |= 1_u8
             .checked_shl(u32::try_from(master).unwrap_or(u32::MAX))
             .unwrap_or(0);
-        // While a round is under way, its end comes first: see `heed_release`.
+        // While a round is under way, its end comes first: see `follow_release`.
         if !matches!(self.state, State::Waiting) {
             return;
         }
@@ -292,7 +292,7 @@ impl Machine {
         self.standby.no_quorum = false;
         if all {
             // Observes if it may not acquire the lock yet: the lock may be reserved for this cluster.
-            self.look_or_take(now, out);
+            self.observe_or_acquire(now, out);
         } else {
             out.push(Action::SleepUntil(free));
         }
@@ -303,7 +303,7 @@ impl Machine {
             State::Waiting if self.standby.no_quorum => {
                 self.standby.no_quorum = false;
                 self.standby.not_before = now;
-                self.look_or_take(now, out);
+                self.observe_or_acquire(now, out);
             }
             State::Observing | State::Acquiring { .. } => self.standby.quorum_back = true,
             // A renewal that failed in the meantime need not wait for the retry period.

@@ -11,7 +11,7 @@ use crate::timeline::FaultKind;
 use redlock_client::clock;
 use redlock_core::{BootInstant, timing};
 
-/// The holder renews every third of a lease, so this contains at least one renewal.
+/// Each renewal moves the end of a lease by a third of it, so an end that moved by half was renewed twice.
 const TWO_RENEWALS: Duration = Duration::from_millis(LEASE_SECONDS * 500);
 
 /// A master that was started empty, and the time of that start.

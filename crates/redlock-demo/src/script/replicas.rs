@@ -61,7 +61,7 @@ impl Play<'_> {
         let (who, count) = self.victim().await?;
         let name = &who.name;
         self.heading(&format!(
-            "5. SIGSTOP {name}, which holds {count} locks, past its leases, and wake it: it must report *lost* first"
+            "5. SIGSTOP {name}, which holds {count} locks, until its leases end, then SIGCONT: it must report *lost* first"
         ));
         let paused = clock::now();
         self.stage.signal(&who, Signal::SIGSTOP)?;

@@ -1,5 +1,5 @@
-//! The thread that writes to the cgroups of the pods, in the order of its commands, and freezes each pod at the end of its
-//! permit also when the runtime is busy.
+//! The thread that writes to the cgroups of the pods, in the order of its commands, and freezes each pod at the end of
+//! its permit even when the runtime is busy.
 //!
 //! All writes of the agent are made here: a freeze by an earlier permit cannot follow the thaw by a later one.
 
@@ -163,7 +163,7 @@ impl Work {
             }
             Command::Freeze(uid, cgroup) => {
                 self.cgroups.insert(uid.clone(), cgroup);
-                // What the permit was no longer counts.
+                // The deadline of the former permit no longer counts.
                 if self.deadlines.permits(&uid, clock::now()) || !self.deadlines.pods().any(|pod| pod == uid)
                 {
                     self.deadlines.set(&uid, BootInstant::default(), clock::now());

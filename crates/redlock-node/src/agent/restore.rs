@@ -69,7 +69,7 @@ impl<'a> Owner<'a> {
 
     fn restore_entry(&mut self, entry: Entry, bytes: Vec<u8>, now: BootInstant) {
         // Frozen under a permit that still holds: evidence ended the permit, and the agent ended before that was stored.
-        let frozen = !matches!(cgroup::pod::is_to_freeze(&entry.cgroup), Ok(Some(false)));
+        let frozen = !matches!(cgroup::pod::is_freeze_requested(&entry.cgroup), Ok(Some(false)));
         let stored = match entry.stored() {
             Stored::Run(run) if frozen => Stored::Run(Run {
                 until: run.until.min(now),

@@ -14,7 +14,7 @@ use redlock_core::BootInstant;
 
 const LOCK: &str = "agent.lock";
 const CLAIM: &str = "agent.claim";
-/// An older agent leaves a free lock to the newer one for so long: 20 tries of the newer one.
+/// An older agent leaves a free lock to the newer one for this long: 20 tries of the newer one.
 const LEFT_FREE: Duration = Duration::from_secs(1);
 
 /// The two files.

@@ -28,7 +28,7 @@ pub enum CgroupError {
     Covered { path: PathBuf },
     #[error(
         "a cgroup below that of this process is {kind:?} and cannot hold a process ({}/cgroup.type): the cgroup of this \
-         process has threaded cgroups, start the process in another one", path.display()
+         process has threaded cgroups; start the process in another one", path.display()
     )]
     Threaded { path: PathBuf, kind: String },
     #[error(

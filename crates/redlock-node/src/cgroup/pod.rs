@@ -104,12 +104,12 @@ pub fn kill(path: &Path) -> Result<Written, CgroupError> {
     write(path, KILL, "1")
 }
 
-/// Whether a freeze was written, also where a process does not stop yet: one in uninterruptible sleep delays `frozen` of
-/// [`events`]. `None` if the cgroup does not exist.
+/// Whether a freeze was written, even where a process does not stop yet: one in uninterruptible sleep delays `frozen`
+/// of [`events`]. `None` if the cgroup does not exist.
 ///
 /// # Errors
 /// The file cannot be read, or shows no state.
-pub fn is_to_freeze(path: &Path) -> Result<Option<bool>, CgroupError> {
+pub fn is_freeze_requested(path: &Path) -> Result<Option<bool>, CgroupError> {
     let file = path.join(FREEZE);
     match fs::read_to_string(&file) {
         Ok(text) => match text.trim_end() {

@@ -37,11 +37,16 @@ impl Heartbeat {
 }
 
 impl Table {
-    /// The guardian runs.
+    /// Records that the guardian runs.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn beat(&self, degraded: &[String], pods: usize, now: BootInstant) -> Result<(), TableError> {
+    pub fn write_heartbeat(
+        &self,
+        degraded: &[String],
+        pods: usize,
+        now: BootInstant,
+    ) -> Result<(), TableError> {
         let path = self.directory.join(HEARTBEAT);
         let heartbeat = Heartbeat {
             process: std::process::id(),

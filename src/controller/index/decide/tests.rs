@@ -140,7 +140,7 @@ fn a_target_that_an_older_lock_declares_is_given_up() {
 }
 
 #[test]
-fn a_lock_that_is_held_survives_a_slip_of_the_pen() {
+fn held_lock_survives_an_invalid_edit() {
     let put = plan("");
     let wrong = |reason| Err(Problem::new(reason, ""));
     assert_eq!(

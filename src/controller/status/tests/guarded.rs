@@ -17,7 +17,7 @@ fn a_fenced_lock_shows_whether_its_nodes_are_guarded() {
     let unknown = NodeGuards::default();
     let mut last = LeaderLockStatus::default();
     for (nodes, guards, truth, reason, part) in [
-        (None, &both, "Unknown", "NotLooked", "not inspected"),
+        (None, &both, "Unknown", "NotInspected", "not inspected"),
         (
             Some(vec!["n1"]),
             &unknown,

@@ -26,7 +26,7 @@ const COMPONENT: &str = "app.kubernetes.io/component";
 /// Of the metrics of one node agent, through the API server.
 const SCRAPE: Duration = Duration::from_secs(5);
 const PORT: &str = "http";
-/// So many node agents are asked at once.
+/// The number of node agents that are asked at once.
 const AT_ONCE: usize = 16;
 
 pub(super) type Asked<T> = Result<T, String>;

@@ -294,12 +294,12 @@ fn unread_metrics(facts: &Facts) -> Option<Check> {
         .collect();
     let reason = unread.first()?;
     let found = format!(
-        "those of {} of {} node agents: {reason}",
+        "the metrics of {} of {} node agents cannot be read: {reason}",
         unread.len(),
         facts.agents.len()
     );
-    let hint = "cgroup v2 and the scheduling of the guardians are then unknown: get on pods/proxy is needed; `redlock fence list` in a pod \
-                of the node shows the same";
+    let hint = "grant get on pods/proxy: without the metrics, cgroup v2 and the scheduling of the guardians are not checked; \
+                `redlock fence list` in a pod of the node shows the same";
     Some(unknown("metrics", &found, hint))
 }
 

@@ -90,7 +90,7 @@ fn the_outcome_of_a_job_is_read_from_it() {
 }
 
 #[test]
-fn a_hand_that_lets_a_job_run_is_named() {
+fn manager_that_resumed_a_job_is_named() {
     let hand = |job: &mut Value, manager: &str| {
         job["spec"]["suspend"] = json!(false);
         job["metadata"]["managedFields"] = json!([

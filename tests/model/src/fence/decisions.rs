@@ -96,11 +96,11 @@ pub(super) fn removal(lease: &Lease, bug: Bug) -> Removal {
         assert!(fence.send(token(lease.token), nonce(0), Duration::ZERO));
     }
     if lease.stop != Stop::Runs {
-        fence.closed();
+        fence.record_closed();
     }
     if lease.stop == Stop::Confirmed {
-        fence.gone();
-        fence.confirmed();
+        fence.record_gone();
+        fence.record_confirmed();
     }
     match fence.removal() {
         Removal::Nothing if bug == Bug::ReleasedEarly => Removal::All,

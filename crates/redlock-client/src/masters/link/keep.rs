@@ -89,12 +89,12 @@ pub(crate) async fn keep(link: Arc<Link>, peers: Peers) {
 impl Link {
     /// Reads the facts of the master.
     pub(crate) async fn look(&self) -> Result<MasterFacts, Unknown> {
-        let (_, facts) = self.look_on().await?;
+        let (_, facts) = self.inspect().await?;
         Ok(facts)
     }
 
     /// Reads the facts, and returns them with the connection that was used.
-    async fn look_on(&self) -> Result<(ConnectionId, MasterFacts), Unknown> {
+    async fn inspect(&self) -> Result<(ConnectionId, MasterFacts), Unknown> {
         let whole = self.whole_facts();
         let process = whole.as_ref().map_or("", |facts| &*facts.replication_id);
         let ask = |keys: &'static [fn(&Keyspace) -> &str]| {
@@ -162,7 +162,7 @@ impl Link {
     }
 
     /// Reads the facts once, on a connection that only the caller keeps.
-    pub(in crate::masters) async fn look_once(&self) -> Result<MasterFacts, Unknown> {
+    pub(in crate::masters) async fn inspect_once(&self) -> Result<MasterFacts, Unknown> {
         open(self).await?;
         self.look().await
     }
@@ -213,7 +213,7 @@ async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -
     let mut waited = LOOK_EVERY;
     loop {
         link.close_former();
-        match link.look_on().await {
+        match link.inspect().await {
             Ok((connection, facts)) => {
                 useful = true;
                 *trouble = None;

@@ -144,7 +144,8 @@ impl Link {
         }
     }
 
-    /// Replaces the own connection by that of `beside`, without a gap. Requests under way end on the old connection.
+    /// Replaces the connection of this link by that of `beside`, without a gap. Requests under way end on the old
+    /// connection.
     fn replace(&self, beside: &Self, facts: MasterFacts, pushes: Pushes) -> bool {
         let Some(new) = beside.state().open.take() else {
             return false;

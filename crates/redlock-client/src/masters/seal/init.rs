@@ -157,7 +157,7 @@ async fn write_probes(
     Ok(probes)
 }
 
-/// Checks that all masters carry the own probe: no other process sealed or probed them in between.
+/// Checks that all masters carry the probe of this process: no other process sealed or probed them in between.
 async fn all_carry(links: &[Arc<Link>], probes: &[String]) -> Result<(), InitError> {
     let looks = join_all(links.iter().map(|link| link.look())).await;
     for ((link, look), probe) in links.iter().zip(looks).zip(probes) {

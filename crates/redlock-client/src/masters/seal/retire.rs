@@ -76,7 +76,7 @@ impl Masters {
         stated: OldServer,
     ) -> Result<RetireOutcome, ConfigError> {
         let (old, new) = (self.beside(name, old_url)?, self.beside(name, new_url)?);
-        let looks = tokio::join!(old.look_once(), new.look_once());
+        let looks = tokio::join!(old.inspect_once(), new.inspect_once());
         let (was, is) = match (looks, stated) {
             ((_, Err(reason)), _) => return Ok(RetireOutcome::NewUnreachable { reason }),
             ((Err(reason), Ok(_)), OldServer::MustAnswer) => {

@@ -90,7 +90,7 @@ impl Record {
         self.state = State::Storing { run, origin };
     }
 
-    /// The greatest of all rounds.
+    /// Keeps the greatest token and the latest end that any round has given.
     fn extend(&mut self, run: Run, permit: &Permit, out: &mut Vec<Effect>) {
         let longest = Run {
             lineage: Lineage {
@@ -105,8 +105,8 @@ impl Record {
         }
     }
 
-    /// Another cluster was seen. A mark that is older than the own one shows nothing new: it ends the permit, and kills
-    /// nothing.
+    /// Another cluster was seen. A mark that is older than that of the record shows nothing new: it ends the permit,
+    /// and kills nothing.
     fn on_foreign(&mut self, token: u64, finding: Finding, now: BootInstant, out: &mut Vec<Effect>) {
         let own = match self.state {
             State::Running(Run { lineage, .. }) => Some(lineage.token.0),

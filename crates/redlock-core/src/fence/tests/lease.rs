@@ -51,13 +51,13 @@ fn a_stop_is_confirmed_only_by_a_judgement_after_starts_were_forbidden() {
     held();
     assert_eq!(lease.removal(), Removal::Nothing);
     // Judged before a majority forbids starts.
-    lease.gone();
-    lease.closed();
-    lease.confirmed();
+    lease.record_gone();
+    lease.record_closed();
+    lease.record_confirmed();
     assert_eq!(lease.removal(), Removal::Nothing);
-    lease.gone();
+    lease.record_gone();
     assert_eq!(lease.removal(), Removal::Nothing);
-    lease.confirmed();
+    lease.record_confirmed();
     assert_eq!(lease.removal(), Removal::All);
     // Something is to start again.
     held();

@@ -40,7 +40,7 @@ impl Owner<'_> {
         }
     }
 
-    /// The guardian reads the entry before its next freeze, and the thread of the agent has no end either.
+    /// Stores the release for the guardian, and removes the deadline of the pod from the freezing thread.
     pub(super) fn store_released(&mut self, uid: &str, release: Release) {
         let Some(pod) = self.pods.get(uid) else {
             return;
@@ -55,7 +55,7 @@ impl Owner<'_> {
         self.store(uid, EntryState::Released(run));
     }
 
-    /// The thread has no end since the release, and gets one also where the permit has ended since it was read.
+    /// Gives the freezing thread a deadline again, even if the permit has ended since it was read.
     pub(super) fn end_of_release(&self, uid: &str, run: Run) {
         if let Some(pod) = self.pods.get(uid)
             && pod

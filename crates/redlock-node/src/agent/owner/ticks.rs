@@ -10,7 +10,7 @@ use redlock_core::{
 use super::Owner;
 use crate::{agent::pod::Pod, guardian::chain, spec::LockSpec, table::Found};
 
-/// Credentials are read anew after so many ticks: a Secret that changed is in its file after about a minute.
+/// Credentials are read anew after this many ticks: a Secret that changed is in its file after about a minute.
 const REKEY_TICKS: u64 = 10;
 
 impl Owner<'_> {

@@ -5,7 +5,7 @@ use crate::masters::MasterStatus;
 
 /// No majority can be read from here.
 #[derive(Clone, Debug)]
-pub struct Away {
+pub struct Unreachable {
     pub reach: Reach,
     /// Why, and what to do, on one line.
     pub text: String,
@@ -15,7 +15,7 @@ impl Session {
     /// Returns the reason why the leases on the masters of this RedisQuorum are unknown, if they are. `command` is the
     /// command to run where the masters can be reached.
     #[must_use]
-    pub fn away(&self, quorum: &str, command: &str) -> Option<Away> {
+    pub fn unreachable(&self, quorum: &str, command: &str) -> Option<Unreachable> {
         let reach = self.reach();
         if reach == Reach::Majority {
             return None;
@@ -34,7 +34,7 @@ impl Session {
                  kubectl exec --namespace NAMESPACE deploy/redlock-operator -- {command}"
             );
         }
-        Some(Away { reach, text })
+        Some(Unreachable { reach, text })
     }
 }
 

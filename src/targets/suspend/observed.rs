@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::time;
 
 use super::{
-    job::{is_heeded, is_suspended},
+    job::{is_observed, is_suspended},
     write::{Write, patch, patch_status},
 };
 use crate::targets::{
@@ -48,8 +48,8 @@ pub(super) struct Suspensions(Mutex<BTreeMap<String, Option<Time>>>);
 
 impl Suspensions {
     /// Reports whether the controller has seen the suspension, by a condition that is newer than the last start.
-    pub(super) fn is_heeded(&self, job: &Job) -> bool {
-        is_heeded(job) && !self.is_stale(job)
+    pub(super) fn is_observed(&self, job: &Job) -> bool {
+        is_observed(job) && !self.is_stale(job)
     }
 
     /// Suspends a Job by this change, if the guard allows the write.
@@ -252,7 +252,7 @@ mod tests {
             .await;
         assert!(matches!(end.unwrap(), Write::Done(_)));
         assert_eq!(*written.lock().unwrap(), [change], "no annotation");
-        assert!(suspensions.is_heeded(&job("True", THEN)), "of the same second");
+        assert!(suspensions.is_observed(&job("True", THEN)), "of the same second");
     }
 
     const THEN: &str = "2026-01-01T12:00:00Z";
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn condition_of_an_earlier_suspension_proves_nothing() {
         let bare: Job = serde_json::from_value(json!({ "metadata": { "uid": "u" } })).unwrap();
-        for (at_the_write, now, heeded) in [
+        for (at_the_write, now, observed) in [
             // The Job had no condition when it was suspended, or one that is not true.
             (bare.clone(), job("True", THEN), true),
             (job("False", THEN), job("True", THEN), true),
@@ -274,10 +274,14 @@ mod tests {
         ] {
             let suspensions = Suspensions::default();
             suspensions.remember(&at_the_write);
-            assert_eq!(suspensions.is_heeded(&now), heeded, "{at_the_write:?}\n{now:?}");
+            assert_eq!(
+                suspensions.is_observed(&now),
+                observed,
+                "{at_the_write:?}\n{now:?}"
+            );
         }
         assert!(
-            Suspensions::default().is_heeded(&job("True", THEN)),
+            Suspensions::default().is_observed(&job("True", THEN)),
             "this replica did not suspend it"
         );
     }
@@ -291,8 +295,8 @@ mod tests {
             ..job("True", at)
         };
         let other = Suspensions::default();
-        assert!(!other.is_heeded(&annotated(THEN)));
-        assert!(other.is_heeded(&annotated(LATER)));
+        assert!(!other.is_observed(&annotated(THEN)));
+        assert!(other.is_observed(&annotated(LATER)));
         let mut unchanged = json!({});
         annotate(&mut unchanged, &job("False", THEN));
         assert_eq!(unchanged, json!({}));
