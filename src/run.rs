@@ -41,6 +41,9 @@ use crate::{
     masters::{AdoptError, ConfigError, Masters, MastersConfig},
 };
 
+/// The number of launchers that may end, one after the other, before the command begins.
+const LAUNCHERS: u32 = 4;
+
 /// How long the lock is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
@@ -118,6 +121,10 @@ pub(crate) enum RunError {
     Kill(#[source] CgroupError),
     #[error("searching for the remaining processes of the command")]
     Look(#[source] io::Error),
+    #[error(
+        "the launcher ended {LAUNCHERS} times before the command began, at last with {0}: check what kills it"
+    )]
+    NeverBegan(ExitStatus),
     #[error("waiting for the command")]
     Reap(#[source] io::Error),
     #[error(transparent)]
@@ -192,6 +199,7 @@ impl Wrapper {
         mut launcher: Launcher,
         timings: &Timings,
     ) -> Result<Outcome, RunError> {
+        let mut launchers = 1;
         loop {
             let authority = match self.acquire(election, &launcher).await? {
                 Waited::For(authority) => authority,
@@ -206,6 +214,17 @@ impl Wrapper {
                     self.began = clock::now();
                     // The limits of the wait apply to the first acquisition only.
                     self.options.patience = Patience::Forever;
+                    launchers = 1;
+                    launcher = self.launcher()?;
+                }
+                End::NeverBegan(status) if launchers == LAUNCHERS => {
+                    return Err(RunError::NeverBegan(status));
+                }
+                End::NeverBegan(status) => {
+                    self.progress.say(&format!(
+                        "the launcher ended before the command began ({status}); another one is started"
+                    ));
+                    launchers += 1;
                     launcher = self.launcher()?;
                 }
             }

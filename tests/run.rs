@@ -16,6 +16,8 @@ mod contained;
 mod first_process;
 #[path = "run/guardian.rs"]
 mod guardian;
+#[path = "run/launcher.rs"]
+mod launcher;
 #[path = "run/loss.rs"]
 mod loss;
 #[path = "run/old_tools.rs"]

@@ -2,13 +2,17 @@
 //!
 //! It is started before the lock is held, in a process group of its own, and waits. The guardian is informed of the
 //! group, then the launcher is asked to begin; if the wrapper dies before, or the lease is over by then, it never does.
-//! So there is no moment at which the command runs unguarded.
+//! So there is no moment at which the command runs unguarded. The launcher reports that it begins: one that ends without
+//! that report, killed or asked too late, has run nothing, and the wrapper starts another one.
 
 use std::{
-    ffi::OsString,
-    fs::File,
-    io::{self, ErrorKind, PipeWriter, Read, Write},
-    os::unix::process::CommandExt,
+    ffi::{OsStr, OsString},
+    fs::{File, OpenOptions},
+    io::{self, ErrorKind, PipeReader, PipeWriter, Read, Write},
+    os::{
+        fd::{AsFd, AsRawFd},
+        unix::process::CommandExt,
+    },
     process::{Child, Command, ExitCode},
     sync::Arc,
 };
@@ -35,7 +39,7 @@ const PASSWORD: &str = "REDLOCK_PASSWORD";
 /// As a shell reports it.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
-/// The wrapper has ended, or reports the failure itself: no process reads this code.
+/// The wrapper has ended, or starts another launcher.
 const NEVER_BEGAN: u8 = 70;
 
 /// Begin, under this lease.
@@ -74,24 +78,36 @@ impl Go {
 pub(super) struct Launcher {
     group: Group,
     go: PipeWriter,
+    report: Report,
+}
+
+/// The end of a pipe that distinguishes a command that has ended from a launcher that never became the command.
+#[derive(Debug)]
+pub(super) struct Report(PipeReader);
+
+impl Report {
+    /// Reports whether the command began. The launcher or the command must have ended: until then, this may block.
+    pub(super) fn has_begun(mut self) -> bool {
+        self.0.read_exact(&mut [0]).is_ok()
+    }
 }
 
 impl Launcher {
     /// Starts the launcher and moves it into the cgroup before it becomes the command: no process of the command is
     /// ever outside.
     pub(super) fn start(options: &Options, cgroup: Option<Arc<Cgroup>>) -> Result<Self, RunError> {
-        let (child, go) = Self::spawn(options).map_err(RunError::Start)?;
+        let (child, go, report) = Self::spawn(options).map_err(RunError::Start)?;
         let group = Group::led_by(child, cgroup).map_err(RunError::Contain)?;
-        Ok(Self { group, go })
+        Ok(Self { group, go, report })
     }
 
-    fn spawn(options: &Options) -> io::Result<(Child, PipeWriter)> {
+    fn spawn(options: &Options) -> io::Result<(Child, PipeWriter, Report)> {
         let (wait, go) = io::pipe()?;
-        // Inherited by its number. Nothing else is started meanwhile: this process has one thread that does.
-        fcntl(&wait, FcntlArg::F_SETFD(FdFlag::empty()))?;
-        let number = std::os::fd::AsRawFd::as_raw_fd(&wait).to_string();
+        let (report, begins) = io::pipe()?;
+        // Inherited by their numbers. Nothing else is started meanwhile: this process has one thread that does.
+        let (wait_number, begins_number) = (inheritable(&wait)?, inheritable(&begins)?);
         let child = process::own(process::LAUNCHER)
-            .arg(number)
+            .args([wait_number, begins_number])
             .arg(&options.program)
             .args(&options.arguments)
             .env(LOCK, options.lock.as_str())
@@ -99,7 +115,7 @@ impl Launcher {
             .env_remove(PASSWORD)
             .process_group(0)
             .spawn()?;
-        Ok((child, go))
+        Ok((child, go, Report(report)))
     }
 
     pub(super) fn id(&self) -> Pid {
@@ -107,32 +123,45 @@ impl Launcher {
     }
 
     /// Lets it become the command.
-    pub(super) fn begin(self, go: Go) -> Group {
-        let Self { group, go: mut pipe } = self;
-        // The write fails if it was killed, and then the group shows that.
+    pub(super) fn begin(self, go: Go) -> (Group, Report) {
+        let Self {
+            group,
+            go: mut pipe,
+            report,
+        } = self;
+        // The write fails if it was killed, and then the report shows that.
         let _ = pipe.write_all(&go.encode());
-        group
+        (group, report)
     }
 
     /// Kills the launcher before it becomes the command.
-    pub(super) fn give_up(self) -> Group {
+    pub(super) fn give_up(self) -> (Group, Report) {
         self.group.signal(Signal::SIGKILL);
-        self.group
+        (self.group, self.report)
     }
 }
 
+/// Lets the next child inherit a file; returns its number.
+fn inheritable(file: &(impl AsFd + AsRawFd)) -> io::Result<String> {
+    fcntl(file, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    Ok(file.as_raw_fd().to_string())
+}
+
 pub(super) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let (Some(number), Some(program)) = (arguments.next(), arguments.next()) else {
+    let mut next = || arguments.next();
+    let (Some(wait), Some(begins), Some(program)) = (next(), next(), next()) else {
         return NEVER_BEGAN.into();
     };
     // If guardian and wrapper are killed at once, the command itself ends as well.
     let _ = prctl::set_pdeathsig(Signal::SIGKILL);
-    let Some(go) = wait(&number.to_string_lossy()) else {
+    let begins = inherited(&begins, OpenOptions::new().write(true));
+    let wait = inherited(&wait, OpenOptions::new().read(true));
+    let (Some(mut begins), Some(go)) = (begins, wait.and_then(Go::read)) else {
         return NEVER_BEGAN.into();
     };
     let mut command = Command::new(&program);
     command.args(arguments).env(TOKEN, go.token.to_string());
-    if clock::now() >= go.before {
+    if clock::now() >= go.before || begins.write_all(&[0]).is_err() {
         return NEVER_BEGAN.into();
     }
     let error = command.exec();
@@ -143,11 +172,12 @@ pub(super) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Waits at the pipe of this number, of which nothing is left open for the command.
-fn wait(number: &str) -> Option<Go> {
-    let pipe = File::open(format!("/proc/self/fd/{number}")).ok()?;
+/// Opens the pipe of this number for this process alone: nothing of it is left open for the command.
+fn inherited(number: &OsStr, options: &OpenOptions) -> Option<File> {
+    let number = number.to_str()?;
+    let pipe = options.open(format!("/proc/self/fd/{number}")).ok()?;
     unistd::close(number.parse::<i32>().ok()?).ok()?;
-    Go::read(pipe)
+    Some(pipe)
 }
 
 #[cfg(test)]

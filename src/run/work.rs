@@ -30,6 +30,8 @@ pub(super) enum End {
     Exited(ExitStatus),
     /// The lease was lost, and the command stopped.
     Lost,
+    /// The launcher ended before the command began: another one may begin under the same lease.
+    NeverBegan(ExitStatus),
 }
 
 /// The deadlines, as long as the lease is not renewed.
@@ -111,7 +113,7 @@ impl Wrapper {
         }
         // After the last await: the time may have gone.
         let begins = election.authority(authority.token).is_some() && clock::now() < ends.stop;
-        let group = if begins {
+        let (group, report) = if begins {
             launcher.begin(Go {
                 token: authority.token,
                 before: ends.kill,
@@ -144,6 +146,7 @@ impl Wrapper {
         match broken {
             Some(error) => Err(error),
             None if lost => Ok(End::Lost),
+            None if !report.has_begun() => Ok(End::NeverBegan(status)),
             None => Ok(End::Exited(status)),
         }
     }
