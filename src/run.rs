@@ -143,8 +143,8 @@ struct Wrapper {
     began: BootInstant,
     /// A majority of the masters has answered once. If they are away later, that is waited for.
     found: bool,
-    /// A signal asked this process to end.
-    asked_to_end: bool,
+    /// The first signal that asked this process to end.
+    asked_to_end: Option<Signal>,
 }
 
 /// Waits for the lock, runs the command while it is held, gives the lock back. On a runtime of one thread, the main one:
@@ -163,7 +163,7 @@ pub(crate) async fn run(place: Place, options: Options) -> Result<Outcome, RunEr
         options,
         began,
         found: false,
-        asked_to_end: false,
+        asked_to_end: None,
     };
     // Started before the masters are found, so that the launcher is ready when the lock is acquired.
     let launcher = wrapper.launcher()?;
@@ -207,7 +207,9 @@ impl Wrapper {
             };
             match self.work(election, launcher, authority, timings).await? {
                 End::Exited(status) => return Ok(Outcome::Exited(status)),
-                End::Lost if !self.options.service || self.asked_to_end => return Ok(Outcome::Lost),
+                End::Lost if !self.options.service || self.asked_to_end.is_some() => {
+                    return Ok(Outcome::Lost);
+                }
                 End::Lost => {
                     self.progress
                         .say("the command was stopped; it is started again with the next lease");
@@ -217,15 +219,12 @@ impl Wrapper {
                     launchers = 1;
                     launcher = self.launcher()?;
                 }
-                End::NeverBegan(status) if launchers == LAUNCHERS => {
-                    return Err(RunError::NeverBegan(status));
-                }
                 End::NeverBegan(status) => {
-                    self.progress.say(&format!(
-                        "the launcher ended before the command began ({status}); another one is started"
-                    ));
                     launchers += 1;
-                    launcher = self.launcher()?;
+                    match self.launch_again(status, launchers).await? {
+                        Waited::For(next) => launcher = next,
+                        Waited::Over(outcome) => return Ok(outcome),
+                    }
                 }
             }
         }

@@ -18,7 +18,7 @@ use std::{
 };
 
 use nix::{
-    fcntl::{FcntlArg, FdFlag, fcntl},
+    fcntl::{FcntlArg, FdFlag, OFlag, fcntl},
     sys::{prctl, signal::Signal},
     unistd::{self, Pid},
 };
@@ -39,7 +39,7 @@ const PASSWORD: &str = "REDLOCK_PASSWORD";
 /// As a shell reports it.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
-/// The wrapper has ended, or starts another launcher.
+/// The wrapper has ended, or starts another launcher, or reports the last one.
 const NEVER_BEGAN: u8 = 70;
 
 /// Begin, under this lease.
@@ -86,7 +86,7 @@ pub(super) struct Launcher {
 pub(super) struct Report(PipeReader);
 
 impl Report {
-    /// Reports whether the command began. The launcher or the command must have ended: until then, this may block.
+    /// Reports whether the command began. The launcher must have ended, or have become the command.
     pub(super) fn has_begun(mut self) -> bool {
         self.0.read_exact(&mut [0]).is_ok()
     }
@@ -104,6 +104,8 @@ impl Launcher {
     fn spawn(options: &Options) -> io::Result<(Child, PipeWriter, Report)> {
         let (wait, go) = io::pipe()?;
         let (report, begins) = io::pipe()?;
+        // The only process that writes to it has ended when it is read.
+        fcntl(&report, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         // Inherited by their numbers. Nothing else is started meanwhile: this process has one thread that does.
         let (wait_number, begins_number) = (inheritable(&wait)?, inheritable(&begins)?);
         let child = process::own(process::LAUNCHER)

@@ -5,7 +5,7 @@ use std::{os::unix::process::CommandExt, process::Command, process::ExitCode};
 use super::{guardian, launcher};
 
 pub(super) const GUARDIAN: &str = "redlock-guardian";
-pub(super) const LAUNCHER: &str = "redlock-stage";
+pub(super) const LAUNCHER: &str = "redlock-launcher";
 /// Also after the file was replaced by another version: the three understand each other.
 const SELF: &str = "/proc/self/exe";
 

@@ -1,11 +1,11 @@
 //! Before the command: finding the masters, and waiting for the lock.
 
-use std::time::Duration;
+use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
 use nix::sys::signal::Signal;
 
 use super::{
-    Outcome, Patience, RunError, Wrapper,
+    LAUNCHERS, Outcome, Patience, RunError, Wrapper,
     election::{Election, Ended},
     group::reap_orphans,
     guard::Unguarded,
@@ -100,6 +100,7 @@ impl Wrapper {
         loop {
             let (now, standing) = (clock::now(), election.standing());
             if let Some(authority) = standing.authority_at(now) {
+                self.found = true;
                 self.progress.acquired(authority.token);
                 return Ok(Waited::For(authority));
             }
@@ -114,6 +115,37 @@ impl Wrapper {
                 () = clock::sleep_until(wake) => {}
                 signal = self.ending(launcher) => return Ok(Waited::Over(Outcome::Interrupted(signal))),
             }
+        }
+    }
+
+    /// Starts launcher number `launchers` in the place of one that ended before the command began, unless this run is
+    /// asked to end.
+    pub(super) async fn launch_again(
+        &mut self,
+        ended: ExitStatus,
+        launchers: u32,
+    ) -> Result<Waited<Launcher>, RunError> {
+        // A signal that was passed on to the launcher, or that a terminal or a supervisor sent to its group.
+        if let Some(signal) = self.asked_to_end.or_else(|| asked_by(ended)) {
+            return Ok(Waited::Over(Outcome::Interrupted(signal)));
+        }
+        if launchers > LAUNCHERS {
+            return Err(RunError::NeverBegan(ended));
+        }
+        self.progress.say(&format!(
+            "the launcher ended before the command began ({ended}); another one is started"
+        ));
+        if self.options.service {
+            // The limits of the wait apply to the first acquisition only.
+            self.began = clock::now();
+            self.options.patience = Patience::Forever;
+        }
+        let launcher = self.launcher()?;
+        // A signal that arrived meanwhile: while the lock is held, `acquire` reads none.
+        tokio::select! {
+            biased;
+            signal = self.ending(&launcher) => Ok(Waited::Over(Outcome::Interrupted(signal))),
+            () = tokio::task::yield_now() => Ok(Waited::For(launcher)),
         }
     }
 
@@ -164,6 +196,12 @@ impl Wrapper {
             }
         }
     }
+}
+
+/// Returns the signal that ended a launcher, if it asks a process to end.
+fn asked_by(ended: ExitStatus) -> Option<Signal> {
+    let signal = Signal::try_from(ended.signal()?).ok()?;
+    ends(signal).then_some(signal)
 }
 
 impl From<Ended> for RunError {

@@ -266,7 +266,9 @@ impl Work<'_> {
                 let _ = raise(Signal::SIGSTOP);
             }
             _ => {
-                self.wrapper.asked_to_end |= signals::ends(signal);
+                if signals::ends(signal) {
+                    self.wrapper.asked_to_end.get_or_insert(signal);
+                }
                 group.signal(signal);
             }
         }

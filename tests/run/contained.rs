@@ -219,7 +219,7 @@ fn guardian_that_replaces_another_kills_the_cgroup() {
     wait_gone(second);
 }
 
-/// The command has not begun: its cgroup holds the stage alone.
+/// The command has not begun: its cgroup holds the launcher alone.
 #[test]
 fn wrapper_that_is_killed_while_it_waits_leaves_no_cgroup() {
     let Some(own) = cgroups::own_or_report("kill -9 of a redlock run that waits") else {

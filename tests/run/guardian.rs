@@ -166,7 +166,7 @@ fn niceness(stat: &str) -> i32 {
     rest.split(' ').nth(16).unwrap().parse().unwrap()
 }
 
-/// Between the lock and the command there is a stage: a wrapper that is killed there has started no command.
+/// Between the lock and the command there is a launcher: a wrapper that is killed there has started no command.
 #[test]
 fn a_wrapper_that_is_killed_while_it_waits_leaves_nothing() {
     let quorum = Quorum::start();
@@ -177,7 +177,7 @@ fn a_wrapper_that_is_killed_while_it_waits_leaves_nothing() {
     let guardian = waiting.guardian(0);
     waiting.child.kill();
     wait_gone(guardian);
-    // The stage held the pipes: their end is that of the stage, too.
+    // The launcher held the pipes: their end is that of the launcher, too.
     let (_, out, _) = waiting.end();
     assert_eq!(out, "");
     holder.signal(Signal::SIGTERM);

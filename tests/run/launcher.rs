@@ -1,5 +1,6 @@
 //! Tests that a launcher that ends before the command begins is replaced: the command has not run, and the lock is held.
 
+use std::fs;
 use std::thread;
 use std::time::Duration;
 
@@ -17,7 +18,9 @@ fn waiting(quorum: &Quorum, flags: &[&str]) -> (Wrapper, Wrapper, i64) {
     waiting.child.wait_for_line(BOUND, "held by");
     let wrapper = i32::try_from(waiting.child.pid()).unwrap();
     let launcher = eventually_blocking(BOUND, "a launcher", || {
-        processes::commands(wrapper, "redlock-stage").next().ok_or("none")
+        processes::commands(wrapper, "redlock-launcher")
+            .next()
+            .ok_or("none")
     });
     (holder, waiting, launcher.into())
 }
@@ -30,6 +33,39 @@ fn launcher_that_is_killed_before_the_command_is_replaced() {
     holder.signal(Signal::SIGTERM);
     let (code, out, err) = waiting.end();
     assert_eq!((code, out.as_str()), (5, "began"), "{err}");
+}
+
+#[test]
+fn run_that_is_asked_to_end_starts_no_other_launcher() {
+    let quorum = Quorum::start();
+    for then in [Signal::SIGCONT, Signal::SIGKILL] {
+        let (holder, mut waiting, launcher) = waiting(&quorum, &[]);
+        send(launcher, Signal::SIGSTOP);
+        holder.signal(Signal::SIGTERM);
+        waiting.child.wait_for_line(BOUND, "acquired");
+        waiting.signal(Signal::SIGTERM);
+        eventually_blocking(BOUND, "SIGTERM is pending at the launcher", || {
+            let status = fs::read_to_string(format!("/proc/{launcher}/status")).unwrap();
+            let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+            let pending = u64::from_str_radix(pending.unwrap().trim(), 16).unwrap();
+            let bit = 1 << (Signal::SIGTERM as i32 - 1);
+            if pending & bit != 0 { Ok(()) } else { Err(status) }
+        });
+        send(launcher, then);
+        let (code, out, err) = waiting.end();
+        assert_eq!((code, out.as_str()), (143, ""), "{then}: {err}");
+    }
+}
+
+/// As a terminal does it: the group of the launcher gets the signal, and the wrapper does not.
+#[test]
+fn launcher_that_is_interrupted_ends_the_run() {
+    let quorum = Quorum::start();
+    let (holder, waiting, launcher) = waiting(&quorum, &[]);
+    send(launcher, Signal::SIGINT);
+    holder.signal(Signal::SIGTERM);
+    let (code, out, err) = waiting.end();
+    assert_eq!((code, out.as_str()), (130, ""), "{err}");
 }
 
 /// It refuses to begin after the end of the lease under which it was asked, whether or not that lease was renewed.
