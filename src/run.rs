@@ -207,6 +207,7 @@ impl Wrapper {
             };
             match self.work(election, launcher, authority, timings).await? {
                 End::Exited(status) => return Ok(Outcome::Exited(status)),
+                End::Asked(signal) => return Ok(Outcome::Interrupted(signal)),
                 End::Lost if !self.options.service || self.asked_to_end.is_some() => {
                     return Ok(Outcome::Lost);
                 }
@@ -221,7 +222,7 @@ impl Wrapper {
                 }
                 End::NeverBegan(status) => {
                     launchers += 1;
-                    match self.launch_again(status, launchers).await? {
+                    match self.launch_again(status, launchers)? {
                         Waited::For(next) => launcher = next,
                         Waited::Over(outcome) => return Ok(outcome),
                     }

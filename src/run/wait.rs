@@ -120,7 +120,7 @@ impl Wrapper {
 
     /// Starts launcher number `launchers` in the place of one that ended before the command began, unless this run is
     /// asked to end.
-    pub(super) async fn launch_again(
+    pub(super) fn launch_again(
         &mut self,
         ended: ExitStatus,
         launchers: u32,
@@ -140,12 +140,15 @@ impl Wrapper {
             self.began = clock::now();
             self.options.patience = Patience::Forever;
         }
-        let launcher = self.launcher()?;
-        // A signal that arrived meanwhile: while the lock is held, `acquire` reads none.
+        Ok(Waited::For(self.launcher()?))
+    }
+
+    /// Returns a signal that asks to end and that has arrived: while the lock is being acquired, not every one is read.
+    pub(super) async fn asked(&mut self, launcher: &Launcher) -> Option<Signal> {
         tokio::select! {
             biased;
-            signal = self.ending(&launcher) => Ok(Waited::Over(Outcome::Interrupted(signal))),
-            () = tokio::task::yield_now() => Ok(Waited::For(launcher)),
+            signal = self.ending(launcher) => Some(signal),
+            () = tokio::task::yield_now() => None,
         }
     }
 

@@ -30,6 +30,8 @@ pub(super) enum End {
     Exited(ExitStatus),
     /// The lease was lost, and the command stopped.
     Lost,
+    /// A signal asked this process to end before the command began.
+    Asked(Signal),
     /// The launcher ended before the command began: another one may begin under the same lease.
     NeverBegan(ExitStatus),
 }
@@ -108,6 +110,10 @@ impl Wrapper {
             self.guard.disarm()?;
             return Err(unguarded.into());
         }
+        if let Some(signal) = self.asked(&launcher).await {
+            self.guard.disarm()?;
+            return Ok(End::Asked(signal));
+        }
         if let Some(terminal) = &self.terminal {
             terminal.give(launcher.id());
         }
@@ -143,11 +149,13 @@ impl Wrapper {
         }
         let status = group.reap().map_err(RunError::Reap)?;
         followed?;
-        match broken {
-            Some(error) => Err(error),
-            None if lost => Ok(End::Lost),
-            None if !report.has_begun() => Ok(End::NeverBegan(status)),
-            None => Ok(End::Exited(status)),
+        let begun = report.has_begun();
+        match (broken, self.asked_to_end) {
+            (Some(error), _) => Err(error),
+            (None, Some(signal)) if !begun => Ok(End::Asked(signal)),
+            _ if lost => Ok(End::Lost),
+            _ if !begun => Ok(End::NeverBegan(status)),
+            _ => Ok(End::Exited(status)),
         }
     }
 }

@@ -4,11 +4,12 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use redlock_testkit::eventually_blocking;
 
 use crate::common::processes;
-use crate::wrapper::{BOUND, Quorum, SHORT, Wrapper, kill_hard, send};
+use crate::wrapper::{BOUND, Quorum, Wrapper, kill_hard, send};
 
 /// A run that waits for the lock of `holder`, and its launcher.
 fn waiting(quorum: &Quorum, flags: &[&str]) -> (Wrapper, Wrapper, i64) {
@@ -23,6 +24,15 @@ fn waiting(quorum: &Quorum, flags: &[&str]) -> (Wrapper, Wrapper, i64) {
             .ok_or("none")
     });
     (holder, waiting, launcher.into())
+}
+
+/// Until the launcher stands still, a later signal may arrive first.
+fn freeze(launcher: i64) {
+    send(launcher, Signal::SIGSTOP);
+    eventually_blocking(BOUND, "the launcher stands still", || {
+        let stat = fs::read_to_string(format!("/proc/{launcher}/stat")).unwrap();
+        if stat.contains(") T ") { Ok(()) } else { Err(stat) }
+    });
 }
 
 #[test]
@@ -40,7 +50,7 @@ fn run_that_is_asked_to_end_starts_no_other_launcher() {
     let quorum = Quorum::start();
     for then in [Signal::SIGCONT, Signal::SIGKILL] {
         let (holder, mut waiting, launcher) = waiting(&quorum, &[]);
-        send(launcher, Signal::SIGSTOP);
+        freeze(launcher);
         holder.signal(Signal::SIGTERM);
         waiting.child.wait_for_line(BOUND, "acquired");
         waiting.signal(Signal::SIGTERM);
@@ -72,13 +82,14 @@ fn launcher_that_is_interrupted_ends_the_run() {
 #[test]
 fn launcher_that_was_stopped_beyond_the_lease_is_replaced() {
     let quorum = Quorum::start();
-    let (holder, mut waiting, launcher) = waiting(&quorum, SHORT);
-    send(launcher, Signal::SIGSTOP);
+    let (holder, mut waiting, launcher) = waiting(&quorum, &["--lease-duration", "6s", "--service"]);
+    freeze(launcher);
     holder.signal(Signal::SIGTERM);
     waiting.child.wait_for_line(BOUND, "acquired");
-    // The lease lasts 2 s, and is renewed meanwhile.
-    thread::sleep(Duration::from_secs(2));
-    send(launcher, Signal::SIGCONT);
+    // The lease lasts 6 s, and is renewed meanwhile. A service survives its loss.
+    thread::sleep(Duration::from_secs(6));
+    // Gone if that lease was lost.
+    let _ = kill(Pid::from_raw(launcher.try_into().unwrap()), Signal::SIGCONT);
     let (code, out, err) = waiting.end();
     assert_eq!((code, out.as_str()), (5, "began"), "{err}");
 }
