@@ -125,8 +125,8 @@ impl Wrapper {
         ended: ExitStatus,
         launchers: u32,
     ) -> Result<Waited<Launcher>, RunError> {
-        // A signal that was passed on to the launcher, or that a terminal or a supervisor sent to its group.
-        if let Some(signal) = self.asked_to_end.or_else(|| asked_by(ended)) {
+        // A signal that a terminal or a supervisor sent to the group of the launcher alone.
+        if let Some(signal) = asked_by(ended) {
             return Ok(Waited::Over(Outcome::Interrupted(signal)));
         }
         if launchers > LAUNCHERS {

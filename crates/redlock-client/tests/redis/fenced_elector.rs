@@ -18,12 +18,16 @@ async fn an_elector_marks_a_fenced_lock_and_releases_it_after_a_confirmed_stop_o
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let mut here = config(&servers);
     here.longest_lease = Duration::from_secs(400);
+    // The mark and the renewal after it are to reach each master, even on a busy machine.
+    here.command_timeout = Duration::from_secs(5);
+    let opened = open(&here);
+    init(&opened).await.unwrap();
+    opened.voters(3).await;
     let Opened {
         masters,
         notices,
         tasks: _tasks,
-    } = open(&here);
-    init(&masters).await.unwrap();
+    } = opened;
     let (elector, _task) = Elector::start(masters, notices, identity("me"), Arc::new(Silent));
     // After its first renewal it renews later than this test waits for anything.
     let timings = Timings {

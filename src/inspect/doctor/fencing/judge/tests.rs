@@ -268,7 +268,11 @@ fn what_may_not_be_read_is_unknown_and_not_bad() {
         &no_rest,
         &[
             ("nodes", Level::Warning, "0 of 1"),
-            ("metrics", Level::Warning, "1 of 1 node agents: not allowed"),
+            (
+                "metrics",
+                Level::Warning,
+                "1 of 1 node agents cannot be read: not allowed",
+            ),
             ("registered", Level::Warning, "not allowed"),
         ],
     );
