@@ -39,6 +39,8 @@ test-kubernetes:
 test-others:
 	scripts/build-kubernetes $(CARGO) test --workspace --no-fail-fast --lib --bins --examples --test '[!kmr]*' --test 'r[!e]*' --test 'rep*' -- --skip index::simulation::
 
+# Its tests wait for seals.
+test-redis: export RUST_TEST_THREADS = 8
 test-redis:
 	$(CARGO) test --workspace --test redis
 

@@ -108,7 +108,10 @@ impl Wrapper {
             if let Some(outcome) = self.gives_up(now, held, &election.masters) {
                 return Ok(Waited::Over(outcome));
             }
-            self.progress.waits(now, &standing, &election.masters);
+            // A caller that does not wait gets the exit code, and no line.
+            if self.options.patience != Patience::Not {
+                self.progress.waits(now, &standing, &election.masters);
+            }
             let wake = self.until().max(now).min(now + TICK);
             tokio::select! {
                 changed = election.changed() => changed?,

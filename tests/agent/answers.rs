@@ -23,7 +23,7 @@ const STABLE: [&str; 11] = [
 fn the_active_one_and_a_standby_answer_in_one_shape() {
     let (_servers, urls) = masters();
     let one = Agent::start_with("one", &urls, |command| {
-        command.args(["--cluster", "eu-1/uid", "--lease-duration", "6s"]);
+        command.args(["--cluster", "eu-1/uid", "--lease-duration", "10s"]);
         for (name, value) in [("POD_NAMESPACE", "ns"), ("POD_NAME", "web-0"), ("POD_UID", "u0")] {
             command.env(name, value);
         }
@@ -48,10 +48,10 @@ fn the_active_one_and_a_standby_answer_in_one_shape() {
     );
     assert_eq!(lock["holderCluster"], "eu-1");
     assert_eq!(lock["token"], token);
-    assert!((1..=6000).contains(&lock["validForMilliseconds"].as_u64().unwrap()));
+    assert!((1..=10_000).contains(&lock["validForMilliseconds"].as_u64().unwrap()));
     let boot = redlock::clock::now().as_nanos() / 1_000_000;
     let until = lock["validUntilBootMilliseconds"].as_u64().unwrap();
-    assert!((boot..boot + 6_000).contains(&until), "{until} at {boot}");
+    assert!((boot..boot + 10_000).contains(&until), "{until} at {boot}");
 
     let lock = two.lock();
     let keys: BTreeSet<&str> = lock.as_object().unwrap().keys().map(String::as_str).collect();
@@ -95,7 +95,7 @@ fn pods_of_one_name_are_not_taken_for_each_other() {
     let (_servers, urls) = masters();
     let start = |uid: &str, cluster: &str| {
         Agent::start_with(uid, &urls, |command| {
-            command.args(["--cluster", cluster, "--lease-duration", "6s"]);
+            command.args(["--cluster", cluster, "--lease-duration", "10s"]);
             for (name, value) in [("POD_NAMESPACE", "ns"), ("POD_NAME", "web-0"), ("POD_UID", uid)] {
                 command.env(name, value);
             }
@@ -119,7 +119,7 @@ fn a_manifest_names_the_masters_as_well() {
         .collect();
     let manifest = format!(
         "apiVersion: redlock.dev/v1alpha1\nkind: RedisQuorum\nmetadata: {{name: shared}}\nspec:\n  \
-         maxLeaseDurationSeconds: 6\n  masters:\n{listed}"
+         maxLeaseDurationSeconds: 10\n  masters:\n{listed}"
     );
     let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
     std::fs::write(file.path(), manifest).unwrap();
@@ -147,7 +147,7 @@ fn a_manifest_names_the_masters_as_well() {
     let lock = agent.wait(200);
     // The quorum allows no longer lease.
     assert!(
-        (2_000..=6_000).contains(&lock["validForMilliseconds"].as_u64().unwrap()),
+        (2_000..=10_000).contains(&lock["validForMilliseconds"].as_u64().unwrap()),
         "{lock}"
     );
     assert!(agent.get("/metrics").1.contains("quorum=\"shared\""));

@@ -68,8 +68,8 @@ fn settings_on_the_masters_must_agree_with_the_arguments() {
         agent(&[&arguments[..], more].concat())
     };
     started(&["--lease-duration", "1s"], &urls).expect(78, &["--lease-duration", "shorter than 2 s"]);
-    started(&["--lease-duration", "7s"], &urls).expect(78, &["--lease-duration", "longer than 6 s"]);
-    started(&["--stop-grace", "5s"], &urls).expect(78, &["--stop-grace", "5 s"]);
+    started(&["--lease-duration", "11s"], &urls).expect(78, &["--lease-duration", "longer than 10 s"]);
+    started(&["--stop-grace", "9s"], &urls).expect(78, &["--stop-grace", "9 s"]);
     let more = format!("{urls},redis://127.0.0.1:1,redis://127.0.0.1:2");
     started(&[], &more).expect(78, &["5 urls given", "3 masters"]);
     drop(servers);

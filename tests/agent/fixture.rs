@@ -10,20 +10,20 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::common::http;
-use crate::program::redlock;
+use crate::program::init;
 use redlock_testkit::{ChildGuard, RedisServers, ServerOptions, eventually_blocking, free_port};
 
 /// Generous, for a busy machine; a correct run stays far below.
 pub const BOUND: Duration = Duration::from_secs(30);
 /// The longest lease of the masters, so that a busy machine does not lose it.
-pub const LEASE: Duration = Duration::from_secs(6);
+pub const LEASE: Duration = Duration::from_secs(10);
 pub const LOCK: &str = "ns/api";
 
-/// Starts three servers that vote and grant leases of up to 6 s; returns them and their urls.
+/// Starts three servers that vote and grant leases of up to 10 s; returns them and their urls.
 pub fn masters() -> (RedisServers, String) {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let urls = servers.urls().join(",");
-    redlock(&["init", "--max-lease-duration", "6s", "--masters", &urls]).expect(0, &[]);
+    init(&servers, &["--max-lease-duration", "10s"], &[]);
     (servers, urls)
 }
 
@@ -50,7 +50,7 @@ impl Agent {
     /// Starts an agent with a lease of [`LEASE`].
     pub fn start(name: &str, urls: &str) -> Self {
         Self::start_with(name, urls, |command| {
-            command.args(["--identity", name, "--lease-duration", "6s"]);
+            command.args(["--identity", name, "--lease-duration", "10s"]);
         })
     }
 

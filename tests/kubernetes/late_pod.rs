@@ -20,7 +20,7 @@ async fn a_pod_that_ignores_sigterm_gets_the_grace_that_is_left() {
     let recorder = Recorder::default();
     let _kubelet = Kubelet::start(&world.plane, "here", seed(), &recorder);
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
-    world.apply(&quorum.replace("Seconds: 6", "Seconds: 12"));
+    world.apply(&quorum.replace("Seconds: 6", "Seconds: 20"));
     let operator = world.operator("replica-1").await;
     world.apply(&format!(
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web}}\nspec:\n  replicas: 0\n  \
@@ -32,7 +32,7 @@ async fn a_pod_that_ignores_sigterm_gets_the_grace_that_is_left() {
     world.kubectl(&["scale", "deployment/web", "--replicas=2"]);
     let targets = ", targets: [{name: web, action: Scale, stopSeconds: 5, scale: {activeReplicas: 2}, \
                    ref: {apiVersion: apps/v1, kind: Deployment, name: web}}]";
-    world.apply(&lock("report", targets).replace("Seconds: 6", "Seconds: 12"));
+    world.apply(&lock("report", targets).replace("Seconds: 6", "Seconds: 20"));
     let running = || {
         let all = recorder.running("here", world.namespace.name());
         all.iter()

@@ -29,14 +29,15 @@ async fn world() -> World {
     let world = World::small(3).await;
     let namespace = world.namespace.name();
     world.plane.install_rbac_with(namespace, &RIGHTS).await;
-    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    let quorum = world.quorum("default", "  firstStart: Immediate\n");
+    world.apply(&quorum.replace("Seconds: 6", "Seconds: 15"));
     world
 }
 
 fn target(more: &str) -> String {
     let target = "targets: [{name: controller, action: Lease, stopSeconds: 2, \
                   ref: {apiVersion: coordination.k8s.io/v1, kind: Lease, name: controller}}]";
-    lock("report", &format!(", {target}{more}"))
+    lock("report", &format!(", {target}{more}")).replace("Seconds: 6", "Seconds: 15")
 }
 
 /// Of a candidate of client-go.

@@ -41,10 +41,12 @@ impl Scene {
             "  firstStart: Immediate\n  auth: {{secretRef: {{name: masters, namespace: {}}}}}\n",
             world.namespace.name()
         );
-        world.apply(&world.quorum("default", &auth));
+        // A busy machine does not lose such leases.
+        let long = |text: String| text.replace("Seconds: 6", "Seconds: 15");
+        world.apply(&long(world.quorum("default", &auth)));
         let first = replica(&world, "replica-1").await;
         world.apply(GATE);
-        world.apply(&guarded("report", "gate"));
+        world.apply(&long(guarded("report", "gate")));
         let status = world
             .lock_status("report", "is active", |status| {
                 status["role"] == "Active" && condition(status, "Enforced").0 == "True"

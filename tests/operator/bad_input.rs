@@ -81,7 +81,7 @@ async fn each_bad_manifest_is_named_and_the_other_locks_continue() {
     };
     let lease = |seconds: &str, more: &str| {
         lock("x", more).replace(
-            "leaseDurationSeconds: 6",
+            "leaseDurationSeconds: 10",
             &format!("leaseDurationSeconds: {seconds}"),
         )
     };
@@ -105,8 +105,8 @@ async fn each_bad_manifest_is_named_and_the_other_locks_continue() {
         ),
         (
             "long.yaml",
-            lease("7", "").replace("name: x", "name: long"),
-            vec!["spec.leaseDurationSeconds", "7", "6"],
+            lease("11", "").replace("name: x", "name: long"),
+            vec!["spec.leaseDurationSeconds", "11", "10"],
         ),
         (
             "field.yaml",
@@ -191,12 +191,12 @@ async fn targets_are_accepted_and_reported_once() {
     let folder = Folder::with(&masters, &[]);
     let target =
         ", targets: [{name: t, action: Suspend, ref: {apiVersion: batch/v1, kind: CronJob, name: c}}]";
-    // Suspending a CronJob needs time to stop, which a lease of 6 s does not leave.
-    let quorum = quorum(&masters, "").replace("maxLeaseDurationSeconds: 6", "maxLeaseDurationSeconds: 120");
+    // Suspending a CronJob needs time to stop, which a lease of 10 s does not leave.
+    let quorum = quorum(&masters, "").replace("maxLeaseDurationSeconds: 10", "maxLeaseDurationSeconds: 120");
     folder.write("quorum.yaml", &quorum);
     folder.write(
         "a.yaml",
-        &lock("a", target).replace(", leaseDurationSeconds: 6", ""),
+        &lock("a", target).replace(", leaseDurationSeconds: 10", ""),
     );
     let mut replica = Replica::start("r", &folder);
     let said = replica.child.wait_for_line(BOUND, "targets are not enforced");

@@ -50,6 +50,7 @@ async fn replica_that_was_stopped_past_its_lease_logs_the_loss_first() {
     let mut first = Replica::start("first", &folder);
     let token = first.wait_active("a");
     let second = Replica::start("second", &folder);
+    first.child.wait_for_line(BOUND, "lease acquired");
     first.child.freeze();
     let said = first.child.stderr().len();
     let next = second.wait_active("a");

@@ -17,7 +17,7 @@ use redlock_testkit::{ChildGuard, ServerOptions, eventually_blocking, free_port}
 /// Generous, for a busy machine; a correct run stays far below.
 pub const BOUND: Duration = Duration::from_secs(30);
 /// The lease of every lock, and the longest of the quorum: a busy machine does not lose it.
-pub const LEASE: Duration = Duration::from_secs(6);
+pub const LEASE: Duration = Duration::from_secs(10);
 
 /// Starts servers that were never used.
 pub fn servers(count: usize) -> Vec<RedisServer> {
@@ -39,7 +39,7 @@ pub async fn seal(servers: &[RedisServer], credentials: Credentials) {
     let mut config = config(servers);
     config.longest_lease = LEASE;
     config.acquire_limit = DEFAULT_ACQUIRE_LIMIT;
-    config.command_timeout = Duration::from_secs(1);
+    config.command_timeout = Duration::from_secs(10);
     config.credentials = credentials;
     config.reseal = false;
     init(&open(&config).masters).await.unwrap();
@@ -59,7 +59,7 @@ pub fn quorum(servers: &[RedisServer], more: &str) -> String {
     )
 }
 
-/// A manifest of lock `ns/<name>`, with a lease of 6 s and `more` fields of its spec.
+/// A manifest of lock `ns/<name>`, with a lease of 10 s and `more` fields of its spec.
 pub fn lock(name: &str, more: &str) -> String {
     format!(
         "apiVersion: redlock.dev/v1alpha1\nkind: LeaderLock\nmetadata: {{name: {name}, namespace: ns}}\n\

@@ -40,7 +40,7 @@ fn unheld(replica: &Replica) -> f64 {
 
 #[tokio::test]
 async fn time_held_between_two_scrapes_is_not_counted_as_unheld() {
-    const HELD: Duration = Duration::from_secs(8);
+    const HELD: Duration = Duration::from_secs(12);
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a"]);
     let mut first = Replica::start("first", &folder);

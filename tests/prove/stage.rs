@@ -14,7 +14,7 @@ use crate::common::Resource;
 use crate::fenced::LEDGER;
 use crate::observer::Observer;
 use crate::processes;
-use crate::program::{redlock, urls};
+use crate::program::{init, urls};
 use crate::records;
 use crate::work::Work;
 use redlock_testkit::{
@@ -22,7 +22,7 @@ use redlock_testkit::{
 };
 
 /// Short, so that many trials fit; and with time for more than one renewal.
-pub const LEASE: Duration = Duration::from_secs(3);
+pub const LEASE: Duration = Duration::from_secs(6);
 pub const LOCK: &str = "billing/ledger";
 /// For a machine that starves on purpose; nothing that is right comes near it.
 pub const BOUND: Duration = Duration::from_secs(60);
@@ -167,8 +167,8 @@ impl Drop for Stage {
 }
 
 fn initialise(masters: &RedisServers) {
-    let ran = redlock(&["init", "--masters", &urls(masters), "--max-lease-duration", "3s"]);
-    ran.expect(0, &["all 3 masters vote"]);
+    let longest = format!("{}s", LEASE.as_secs());
+    init(masters, &["--max-lease-duration", &longest], &[]);
 }
 
 /// A `redlock run` whose work writes to the folder and to the resource.

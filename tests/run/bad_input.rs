@@ -98,6 +98,8 @@ fn times_that_do_not_fit_name_the_expected_ones() {
         &["--lease-duration", "3s"],
         &["--stop-grace", "30s"],
     ] {
-        with(fits).expect(0, &["ran"]);
+        // A lease of 2 s may be lost, which shows as well that the times fit.
+        let ran = with(&[fits, &["-w", "60"]].concat());
+        assert!(matches!(ran.code, Some(0 | 79)), "{ran:#?}");
     }
 }

@@ -19,8 +19,15 @@ fn the_exit_code_is_the_commands_own() {
     ] {
         assert_eq!(quorum.ran("l", &[], script).0, code, "{script}");
     }
-    let with =
-        |command: &[&str]| redlock(&[&["run", "l", "--masters", &quorum.urls, "--"], command].concat());
+    let with = |command: &[&str]| {
+        redlock(
+            &[
+                &["run", "l", "-w", "60", "--masters", &quorum.urls, "--"],
+                command,
+            ]
+            .concat(),
+        )
+    };
     with(&["/nonexistent/program"]).expect(127, &["redlock: /nonexistent/program: No such file"]);
     with(&["no-such-program-anywhere"]).expect(127, &["no-such-program-anywhere"]);
     with(&["/etc"]).expect(126, &["redlock: /etc: Permission denied"]);
@@ -33,6 +40,8 @@ fn the_command_knows_the_lock_and_the_token_and_no_password() {
     let arguments = [
         "run",
         "a/b",
+        "-w",
+        "60",
         "--masters",
         &quorum.urls,
         "--identity",
@@ -58,7 +67,7 @@ fn the_command_knows_the_lock_and_the_token_and_no_password() {
 fn standard_input_and_output_are_the_commands() {
     let quorum = Quorum::start();
     let mut child = quorum
-        .command("l", &[], "cat; echo problem >&2")
+        .command("l", &["-q"], "cat; echo problem >&2")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -74,7 +83,16 @@ fn standard_input_and_output_are_the_commands() {
 #[test]
 fn the_flag_c_runs_a_shell_command() {
     let quorum = Quorum::start();
-    let arguments = ["run", "l", "--masters", &quorum.urls, "-c", "echo $0; exit 3"];
+    let arguments = [
+        "run",
+        "l",
+        "-w",
+        "60",
+        "--masters",
+        &quorum.urls,
+        "-c",
+        "echo $0; exit 3",
+    ];
     redlock_with(&arguments, &[("SHELL", "/bin/sh")]).expect(3, &["/bin/sh"]);
     redlock_with(&arguments, &[("SHELL", "/nonexistent/sh")]).expect(127, &["/nonexistent/sh"]);
 }
@@ -84,9 +102,10 @@ fn the_flag_c_runs_a_shell_command() {
 #[tokio::test]
 async fn nothing_of_the_group_survives_the_lease() {
     let quorum = Quorum::start();
-    let script =
-        "trap '' TERM; sleep 1000 & echo left $!; setsid sleep 1000 >/dev/null 2>&1 & echo away $!; exit 3";
-    let flags = ["--stop-grace", "300ms", "--lease-duration", "5s"];
+    // The command ends once the other process has its own session: until then, that one is of the group.
+    let script = "trap '' TERM; sleep 1000 & echo left $!; setsid sleep 1000 >/dev/null 2>&1 & away=$!; \
+                  until [ \"$(cut -d' ' -f6 /proc/$away/stat)\" = $away ]; do sleep 0.02; done; echo away $away; exit 3";
+    let flags = ["--stop-grace", "300ms", "--lease-duration", "20s"];
     let mut wrapper = quorum.run("l", &flags, script);
     let (left, away) = (wrapper.number("left"), wrapper.number("away"));
     assert_eq!(wrapper.end().0, 3);

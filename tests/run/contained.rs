@@ -112,10 +112,10 @@ fn daemon_that_the_command_leaves_behind_ends_before_the_release() {
         return;
     };
     let quorum = Quorum::start();
-    let flags = ["--contain", "--stop-grace", "300ms", "--lease-duration", "5s"];
+    let flags = ["--contain", "--stop-grace", "300ms", "--lease-duration", "60s"];
     let run = Contained::start(&quorum, &flags, "exit 3", &own);
     run.ends(3);
-    assert_eq!(quorum.ran("l", &["-n"], "echo free").1, "free");
+    quorum.is_free("l");
 }
 
 /// A signal that is passed on goes to the process group alone.
@@ -126,7 +126,7 @@ fn daemon_that_is_left_behind_has_its_grace() {
     }
     let quorum = Quorum::start();
     let daemon = format!("trap \"sleep 0.2; echo cleaned up; exit\" TERM; echo ready >&2; {WAITS}");
-    let script = format!("setsid sh -c '{daemon}' & trap 'exit 3' USR1; while :; do sleep 0.02; done");
+    let script = format!("trap 'exit 3' USR1; setsid sh -c '{daemon}' & while :; do sleep 0.02; done");
     let flags = ["--contain", "--lease-duration", "30s", "--stop-grace", "15s"];
     let mut wrapper = quorum.run("l", &flags, &script);
     wrapper.child.wait_for_line(BOUND, "ready");
@@ -143,7 +143,7 @@ fn process_of_another_session_gets_the_stop_signal() {
     }
     let quorum = Quorum::start();
     let script = format!(
-        "setsid sh -c 'trap \"echo asked\" USR1; echo ready; {WAITS}' & trap 'echo own' USR1; wait; wait; exit 4"
+        "trap 'echo own' USR1; setsid sh -c 'trap \"echo asked\" USR1; echo ready; {WAITS}' & wait; wait; exit 4"
     );
     let flags = [UNHURRIED, &["--contain", "--stop-signal", "USR1"]].concat();
     let mut wrapper = quorum.run("l", &flags, &script);
@@ -244,7 +244,7 @@ fn service_uses_its_cgroup_again() {
         return;
     };
     let quorum = Quorum::start();
-    let script = "echo began $$; trap 'exit 4' USR1; (setsid sleep 60 &); while :; do sleep 0.02; done";
+    let script = "trap 'exit 4' USR1; echo began $$; (setsid sleep 60 &); while :; do sleep 0.02; done";
     let mut wrapper = quorum.run("l", &[SHORT, &["--contain", "--service"]].concat(), script);
     let first = wrapper.number("began");
     let cgroup = cgroups::of(wrapper.child.pid(), &own).unwrap();
@@ -277,7 +277,7 @@ fn contained_run_in_a_contained_run() {
     };
     let quorum = Quorum::start();
     let inner = format!(
-        "exec {} run inner --masters {} --contain -- sh -c",
+        "exec {} run inner -w 60 --masters {} --contain -- sh -c",
         env!("CARGO_BIN_EXE_redlock"),
         quorum.urls
     );

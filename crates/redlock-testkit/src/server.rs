@@ -36,7 +36,7 @@ pub use servers::RedisServers;
 /// An idle machine needs 20 ms; a loaded one with two cores and an append-only file to read stays below this.
 const START_BOUND: Duration = Duration::from_secs(20);
 /// After SIGTERM a server writes its append-only file and exits. A server that takes longer hangs.
-const STOP_BOUND: Duration = Duration::from_secs(10);
+const STOP_BOUND: Duration = Duration::from_secs(60);
 /// The interval at which a condition is checked.
 const TICK: Duration = Duration::from_millis(2);
 /// The bound of one PING while the server starts; the PING is repeated after that.

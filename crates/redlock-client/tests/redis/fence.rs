@@ -12,7 +12,7 @@ use redlock_client::lease::{
 };
 use redlock_client::masters::{Command, Completion, LeaseAttempt, Masters, init};
 
-use crate::lease::{eventually_values, value};
+use crate::lease::{PATIENT, eventually_values, value};
 use crate::seal::{BOUND, raw, register, set_register};
 use redlock_testkit::masters::{Opened, config, identity, lock_name, open};
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions, eventually};
@@ -37,6 +37,8 @@ fn there() -> ClusterId {
 async fn of(servers: &[RedisServer], cluster: ClusterId) -> Opened {
     let mut config = config(servers);
     (config.cluster, config.longest_lease) = (cluster, Duration::from_secs(60));
+    // Each write is to reach every master, and is not repeated.
+    (config.command_timeout, config.acquire_limit) = (PATIENT, 2 * PATIENT);
     open(&config)
 }
 
@@ -141,7 +143,7 @@ pub(crate) async fn eventually_marked(servers: &[RedisServer], field: &str, text
 
 const GONE: std::ops::Range<i64> = -2..-1;
 /// Lease and 5 s, and what a test may take.
-const KEPT: std::ops::Range<i64> = 15_000..25_001;
+const KEPT: std::ops::Range<i64> = 10_000..25_001;
 
 /// A marked lease, and with it the lock for this cluster, on all masters.
 async fn keep(servers: &[RedisServer], masters: &Masters) -> (Arc<LeaseAttempt>, Won) {

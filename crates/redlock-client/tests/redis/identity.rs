@@ -9,7 +9,7 @@ use crate::seal::{WAIT, raw, register, sealed};
 use redlock_testkit::masters::{Opened, config, open};
 use redlock_testkit::{Persistence, RedisServer, RedisServers, ServerOptions, eventually};
 
-const BOUND: Duration = Duration::from_secs(20);
+const BOUND: Duration = Duration::from_secs(60);
 /// Nothing listens there.
 const NOWHERE: &str = "redis://127.0.0.1:1";
 

@@ -17,7 +17,7 @@ use crate::seal::{raw, register};
 use redlock_testkit::masters::{config, open};
 use redlock_testkit::{Persistence, RedisServer, RedisServers, ServerOptions, eventually};
 
-const BOUND: Duration = Duration::from_secs(20);
+const BOUND: Duration = Duration::from_secs(60);
 
 /// A load balancer that moves live connections to another server: the client's socket stays open.
 struct Switch {

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use redlock_client::masters::{
-    Credentials, InitError, Lease, MasterStatus, MastersConfig, Renewal, Secret, Tls, init,
+    Credentials, InitError, Lease, MasterStatus, MastersConfig, Renewal, Secret, Tls, Unknown, init,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -43,7 +43,12 @@ impl Held {
             let mut tick = tokio::time::interval(EVERY);
             while ended.try_recv().is_err() {
                 tick.tick().await;
-                life.fewest_voters = life.fewest_voters.min(masters.voters());
+                // Facts that this process read late show nothing of the masters.
+                let votes =
+                    |one: &&MasterStatus| one.votes() || matches!(one.no_vote, Some(Unknown::NotPolled));
+                life.fewest_voters = life
+                    .fewest_voters
+                    .min(masters.status().iter().filter(votes).count());
                 match lease.renew().await.unwrap() {
                     Renewal::Renewed => life.renewed += 1,
                     Renewal::Undecided => life.undecided += 1,

@@ -10,7 +10,7 @@ use redlock_testkit::masters::{ACQUIRE_LIMIT, LONGEST_LEASE, Opened, config, loc
 use redlock_testkit::{Persistence, RedisServer, RedisServers, ServerOptions, eventually, patient};
 
 /// Longest lease × 1.02 + 2 × T_acquire.
-pub(crate) const WAIT: Duration = Duration::from_millis(7_080);
+pub(crate) const WAIT: Duration = Duration::from_millis(14_160);
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 /// Beyond the floor of the slots, which is a minute ahead of the clock.
 pub(crate) const SLOT: u64 = 40_000_000_000;

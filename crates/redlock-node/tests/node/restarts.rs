@@ -123,8 +123,8 @@ async fn the_guardian_alone_freezes_pods_whose_entries_are_lost() {
     pod.frozen().await;
     no_code_after(pod.last(), until);
     // Thawed by hand, and the guardian is another process, which has never read an entry.
-    fs::write(pod.cgroup.join("cgroup.freeze"), "0").unwrap();
     world.guardian.as_mut().unwrap().kill();
+    fs::write(pod.cgroup.join("cgroup.freeze"), "0").unwrap();
     pod.writes().await;
     world.start_guardian();
     pod.frozen().await;

@@ -15,7 +15,7 @@ use redlock_testkit::{
     eventually_blocking, patient,
 };
 
-const BOUND: Duration = Duration::from_secs(20);
+const BOUND: Duration = Duration::from_secs(60);
 /// Names the file into which the child of a test writes the servers that it has started.
 const CHILD_REPORT: &str = "REDLOCK_TEST_CHILD_REPORT";
 

@@ -22,6 +22,8 @@ use crate::{
 
 /// The time for masters that were just started to be reached.
 const CONNECT: Duration = Duration::from_secs(5);
+/// How long a master is asked for its facts again whose answers are late, as those of a busy machine are.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The bound of the walk through the keys of a master: some ten million foreign keys.
 const SCAN: Duration = Duration::from_secs(30);
 
@@ -93,7 +95,7 @@ pub async fn init(masters: &Masters) -> Result<InitReport, InitError> {
     let limit = masters.fingerprint().acquire_limit();
     let end = clock::now() + limit;
     let probes = write_probes(links, &facts, end).await?;
-    all_carry(links, &probes).await?;
+    all_carry(links, &probes, end).await?;
     let left = end.left(clock::now());
     if left.is_zero() {
         return Err(InitError::TooSlow { limit });
@@ -107,10 +109,21 @@ pub async fn init(masters: &Masters) -> Result<InitReport, InitError> {
     report(links, sealed, &floor)
 }
 
+/// Reads the facts of a master, again where an answer is late: one late answer would end the procedure for all.
+async fn look(link: &Link, until: BootInstant) -> Result<MasterFacts, Unknown> {
+    loop {
+        match link.look().await {
+            Err(Unknown::TimedOut(_)) if clock::now() < until => {}
+            look => return look,
+        }
+    }
+}
+
 /// Checks that every master is reached, is eligible, and was never sealed in this run.
 async fn new_masters(links: &[Arc<Link>]) -> Result<Vec<MasterFacts>, InitError> {
     let mut all: Vec<MasterFacts> = Vec::new();
-    let looks = join_all(links.iter().map(|link| link.look())).await;
+    let until = clock::now() + PATIENCE;
+    let looks = join_all(links.iter().map(|link| look(link, until))).await;
     for (link, look) in links.iter().zip(looks) {
         let master = link.name.clone();
         let facts = match look {
@@ -136,7 +149,7 @@ async fn write_probes(
     let writes = links.iter().zip(facts).map(|(link, facts)| {
         let probe = format!("{}|init|{own}", facts.run_id);
         async move {
-            let deadline = link.command_timeout().min(end.left(clock::now()));
+            let deadline = end.left(clock::now());
             let written = rounds::write_probe(link, &probe, Probing::Replace, deadline).await;
             written.map(|(standing, _)| standing)
         }
@@ -158,8 +171,8 @@ async fn write_probes(
 }
 
 /// Checks that all masters carry the probe of this process: no other process sealed or probed them in between.
-async fn all_carry(links: &[Arc<Link>], probes: &[String]) -> Result<(), InitError> {
-    let looks = join_all(links.iter().map(|link| link.look())).await;
+async fn all_carry(links: &[Arc<Link>], probes: &[String], end: BootInstant) -> Result<(), InitError> {
+    let looks = join_all(links.iter().map(|link| look(link, end))).await;
     for ((link, look), probe) in links.iter().zip(looks).zip(probes) {
         let reason = match look {
             Ok(facts) if facts.probe == *probe && !facts.sealed() => continue,

@@ -165,7 +165,7 @@ pub(super) async fn foreign_key(link: &Link, until: BootInstant) -> Result<Optio
         let fill = |command: &mut redis::Cmd, _| {
             command.arg(0).arg(&cursor).arg(&pattern).arg(SCAN_COUNT);
         };
-        let reply = read(link, &SCAN, link.command_timeout(), fill).await?;
+        let reply = read(link, &SCAN, until.left(clock::now()), fill).await?;
         let [next, keys @ ..] = &reply.items[..] else {
             return Err(Unknown::Reply("the scan returned no cursor".into()));
         };
