@@ -25,7 +25,7 @@ demo: tools ## Five Redis masters, three replicas and real failures, on this mac
 # Most tests wait for leases and servers: two at once would leave a machine with two cores idle. The tests of Kubernetes take as
 # long as the others that wait, and run beside them. In a third place, the tests with masters alone come first; the model and
 # the sequences only compute, in the time that the others leave. The output of each group is printed when the group ends.
-test: export RUST_TEST_THREADS ?= 4
+test: export RUST_TEST_THREADS ?= 6
 test: tools ## All tests
 	$(CARGO) fmt --all --check
 	scripts/build-kubernetes $(CARGO) test --workspace --no-run
@@ -116,7 +116,7 @@ soak-slots: ## 500 slots in two clusters under faults, and 5 real minutes; ARGS=
 soak-leases: ## Action Lease with client-go and kube-schedulers: 24 moves, and ten minutes on standby; ARGS='REDLOCK_MOVES=6 REDLOCK_STANDBY_SECONDS=60', ARGS=REDLOCK_UNFENCED=1 without the policy
 	$(ARGS) scripts/build-kubernetes $(CARGO) test --test kubernetes -- --ignored --nocapture --test-threads=1 client_go::soak
 
-prove-run: tools ## What `redlock run` promises, 20 trials of each failure, 12 minutes; ARGS='REDLOCK_TRIALS=3 REDLOCK_ROWS=network-cut'
+prove-run: tools ## What `redlock run` promises, 20 trials of each failure, more than 12 minutes; ARGS='REDLOCK_TRIALS=3 REDLOCK_ROWS=network-cut'
 	$(ARGS) $(CARGO) test --test prove -- --ignored --nocapture --exact every_row
 
 csi-sanity: ## csi-sanity of kubernetes-csi on the CSI driver of node fencing

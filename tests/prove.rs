@@ -63,7 +63,7 @@ fn without_the_guardian_a_frozen_wrapper_is_found_out() {
 }
 
 #[test]
-#[ignore = "twelve minutes: make prove-run"]
+#[ignore = "more than twelve minutes: make prove-run"]
 fn every_row() {
     let plan = Plan::from_variables();
     println!("{}\n", plan.how());

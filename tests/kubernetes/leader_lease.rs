@@ -294,7 +294,8 @@ async fn policy_refuses_all_but_the_operator_to_free_a_lease_on_standby() {
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_rights_on_leases_are_named() {
     let world = World::small(3).await;
-    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    let quorum = world.quorum("default", "  firstStart: Immediate\n");
+    world.apply(&quorum.replace("Seconds: 6", "Seconds: 15"));
     let _operator = world.operator("replica-1").await;
     world.apply(&target(STANDBY));
     let status = world

@@ -13,7 +13,7 @@ use crate::stage::Guardian;
 use crate::trial;
 
 /// A trial waits most of its time; more of them than this, and it is the machine that is tried.
-const SIDE_BY_SIDE: usize = 4;
+const SIDE_BY_SIDE: usize = 6;
 const TRIALS: u64 = 20;
 const WITHOUT_GUARDIAN: u64 = 3;
 

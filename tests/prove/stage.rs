@@ -61,9 +61,15 @@ impl Stage {
             holder(name, urls, work, guardian, (folder.path(), &resource.url()))
         };
         let through: Vec<String> = proxies.iter().map(Proxy::url).collect();
-        let old = holder("old", &through.join(","), work);
+        let through = through.join(",");
+        let mut old = holder("old", &through, work);
         eventually_blocking(BOUND, "the old holder writes", || {
-            records::first(folder.path(), "old").ok_or(old.stderr())
+            let first = records::first(folder.path(), "old");
+            if first.is_none() && old.ended().is_some() {
+                // On a starving machine it may lose its first lease before its work has begun.
+                old = holder("old", &through, work);
+            }
+            first.ok_or(old.stderr())
         });
         let new = holder("new", &urls(&masters), Work::Plain);
         Self {
@@ -180,7 +186,7 @@ fn holder(
     place: (&Path, &str),
 ) -> ChildGuard {
     let mut command = run(name, urls);
-    // On a starving machine it may lose its first lease before its work has begun, and the masters may answer late.
+    // On a starving machine the masters may answer late.
     if name == "new" {
         command.arg("--service");
     } else {

@@ -1,7 +1,8 @@
 //! Tests that invalid input gets a message that names it and the expected value.
 
 use crate::program::redlock;
-use crate::wrapper::Quorum;
+use crate::wrapper::{BOUND, Quorum};
+use redlock_testkit::eventually_blocking;
 
 const MASTERS: [&str; 2] = ["--masters", "redis://a:1,redis://b:1,redis://c:1"];
 
@@ -98,8 +99,14 @@ fn times_that_do_not_fit_name_the_expected_ones() {
         &["--lease-duration", "3s"],
         &["--stop-grace", "30s"],
     ] {
-        // A lease of 2 s may be lost, which shows as well that the times fit.
-        let ran = with(&[fits, &["-w", "60"]].concat());
-        assert!(matches!(ran.code, Some(0 | 79)), "{ran:#?}");
+        // A busy machine loses a lease of 2 s.
+        eventually_blocking(BOUND, "it ran", || {
+            let ran = with(&[fits, &["-w", "60"]].concat());
+            if ran.code == Some(79) {
+                return Err(ran);
+            }
+            ran.expect(0, &["ran"]);
+            Ok(())
+        });
     }
 }

@@ -22,7 +22,8 @@ use crate::{
 
 /// The time for masters that were just started to be reached.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long a master is asked for its facts again whose answers are late, as those of a busy machine are.
+/// How long a master is asked for its facts again whose answers are late, as those of a busy machine are. A connection
+/// that is silent for longer than about 2 s is closed, which ends the procedure.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The bound of the walk through the keys of a master: some ten million foreign keys.
 const SCAN: Duration = Duration::from_secs(30);
@@ -93,9 +94,11 @@ pub async fn init(masters: &Masters) -> Result<InitReport, InitError> {
     }
 
     let limit = masters.fingerprint().acquire_limit();
-    let end = clock::now() + limit;
-    let probes = write_probes(links, &facts, end).await?;
-    all_carry(links, &probes, end).await?;
+    let begun = clock::now();
+    // A late probe ends the procedure while nothing is sealed; half of the time is left for the seals.
+    let (probed, end) = (begun + limit / 2, begun + limit);
+    let probes = write_probes(links, &facts, probed).await?;
+    all_carry(links, &probes, probed).await?;
     let left = end.left(clock::now());
     if left.is_zero() {
         return Err(InitError::TooSlow { limit });
