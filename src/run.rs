@@ -193,6 +193,17 @@ impl Wrapper {
         Launcher::start(&self.options, self.guard.cgroup())
     }
 
+    /// Starts another launcher, and reports why.
+    fn launch_again(&mut self, why: &str) -> Result<Launcher, RunError> {
+        self.progress.say(why);
+        if self.options.service {
+            // The limits of the wait apply to the first acquisition only.
+            self.began = clock::now();
+            self.options.patience = Patience::Forever;
+        }
+        self.launcher()
+    }
+
     async fn run(
         &mut self,
         election: &mut Election,
@@ -212,20 +223,17 @@ impl Wrapper {
                     return Ok(Outcome::Lost);
                 }
                 End::Lost => {
-                    self.progress
-                        .say("the command was stopped; it is started again with the next lease");
-                    self.began = clock::now();
-                    // The limits of the wait apply to the first acquisition only.
-                    self.options.patience = Patience::Forever;
                     launchers = 1;
-                    launcher = self.launcher()?;
+                    launcher = self
+                        .launch_again("the command was stopped; it is started again with the next lease")?;
+                }
+                End::NeverBegan(status) if launchers == LAUNCHERS => {
+                    return Err(RunError::NeverBegan(status));
                 }
                 End::NeverBegan(status) => {
                     launchers += 1;
-                    match self.launch_again(status, launchers)? {
-                        Waited::For(next) => launcher = next,
-                        Waited::Over(outcome) => return Ok(outcome),
-                    }
+                    let ended = format!("the launcher ended before the command began ({status})");
+                    launcher = self.launch_again(&format!("{ended}; another one is started"))?;
                 }
             }
         }

@@ -1,11 +1,11 @@
 //! Before the command: finding the masters, and waiting for the lock.
 
-use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
 use super::{
-    LAUNCHERS, Outcome, Patience, RunError, Wrapper,
+    Outcome, Patience, RunError, Wrapper,
     election::{Election, Ended},
     group::reap_orphans,
     guard::Unguarded,
@@ -121,31 +121,6 @@ impl Wrapper {
         }
     }
 
-    /// Starts launcher number `launchers` in the place of one that ended before the command began, unless this run is
-    /// asked to end.
-    pub(super) fn launch_again(
-        &mut self,
-        ended: ExitStatus,
-        launchers: u32,
-    ) -> Result<Waited<Launcher>, RunError> {
-        // A signal that a terminal or a supervisor sent to the group of the launcher alone.
-        if let Some(signal) = asked_by(ended) {
-            return Ok(Waited::Over(Outcome::Interrupted(signal)));
-        }
-        if launchers > LAUNCHERS {
-            return Err(RunError::NeverBegan(ended));
-        }
-        self.progress.say(&format!(
-            "the launcher ended before the command began ({ended}); another one is started"
-        ));
-        if self.options.service {
-            // The limits of the wait apply to the first acquisition only.
-            self.began = clock::now();
-            self.options.patience = Patience::Forever;
-        }
-        Ok(Waited::For(self.launcher()?))
-    }
-
     /// Returns a signal that asks to end and that has arrived: while the lock is being acquired, not every one is read.
     pub(super) async fn asked(&mut self, launcher: &Launcher) -> Option<Signal> {
         tokio::select! {
@@ -202,12 +177,6 @@ impl Wrapper {
             }
         }
     }
-}
-
-/// Returns the signal that ended a launcher, if it asks a process to end.
-fn asked_by(ended: ExitStatus) -> Option<Signal> {
-    let signal = Signal::try_from(ended.signal()?).ok()?;
-    ends(signal).then_some(signal)
 }
 
 impl From<Ended> for RunError {

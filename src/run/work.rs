@@ -1,6 +1,6 @@
 //! The command under one lease: begun, signalled as the wrapper is, and stopped before the lease ends.
 
-use std::{process::ExitStatus, time::Duration};
+use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
 use nix::{
     sys::signal::{Signal, raise},
@@ -154,10 +154,17 @@ impl Wrapper {
             (Some(error), _) => Err(error),
             (None, Some(signal)) if !begun => Ok(End::Asked(signal)),
             _ if lost => Ok(End::Lost),
-            _ if !begun => Ok(End::NeverBegan(status)),
+            _ if !begun => Ok(asked_by(status).map_or(End::NeverBegan(status), End::Asked)),
             _ => Ok(End::Exited(status)),
         }
     }
+}
+
+/// Returns the signal that ended a launcher, if it asks a process to end: a terminal or a supervisor sent it to the group
+/// of the launcher alone.
+fn asked_by(ended: ExitStatus) -> Option<Signal> {
+    let signal = Signal::try_from(ended.signal()?).ok()?;
+    signals::ends(signal).then_some(signal)
 }
 
 impl Work<'_> {

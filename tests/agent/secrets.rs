@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 
 use crate::fixture::{Agent, BOUND};
-use crate::program::redlock_with;
+use crate::program::init;
 use redlock_testkit::{RedisServers, ServerOptions, eventually_blocking};
 
 const PASSWORD: &str = "xyzzy-plugh-0451";
@@ -16,7 +16,7 @@ fn the_password_is_in_no_log_metric_or_answer() {
     };
     let servers = RedisServers::start(3, &options).unwrap();
     let urls = servers.urls().join(",");
-    redlock_with(&["init", "--masters", &urls], &[("REDLOCK_PASSWORD", PASSWORD)]).expect(0, &[]);
+    init(&servers, &[], &[("REDLOCK_PASSWORD", PASSWORD)]);
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), format!("{PASSWORD}\n")).unwrap();
     let mut one = Agent::start_with("one", &urls, |command| {

@@ -8,7 +8,7 @@ use redlock_client::lease::{FencingToken, Mark, ReleaseMode, Terms, Timings};
 use redlock_client::masters::init;
 
 use crate::fence::{eventually_marked, eventually_reserved};
-use crate::lease::eventually_values;
+use crate::lease::{PATIENT, eventually_values};
 use crate::seal::{BOUND, register};
 use redlock_testkit::masters::{Opened, config, identity, lock_name, open};
 use redlock_testkit::{RedisServers, ServerOptions, eventually};
@@ -19,7 +19,7 @@ async fn an_elector_marks_a_fenced_lock_and_releases_it_after_a_confirmed_stop_o
     let mut here = config(&servers);
     here.longest_lease = Duration::from_secs(400);
     // The mark and the renewal after it are to reach each master, even on a busy machine.
-    here.command_timeout = Duration::from_secs(5);
+    here.command_timeout = PATIENT;
     let opened = open(&here);
     init(&opened).await.unwrap();
     opened.voters(3).await;
