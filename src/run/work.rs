@@ -106,12 +106,7 @@ impl Wrapper {
         timings: &Timings,
     ) -> Result<End, RunError> {
         let ends = Ends::of(authority.valid_until, timings);
-        if let Err(unguarded) = self.guard.arm(ends.order(launcher.id())).await {
-            self.guard.disarm()?;
-            return Err(unguarded.into());
-        }
-        if let Some(signal) = self.asked(&launcher).await {
-            self.guard.disarm()?;
+        if let Some(signal) = self.arm(&launcher, ends).await? {
             return Ok(End::Asked(signal));
         }
         if let Some(terminal) = &self.terminal {
@@ -157,6 +152,23 @@ impl Wrapper {
             _ if !begun => Ok(asked_by(status).map_or(End::NeverBegan(status), End::Asked)),
             _ => Ok(End::Exited(status)),
         }
+    }
+
+    /// Has the guardian kill the launcher at the deadline. Returns the signal that asked this process to end meanwhile: the
+    /// launcher then is not guarded any more.
+    ///
+    /// # Errors
+    /// The guardian has ended, or does not answer.
+    async fn arm(&mut self, launcher: &Launcher, ends: Ends) -> Result<Option<Signal>, RunError> {
+        if let Err(unguarded) = self.guard.arm(ends.order(launcher.id())).await {
+            self.guard.disarm()?;
+            return Err(unguarded.into());
+        }
+        let asked = self.asked(launcher).await;
+        if asked.is_some() {
+            self.guard.disarm()?;
+        }
+        Ok(asked)
     }
 }
 
