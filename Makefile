@@ -61,7 +61,9 @@ test-servers: export RUST_TEST_THREADS ?= 4
 test-servers: tools ## The tests that need a server, on each version of Redis and Valkey that scripts/servers.txt names; ARGS=valkey-9.1.2 for one
 	@CARGO='$(CARGO)' scripts/test-servers $(ARGS)
 
-# Without the planted faults: they check the simulation, not the change. `make test` has them.
+# Without the planted faults: they check the simulation, not the change. `make test` has them. Some tests wait for a timeout, and
+# the others run beside them.
+check: export RUST_TEST_THREADS ?= 6
 check: tools ## After each edit: format, clippy, unit and property tests, 2,000 seeds of the simulation
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
