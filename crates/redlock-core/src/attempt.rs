@@ -15,7 +15,7 @@ pub enum GrantReply {
     Granted {
         number: u64,
         marks: Marks,
-        /// Of a fenced lock.
+        /// The fence mark of a fenced lock.
         mark: Option<Box<MarkRegister>>,
     },
     Refused(Sighting),
@@ -40,25 +40,25 @@ pub struct Won {
     pub token: FencingToken,
     pub valid_until: BootInstant,
     pub started: BootInstant,
-    /// Greatest registers among the grants of this win.
+    /// The greatest registers among the grants of this win.
     pub marks: Marks,
-    /// Of a fenced lock.
+    /// The succession of a fenced lock.
     pub succession: Option<Succession>,
 }
 
-/// Why an attempt was lost. Whatever the reason: undo everywhere.
+/// The reason why an attempt was lost. In each case, the attempt is undone on all masters.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Loss {
-    /// A lease of another candidate, a reservation, or a clash: see the view.
+    /// Another candidate's lease, a reservation or a clash, as the view shows.
     Refused(View),
-    /// Too many masters unknown; the view of the others.
+    /// Too many masters are unknown. The view shows the others.
     NoQuorum(View),
     /// The attempt reached its limit, or its validity ended before it was won.
     TooLate,
 }
 
-/// What to do next.
+/// The next step of the caller.
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Step {
@@ -79,7 +79,8 @@ enum Phase {
     Over,
 }
 
-/// The state of one attempt. Final once [`Step::Won`] or [`Step::Lost`] was returned: later replies change nothing.
+/// The state of one attempt. After [`Step::Won`] or [`Step::Lost`] the state is final: later replies change
+/// nothing.
 #[derive(Debug)]
 pub struct Attempt {
     size: QuorumSize,
@@ -89,13 +90,14 @@ pub struct Attempt {
     phase: Phase,
     granted: [Option<u64>; MAX_MASTERS],
     marks: Marks,
-    /// The marks of a fenced lock in the grants.
+    /// The fence marks in the grants of a fenced lock.
     registers: Vec<MarkRegister>,
     view: View,
 }
 
 impl Attempt {
-    /// `started` is read before the first byte is sent; no attempt lasts longer than `acquire_limit`.
+    /// Creates an attempt. `started` is read before the first byte is sent. No attempt exceeds
+    /// `acquire_limit`.
     #[must_use]
     pub fn new(
         size: QuorumSize,
@@ -116,13 +118,13 @@ impl Attempt {
         }
     }
 
-    /// The marks of a fenced lock in the grants that counted.
+    /// Returns the fence marks in the grants that counted.
     #[must_use]
     pub fn registers(&self) -> &[MarkRegister] {
         &self.registers
     }
 
-    /// No reply counts after this.
+    /// Returns the end of the attempt. No reply counts at or after this time.
     #[must_use]
     pub fn limit(&self) -> BootInstant {
         self.limit.min(self.valid_until())
@@ -132,7 +134,7 @@ impl Attempt {
         self.started + self.lease_duration - timing::drift(self.lease_duration)
     }
 
-    /// The reply of one master to `grant`, received at `now`.
+    /// Handles the reply of one master to `grant`, received at `now`.
     pub fn on_grant(&mut self, master: usize, reply: GrantReply, now: BootInstant) -> Step {
         let Phase::Granting(tally) = &mut self.phase else {
             return Step::Wait;
@@ -196,7 +198,7 @@ impl Attempt {
         }
     }
 
-    /// The vote of one master on `confirm`, received at `now`.
+    /// Handles the vote of one master on `confirm`, received at `now`.
     pub fn on_confirm(&mut self, master: usize, vote: Vote, now: BootInstant) -> Step {
         let Phase::Confirming { token, tally } = &mut self.phase else {
             return Step::Wait;
@@ -216,7 +218,7 @@ impl Attempt {
         }
     }
 
-    /// Time passed without a reply.
+    /// Handles time that passed without a reply.
     pub fn on_time(&mut self, now: BootInstant) -> Step {
         if matches!(self.phase, Phase::Over) || now < self.limit() {
             return Step::Wait;

@@ -7,7 +7,7 @@ use std::{
 
 /// Nanoseconds since the machine booted, including suspend (`CLOCK_BOOTTIME`).
 ///
-/// Not `std::time::Instant`, which stops while the machine is suspended: a lease continues to run out on the masters.
+/// `std::time::Instant` stops during suspend, whereas a lease continues to run out on the masters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct BootInstant(u64);

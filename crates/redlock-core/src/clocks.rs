@@ -22,7 +22,8 @@ pub struct Sample {
     pub received: BootInstant,
 }
 
-/// The result of a reply for the clocks. A vote that shows a step is unknown, whichever clock stepped.
+/// The result of comparing a reply with the clocks. A vote that shows a step is unknown, whichever clock
+/// stepped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Judgement {
@@ -31,8 +32,8 @@ pub enum Judgement {
     MasterStepped,
     /// A step of the local clock that the replies of other masters have already shown.
     Explained,
-    /// The local clock stepped. Every moment that was read before is worthless: all authority ends, and no request
-    /// under way may give any.
+    /// The local clock stepped. Every time that was read before is invalid: all authority ends, and no
+    /// request under way may give authority.
     LocalStepped,
 }
 
@@ -55,7 +56,7 @@ impl Clocks {
         }
     }
 
-    /// Enters one reading of one master's clock.
+    /// Records one reading of a master's clock, and returns the judgement.
     pub fn sample(&mut self, master: usize, sample: Sample) -> Judgement {
         let Some(offset) = self.masters.get_mut(master) else {
             return Judgement::Steady;
@@ -115,8 +116,8 @@ impl Clocks {
         moved(common).max_by_key(|step| step.size()).copied()
     }
 
-    /// Forgets a master's clock when another server replaces the master: its samples are no witness of a step. A step
-    /// that was seen still counts.
+    /// Forgets a master's clock when another server replaces the master: its samples are not witnesses of a
+    /// step. A step that was seen still counts.
     pub fn forget(&mut self, master: usize) {
         if let Some(offset) = self.masters.get_mut(master) {
             offset.forget();

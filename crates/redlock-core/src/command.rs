@@ -16,7 +16,7 @@ pub struct Request {
     pub command: Command,
 }
 
-/// Chosen by the caller of the engine. A request whose completion is not needed may share its id with others.
+/// An id that the caller of the engine chooses. Requests whose completions are not needed may share an id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct RequestId(pub u64);
@@ -39,15 +39,15 @@ pub enum Command {
     Release {
         attempt: Arc<LeaseAttempt>,
     },
-    /// Deletes the lease for a cluster that alone may acquire the lock next.
+    /// Deletes the lease, and reserves the lock for a cluster: no other cluster may acquire it next.
     Reserve {
         attempt: Arc<LeaseAttempt>,
         cluster: ClusterId,
     },
     Observe,
-    /// As `Observe`, but waits for every master.
+    /// Like `Observe`, but waits for every master.
     Inspect,
-    /// For one longest lease, no candidate may acquire or renew the lock.
+    /// Prevents every candidate from acquiring or renewing the lock for one longest lease.
     Break {
         longest_lease: Duration,
     },
@@ -70,15 +70,16 @@ pub enum Command {
     /// Deletes the lease and keeps reservations.
     Undo {
         attempt: Arc<LeaseAttempt>,
-        /// The attempt was given up, so it may have been granted by a majority: standbys then wait for the end of its
-        /// lease. The undo of a lost attempt is not published, or each clash would cause the next one.
+        /// Whether the undo is published. A majority may have granted an attempt that was given up, and
+        /// standbys wait for the end of its lease. The undo of a lost attempt is not published, or each clash
+        /// would cause the next one.
         publish: bool,
     },
 }
 
 #[cfg(feature = "trace")]
 impl Command {
-    /// The lease that it creates, keeps or ends.
+    /// Returns the attempt of the lease that the command creates, keeps, marks or ends.
     pub(crate) const fn attempt_mut(&mut self) -> Option<&mut Arc<LeaseAttempt>> {
         match self {
             Self::Acquire { attempt, .. }
@@ -106,8 +107,8 @@ pub enum Completion {
     RenewalUndecided,
     Observed(View),
     Slots(SlotView),
-    /// Of the other commands: whether a majority did it in this one round, whether so many refused that no majority
-    /// can, and each master's answer.
+    /// The result of the other commands: whether a majority carried out the command in this one round,
+    /// whether too many masters refused for a majority, and each master's answer.
     Done {
         majority: bool,
         refused: bool,
@@ -163,7 +164,7 @@ impl Operation {
         }
     }
 
-    /// Whether a master that may not vote is sent this operation, too: clean-up is owed to each of them.
+    /// Returns the masters that receive this operation. Clean-up goes also to masters that may not vote.
     #[must_use]
     pub const fn admission(self) -> Admission {
         match self {
@@ -173,7 +174,7 @@ impl Operation {
     }
 }
 
-/// Which masters a call is sent to.
+/// The masters to which a call is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Admission {
@@ -229,7 +230,7 @@ impl Item {
         }
     }
 
-    /// The lease that it creates, keeps or ends.
+    /// Returns the attempt of the lease that the item creates, keeps, marks or ends.
     pub(crate) const fn attempt(&self) -> Option<&Arc<LeaseAttempt>> {
         match self {
             Self::Confirm { attempt, .. }
@@ -251,8 +252,8 @@ impl Item {
         }
     }
 
-    /// Whether a script of fenced locks carries it. Locks without fencing have the same scripts and arguments whether or
-    /// not others are fenced.
+    /// Reports whether a script for fenced locks carries this item. Locks without fencing use the same
+    /// scripts and arguments whether or not other locks are fenced.
     pub(crate) fn is_fenced(&self) -> bool {
         let carries = match self {
             Self::ReserveAgain { .. } => true,
@@ -266,12 +267,12 @@ impl Item {
         carries && self.attempt().is_some_and(|attempt| attempt.fence().is_some())
     }
 
-    /// What travels together: one script.
+    /// Returns the kind of this item. A script call carries items of one kind.
     pub(crate) fn kind(&self) -> (Operation, bool) {
         (self.operation(), self.is_fenced())
     }
 
-    /// Whether this item is for that master.
+    /// Reports whether this item is for that master.
     pub(crate) fn is_for(&self, master: usize) -> bool {
         match self {
             Self::Confirm { granted, .. } => granted.iter().any(|(m, _)| *m == master),
@@ -280,7 +281,8 @@ impl Item {
         }
     }
 
-    /// A repeat comes after every `not_after` of its lease: then any connection will do.
+    /// Reports whether this is a repeat, which is sent after every `not_after` of its lease, on any
+    /// connection.
     pub(crate) const fn is_repeat(&self) -> bool {
         matches!(self, Self::UndoAgain { .. } | Self::ReserveAgain { .. })
     }

@@ -10,7 +10,7 @@ use crate::{
 /// The reason why a server that answers has no vote.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Ineligible {
-    /// By the program and its version.
+    /// The program or its version is refused.
     #[error("{0}")]
     Server(Refusal),
     #[error("{0} reports no run_id, so a restart is not detected; use Redis 6.2, Valkey 7.2 or newer")]
@@ -33,7 +33,8 @@ pub enum Ineligible {
     Duplicate,
     #[error("{}", other_fingerprint(found, own))]
     OtherFingerprint { found: String, own: String },
-    /// The same names and times on other servers, such as a staging master in a production list.
+    /// The fingerprint is the same, but the quorum is another one, as for a staging master in a production
+    /// list.
     #[error(
         "the server belongs to quorum {found}, not to quorum {own}; give the url of the master of this quorum, or \
          delete <key prefix>:meta on this server, so that it is sealed again"
@@ -74,14 +75,14 @@ fn has_replicas(attached: u64) -> String {
     }
 }
 
-/// Describes the difference, where both can be read.
+/// Describes the difference if both fingerprints can be parsed.
 fn other_fingerprint(found: &str, own: &str) -> String {
     let plain = || format!("the server is sealed for another quorum: {found}");
     let (Ok(theirs), Ok(ours)) = (found.parse::<Fingerprint>(), own.parse::<Fingerprint>()) else {
         return plain();
     };
     if theirs.names() != ours.names() {
-        // Only `redlock init` makes up names.
+        // Only `redlock init` generates names.
         let by_urls = if theirs
             .names()
             .iter()
@@ -118,7 +119,7 @@ pub fn check(facts: &MasterFacts, fingerprint: &str, quorum: Option<&QuorumId>) 
     if let Some(refusal) = server::refusal(&facts.server) {
         return Some(Ineligible::Server(refusal));
     }
-    // Without it a restart is not seen, and two servers are not distinguished.
+    // Without a run_id, a restart is not detected, and two servers cannot be distinguished.
     if facts.run_id.is_empty() {
         return Some(Ineligible::NoRunId(facts.server.clone()));
     }
@@ -143,7 +144,7 @@ pub fn check(facts: &MasterFacts, fingerprint: &str, quorum: Option<&QuorumId>) 
             own: fingerprint.to_owned(),
         });
     }
-    // Also without a seal: a restart does not make a server a member of another quorum.
+    // This applies also without a seal: a restart does not make a server a member of another quorum.
     if let Some(own) = quorum
         && facts.fingerprint == fingerprint
         && facts.quorum.as_ref() != Some(own)
@@ -248,7 +249,7 @@ mod tests {
                 |f| f.server = Server::Redis("what".into()),
                 Some(Ineligible::Server(Refusal::NoVersion("what".into()))),
             ),
-            // Whatever else is wrong with it: its name is what helps.
+            // The program is reported first, whatever else is wrong with the server: its name helps most.
             (
                 |f| {
                     f.server = Server::Dragonfly("df-v1.40.1".into());
@@ -324,13 +325,13 @@ mod tests {
                 }),
             ),
             (|f| f.evicted = 3, Some(Ineligible::Evicted(3))),
-            // Synchronisations before the seal do not count.
+            // Evictions before the seal do not count.
             (
                 |f| (f.evicted, f.evicted_at_seal) = (5, 2),
                 Some(Ineligible::Evicted(3)),
             ),
             (|f| (f.evicted, f.evicted_at_seal) = (2, 2), None),
-            // Independent of its seal.
+            // A retirement does not depend on a seal.
             (
                 |f| {
                     f.seal = String::new();
@@ -338,7 +339,7 @@ mod tests {
                 },
                 Some(Ineligible::Retired("retired: m2 is elsewhere".into())),
             ),
-            // The seal is of an earlier run: the data stored with it does not count.
+            // The seal belongs to an earlier run: the data stored with it does not count.
             (
                 |f| {
                     f.seal = "a0".into();

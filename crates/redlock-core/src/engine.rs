@@ -1,12 +1,13 @@
 //! The engine of one quorum: requests in, script calls and completions out.
 //!
-//! Sans-IO. [`Engine::handle`] takes an input and the time; [`Engine::poll`] returns what to do next. The engine owns
-//! which masters may be asked, what travels together, each request's progress, the clean-up of leases that were not won,
-//! and the judgement of clocks. It refuses to open a connection, to wait, and to read a clock.
+//! Sans-IO. [`Engine::handle`] takes an input and the time; [`Engine::poll`] returns the next output. The
+//! engine decides which masters may be asked and which requests travel together. It tracks each request's
+//! progress, cleans up leases that were not won, and judges the clocks. It never opens a connection, waits or
+//! reads a clock.
 //!
-//! The caller sends each [`Transmit`] on the connection that it names and reports the reply, in the order in which the
-//! replies arrived. It calls [`Engine::poll`] until nothing is left, then waits for an input or for
-//! [`Engine::next_timeout`].
+//! The caller sends each [`Transmit`] on the connection that it names and reports the reply, in the order in
+//! which the replies arrived. It calls [`Engine::poll`] until no output is left, then waits for an input or
+//! for [`Engine::next_timeout`].
 
 mod batch;
 mod calls;
@@ -43,19 +44,19 @@ use crate::{
     seal::Known,
 };
 
-/// What an engine has to know of its quorum.
+/// The parameters of an engine and its quorum.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Config {
     pub size: QuorumSize,
     /// The text of the quorum's [`crate::Fingerprint`].
     pub fingerprint: String,
-    /// The id of the quorum where it was stored outside the masters.
+    /// The id of the quorum, if it was stored outside the masters.
     pub quorum: Option<QuorumId>,
     pub keys: Keyspace,
     pub cluster: ClusterId,
     pub longest_lease: Duration,
-    /// No attempt lasts longer.
+    /// The longest time that an attempt may last.
     pub acquire_limit: Duration,
     pub command_timeout: Duration,
 }
@@ -65,7 +66,7 @@ pub struct Config {
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct ConnectionId(pub u32);
 
-/// One script call of a batch, by which its reply is reported.
+/// The id of one script call of a batch, under which its reply is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct TransmitId {
@@ -77,11 +78,11 @@ pub struct TransmitId {
 #[derive(Clone, Debug)]
 pub struct Transmit {
     pub id: TransmitId,
-    /// The call must not be sent on another one.
+    /// The only connection on which the call may be sent.
     pub connection: ConnectionId,
-    /// Microseconds of the master's clock; the script writes nothing after it.
+    /// The time after which the script writes nothing, in microseconds of the master's clock.
     pub not_after: u64,
-    /// A reply that was not reported by then counts for nothing.
+    /// The time by which the reply must be reported. A later reply does not count.
     pub deadline: BootInstant,
     pub payload: Payload,
     /// Places in `payload.items`, in the order of the reply.
@@ -98,7 +99,7 @@ impl Transmit {
     }
 }
 
-/// What happened. The time of an input is an argument of [`Engine::handle`].
+/// An event for the engine. The time of an input is an argument of [`Engine::handle`].
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Input {
@@ -113,7 +114,7 @@ pub enum Input {
         master: usize,
         connection: ConnectionId,
     },
-    /// A connection took the place of the present one; the master was polled on it before.
+    /// A connection replaced the present one. The master was already polled on the new connection.
     Replaced {
         master: usize,
         connection: ConnectionId,
@@ -127,7 +128,7 @@ pub enum Input {
         master: usize,
         reason: Unknown,
     },
-    /// The master's account of itself, read on this connection. Nothing changes if the connection is not the present one.
+    /// The facts of the master, read on this connection. They are ignored if it is not the present one.
     Polled {
         master: usize,
         connection: ConnectionId,
@@ -138,17 +139,17 @@ pub enum Input {
         master: usize,
         reason: Unknown,
     },
-    /// From now on another server is this master.
+    /// Another server is now this master.
     ServerChanged {
         master: usize,
     },
-    /// For the commands that are sent from now on.
+    /// The timeout of the commands that are sent from now on.
     CommandTimeout(Duration),
-    /// [`Engine::next_timeout`] may have come.
+    /// The time of [`Engine::next_timeout`] may have come.
     Timeout,
 }
 
-/// What the caller has to do.
+/// An action for the caller.
 #[derive(Debug)]
 pub enum Output {
     Transmit(Transmit),
@@ -159,14 +160,14 @@ pub enum Output {
         won: Option<Arc<LeaseAttempt>>,
         completion: Completion,
     },
-    /// Of one script call: votes granted, refused, unknown.
+    /// The result of one script call. `votes` counts the votes granted, refused and unknown.
     Exchanged {
         master: usize,
         operation: Operation,
         votes: [u64; 3],
         took: Duration,
     },
-    /// The master is to be polled soon: a vote was missing, or shows that something changed.
+    /// The master must be polled soon, for example because a vote was missing or shows a change.
     Poll {
         master: usize,
     },
@@ -186,7 +187,7 @@ pub enum Output {
     LocalClockStepped,
 }
 
-/// See the module.
+/// The engine of one quorum. See the module.
 #[derive(Debug)]
 pub struct Engine {
     size: QuorumSize,
@@ -200,7 +201,7 @@ pub struct Engine {
     longest_timeout: Duration,
     identity: Identity,
     clocks: Clocks,
-    /// How often the local clock stepped.
+    /// The number of steps of the local clock.
     local_steps: u64,
     masters: Vec<Master>,
     /// The largest counter seen from any master, so that the counters stay together.
@@ -212,7 +213,7 @@ pub struct Engine {
     last_request: BootInstant,
     /// Requests that arrived while a batch was under way: see [`dispatch::HOLD`].
     waiting: Vec<Entry>,
-    /// Sent at the next poll: requests, and the confirms and undos that replies led to.
+    /// The entries to send at the next poll: requests, and the confirms and undos that result from replies.
     ready: Vec<Entry>,
     repeats: Repeats,
     outputs: VecDeque<Output>,
@@ -252,7 +253,7 @@ impl Engine {
         }
     }
 
-    /// Takes one input. What follows from it is returned by [`Self::poll`].
+    /// Handles one input. [`Self::poll`] returns the resulting outputs.
     pub fn handle(&mut self, input: Input, now: BootInstant) {
         match input {
             Input::Request(request) => self.on_request(request, now),
@@ -280,7 +281,7 @@ impl Engine {
         }
     }
 
-    /// What to do next; `None` until the next input or timeout.
+    /// Returns the next output; `None` until the next input or timeout.
     pub fn poll(&mut self, now: BootInstant) -> Option<Output> {
         if self.outputs.is_empty() {
             self.send(now);
@@ -288,14 +289,14 @@ impl Engine {
         self.outputs.pop_front()
     }
 
-    /// Reports whether [`Self::poll`] returns something that an input caused. Requests that wait for their batch do not
-    /// count.
+    /// Reports whether [`Self::poll`] returns an output that an input caused. Requests that wait for their
+    /// batch do not count.
     #[must_use]
     pub fn has_output(&self) -> bool {
         !self.outputs.is_empty() || !self.ready.is_empty()
     }
 
-    /// When to handle [`Input::Timeout`], at the latest.
+    /// Returns the latest time at which the caller must handle [`Input::Timeout`].
     #[must_use]
     pub fn next_timeout(&self) -> Option<BootInstant> {
         let overdue = self.batches.values().map(|batch| batch.deadline).min();
@@ -305,13 +306,13 @@ impl Engine {
             .min()
     }
 
-    /// Reports whether no work is under way that a caller waits for, and no script call that was sent.
+    /// Reports whether no caller waits for work, and no script call is under way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.batches.is_empty() && self.waiting.is_empty() && self.ready.is_empty() && self.outputs.is_empty()
     }
 
-    /// Undos and reserves that still have to be repeated.
+    /// Returns the number of undos and reserves that still have to be repeated.
     #[must_use]
     pub fn repeats_left(&self) -> usize {
         self.repeats.count()

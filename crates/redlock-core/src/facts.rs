@@ -19,18 +19,18 @@ pub struct MasterFacts {
     pub evicted: u64,
     pub aof: bool,
     pub cluster_mode: bool,
-    /// The run_id under which it may vote; empty if it was never sealed.
+    /// The run_id under which the server may vote; empty if the server was never sealed.
     pub seal: String,
     pub fingerprint: String,
-    /// The id of the quorum, stored next to the fingerprint; `None` if it was never sealed.
+    /// The id of the quorum, stored next to the fingerprint; `None` if the server was never sealed.
     pub quorum: Option<QuorumId>,
     pub evicted_at_seal: u64,
     pub probe: String,
     pub counter: u64,
-    /// Replicas that are attached now.
+    /// Number of replicas that are attached now.
     pub replicas: u64,
     pub replication_id: String,
-    /// Synchronisations of replicas since the server started.
+    /// Number of synchronisations of replicas since the server started.
     pub synchronisations: u64,
     /// `<replication id, or nothing>|<synchronisations>` at the seal.
     pub replication_at_seal: String,
@@ -42,8 +42,8 @@ impl MasterFacts {
         !self.run_id.is_empty() && self.seal == self.run_id
     }
 
-    /// Reports whether a replica was attached since its seal, or it was a replica itself: another server may have been
-    /// promoted in its place.
+    /// Reports whether a replica was attached since the seal, or the server was a replica itself: another
+    /// server may have been promoted in its place.
     #[must_use]
     pub fn was_replicated(&self) -> bool {
         let same = |(id, count): (&str, &str)| {
@@ -65,7 +65,7 @@ impl MasterFacts {
     /// process.
     ///
     /// # Errors
-    /// Returns an error if the reply has another number of fields, or one of another type.
+    /// Returns an error if the number of fields or the type of a field is wrong.
     pub fn parse(counter: u64, items: &[Value], whole: Option<&Self>) -> Result<Self, Unknown> {
         let mut facts = Self::parse_alone(counter, items)?;
         if let Some(whole) = whole
@@ -81,8 +81,8 @@ impl MasterFacts {
         Ok(facts)
     }
 
-    /// Returns the facts that refuse a server by its program, if it runs no script; `None` if the program may be a
-    /// master, since its other facts are unknown.
+    /// Returns the facts of a server whose program is refused, for a program that runs no script. Returns
+    /// `None` if the program may be a master, since its other facts are unknown.
     #[must_use]
     pub fn refused(info: &str) -> Option<Self> {
         let server = server::identify(info);

@@ -1,4 +1,4 @@
-//! Node fencing: whether the pods of a lock may run on a node, decided by what the masters show.
+//! Node fencing: decides, by the replies of the masters, whether the pods of a lock may run on a node.
 //!
 //! Pure, like the rest of the crate. An [`Observation`] is one round of the read-only script. A [`Watch`] takes the rounds
 //! of one lock and finds a permit or contrary evidence. A [`Record`] is one pod: it freezes the pod before its permit ends,
@@ -28,18 +28,21 @@ pub use record::{Effect, Input, Lineage, Origin, Presence, Record, Refusal, Rele
 pub use succession::{Predecessor, Succession};
 pub use watch::{Pace, Watch};
 
-/// A pod is frozen this long before its permit ends: the agent or the guardian is scheduled within this time.
+/// The time by which the freeze of a pod precedes the end of its permit. The agent or the guardian is
+/// scheduled within this time.
 pub const FREEZE_BEFORE: Duration = Duration::from_millis(50);
 
-/// A frozen pod is killed after this time: its frozen sessions hold locks in databases.
+/// The time after which a frozen pod is killed: its frozen sessions hold locks in databases.
 pub const KILL_AFTER: Duration = Duration::from_secs(30);
 
-/// How long a call to publish the volume waits for a permit. The back-off of the kubelet between two calls grows to 122 s.
+/// The time for which a call to publish the volume waits for a permit. The back-off of the kubelet between
+/// two calls grows to 122 s.
 pub const PUBLISH_WAIT: Duration = Duration::from_secs(90);
 
-/// Freeze and kill are repeated, since a cgroup may be made anew under the same path.
+/// The interval at which freeze and kill are repeated, since a cgroup may be created again under the same
+/// path.
 pub const REPEAT_EVERY: Duration = Duration::from_secs(1);
 
-/// A renewal of a marked lease keeps the lock for its cluster this much longer than the lease, so that a sibling adopts
+/// The time by which the own reservation outlasts a marked lease at each renewal, so that a sibling adopts
 /// the pods without a freeze.
 pub const OWN_RESERVATION: Duration = Duration::from_secs(5);

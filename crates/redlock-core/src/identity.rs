@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// A name may become a Kubernetes label value: 63 characters.
 const CLUSTER_NAME_LIMIT: usize = 63;
-/// A Kubernetes UID has 36 characters; leaves room for other schemes.
+/// A Kubernetes UID has 36 characters; the limit leaves room for other schemes.
 const CLUSTER_UID_LIMIT: usize = 64;
 /// `<namespace>/<pod>/<pod UID>` takes 63 + 253 + 36 and two slashes.
 const IDENTITY_LIMIT: usize = 512;
@@ -192,7 +192,7 @@ fn check(
     }
     let length = text.chars().count();
     if length > limit {
-        // The whole of a far too long value would only hide the message.
+        // A value that is far too long would hide the message.
         let value = text.chars().take(40).chain(['…']).collect();
         return Err(IdentityError::TooLong {
             what,

@@ -10,34 +10,34 @@ use std::{
 
 use crate::{ClusterId, LeaseStem, MAX_MASTERS, Mark, fence::FencedLease};
 
-/// In place of a connection: more than one carried grants or renewals. Calls that were sent on closed connections may
-/// still arrive, so an undo on any one connection does not follow all of them.
+/// The value in place of a connection when several carried grants or renewals. Calls that were sent on closed
+/// connections may still arrive, so an undo on any one connection does not follow all of them.
 const SEVERAL: u32 = u32::MAX;
 
-/// The text of a lease, and on which connections it was sent. An undo on the same connection runs after the grant;
-/// on another one it may run before it, and must be repeated.
+/// The text of a lease, and the connections on which it was sent. An undo on the same connection runs after
+/// the grant. On another connection it may run before the grant, and must be repeated.
 ///
 /// Only the engine writes the counters, so they need no locked instruction.
 #[derive(Debug)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct LeaseAttempt {
     pub stem: LeaseStem,
-    /// The longest that a key of this lease may live.
+    /// The longest time that a key of this lease may live.
     pub lifetime: Duration,
     #[cfg_attr(feature = "trace", serde(skip))]
     sent: [AtomicU32; MAX_MASTERS],
     #[cfg_attr(feature = "trace", serde(skip))]
     pending: [AtomicU32; MAX_MASTERS],
-    /// Of a fenced lock.
+    /// The state of the lease of a fenced lock.
     #[cfg_attr(feature = "trace", serde(default, skip_serializing_if = "Option::is_none"))]
     fence: Option<Box<FencedLease>>,
-    /// For whom a majority keeps the lock.
+    /// The cluster for which a majority reserves the lock.
     #[cfg_attr(feature = "trace", serde(skip))]
     reserved: OnceLock<ClusterId>,
 }
 
 impl LeaseAttempt {
-    /// `lifetime` is the longest lease duration that it will be sent with.
+    /// Creates an attempt. `lifetime` is the longest lease duration with which it is sent.
     #[must_use]
     pub fn new(stem: LeaseStem, lifetime: Duration) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl LeaseAttempt {
         }
     }
 
-    /// What it has as a lease of a fenced lock.
+    /// Returns the state that the lease of a fenced lock has in addition.
     #[must_use]
     pub fn fence(&self) -> Option<&FencedLease> {
         self.fence.as_deref()
@@ -71,7 +71,7 @@ impl LeaseAttempt {
         matches!(mark, Mark::Held { .. }) && self.fence().is_some_and(|fence| fence.mark().is_none())
     }
 
-    /// A majority has reserved the lock for this cluster.
+    /// Records that a majority has reserved the lock for this cluster.
     pub(crate) fn reserve(&self, cluster: &ClusterId) {
         let _ = self.reserved.set(cluster.clone());
     }
@@ -85,7 +85,8 @@ impl LeaseAttempt {
         pending.store(pending.load(Relaxed) + 1, Relaxed);
     }
 
-    /// Records that a grant or renewal has ended, answered or not; `connection` 0: the call was never sent.
+    /// Records that a grant or renewal has ended, answered or not. `connection` is 0 if the call was never
+    /// sent.
     pub(crate) fn sent(&self, master: usize, connection: u32) {
         let pending = &self.pending[master];
         pending.store(pending.load(Relaxed).saturating_sub(1), Relaxed);
@@ -96,7 +97,7 @@ impl LeaseAttempt {
         }
     }
 
-    /// Whether an undo that was run on `undone` (`None`: not known to have run) must be repeated.
+    /// Reports whether an undo on the connection `undone` (`None`: not known to have run) must be repeated.
     pub(crate) fn may_be_left(&self, master: usize, undone: Option<u32>) -> bool {
         let sent = self.sent[master].load(Relaxed);
         self.pending[master].load(Relaxed) > 0 || (sent != 0 && undone != Some(sent))

@@ -1,7 +1,7 @@
 //! The state machine of one lock: events in, actions out.
 //!
-//! Owns when to acquire, renew, observe, give up and wait. It refuses to do any of it: the elector carries out the
-//! actions and reports back. `now` and randomness are arguments.
+//! Decides when to acquire, renew, observe, give up and wait. It does none of that itself: the elector
+//! carries out the actions and reports the results. `now` and randomness are arguments.
 
 mod active;
 mod messages;
@@ -22,27 +22,29 @@ use super::{Authority, BootInstant, ClusterId, Timings, planted::Plant};
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Participation {
     Contend,
-    /// `state: Frozen`: take the lock only from a candidate of its own cluster, or when reserved for it.
+    /// `state: Frozen`: take the lock only after a candidate of the own cluster, or by a reservation for it.
     SucceedSibling,
     /// `state: SteppedDown`, or another process contends: observe the lock, never acquire it.
     Observe,
 }
 
-/// What the machine has to know of a lock.
+/// The settings of a lock that the machine needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Terms {
     pub cluster: ClusterId,
     pub timings: Timings,
     pub participation: Participation,
-    /// Extra wait after the lock became free: rank in `clusterPreference` × `preferenceDelaySeconds`.
+    /// The extra wait after the lock became free: rank in `clusterPreference` × `preferenceDelaySeconds`.
     pub ordered_delay: Duration,
-    /// Under the lease something runs, or is marked as active, that has to be undone when it is lost: then a lost lease
-    /// runs out, and is not deleted. Also where undoing takes no time that the timings count.
+    /// Whether work runs, or is marked as active, that must end when the lease is lost. A lost lease then
+    /// runs out and is not deleted, even if the timings count no time for the end of the work.
     pub guards: bool,
-    /// A sibling of a holder that died can continue the running work: candidates of other clusters leave it a moment.
+    /// Whether a sibling of a dead holder can continue the work: candidates of other clusters wait a moment
+    /// for it.
     pub siblings_first: bool,
-    /// Agents on the nodes keep the pods of the lock from running without it: its leases are marked.
+    /// Whether agents on the nodes keep the pods of the lock from running without it. Its leases are then
+    /// marked.
     pub fenced: bool,
 }
 
@@ -63,25 +65,27 @@ impl Terms {
     }
 }
 
-/// The lease while it is held. `valid_until` is never later than the moment at which another could be granted it.
+/// The lease while it is held. `valid_until` is never later than the time at which another candidate could
+/// acquire it.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     authority: Authority,
-    /// Renew deadline after the start of the last won round, or earlier where the lease leaves less time to stop.
+    /// The renew deadline after the start of the last won round, or earlier if the lease leaves less time to
+    /// stop.
     step_down_at: BootInstant,
     renew_at: BootInstant,
     /// The lease duration that the renewal under way carries.
     renewing: Option<Duration>,
-    /// The last renewal was undecided.
+    /// Whether the last renewal was undecided.
     retries: bool,
-    /// The renewal under way may have been written before the first mark.
+    /// Whether the renewal under way may have been written before the first mark.
     marked: bool,
 }
 
 /// Each state is left by the events named in it, and by `SpecChanged`, `ClockStepped`, `StepDown` and `Shutdown`.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Nothing under way. Left at the timer, on a release, when the quorum is back.
+    /// Nothing is under way. Left at the timer, on a release, or when the quorum is back.
     Waiting,
     /// Left by `Observed`.
     Observing,
@@ -89,7 +93,7 @@ enum State {
     Acquiring {
         lease_duration: Duration,
     },
-    /// Left at the local end, whatever brings it.
+    /// Left at the local end, whatever its cause.
     Active(Held),
     /// The local end has come, or an attempt was given up, and the masters are being informed. Left by `Released` or
     /// `Reserved`.
@@ -97,11 +101,11 @@ enum State {
     Stopped,
 }
 
-/// Timers of one process fire together on a grid of this many points an interval, so that the renewals and observations
-/// of all its locks share their round trips whenever they were acquired.
+/// Number of grid points in an interval. The timers of one process fire together on this grid, so that the
+/// renewals and observations of all its locks share their round trips, whenever the locks were acquired.
 const GRID: u32 = 16;
 
-/// The last point of the grid of `interval` that is not after `moment`.
+/// Returns the last point of the grid of `interval` that is not after `moment`.
 fn on_grid(moment: BootInstant, interval: Duration) -> BootInstant {
     let step = u64::try_from((interval / GRID).as_nanos())
         .unwrap_or(u64::MAX)
@@ -109,7 +113,7 @@ fn on_grid(moment: BootInstant, interval: Duration) -> BootInstant {
     BootInstant::from_nanos(moment.as_nanos() / step * step)
 }
 
-/// See the module.
+/// The state machine of one lock. See the module.
 #[derive(Clone, Debug)]
 pub struct Machine {
     terms: Terms,
@@ -124,7 +128,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// `majority` is M. Nothing happens before the first event.
+    /// Creates a machine. `majority` is M. Nothing happens before the first event.
     #[must_use]
     pub fn new(terms: Terms, majority: usize) -> Self {
         Self {
@@ -145,7 +149,7 @@ impl Machine {
         &self.terms
     }
 
-    /// The name of the present state, for logs and tests.
+    /// Returns the name of the present state, for logs and tests.
     #[must_use]
     pub const fn state_name(&self) -> &'static str {
         match self.state {
@@ -159,7 +163,7 @@ impl Machine {
         }
     }
 
-    /// The authority that is held at `now`, if any.
+    /// Returns the authority that is held at `now`, if any.
     #[must_use]
     pub fn authority_at(&self, now: BootInstant) -> Option<Authority> {
         match self.state {
@@ -181,7 +185,7 @@ impl Machine {
             Event::RoundFinished { id, outcome } if id == self.round => {
                 self.on_outcome(outcome, now, entropy, &mut out);
             }
-            // The round of a lease that has ended since. What it wrote is being deleted.
+            // The round of a lease that has ended since. The lease is being deleted, or runs out.
             Event::RoundFinished { .. } => {}
             Event::Released { master } => self.on_released(master, now, &mut out),
             Event::QuorumBack => self.on_quorum_back(now, &mut out),
@@ -230,8 +234,9 @@ impl Machine {
         self.terms = terms;
         match &mut self.state {
             State::Active(_) if leaves => self.end(EndReason::SteppedDown, out),
-            // New timings take effect at the next renewal, which is now. One under way that carries another duration no
-            // longer counts. A lease under which there is no time for a longer stop is held for the slack at most.
+            // New timings take effect at the next renewal, which starts now. A renewal under way that carries
+            // another duration no longer counts. A lease that leaves no time for a longer stop is held for
+            // the slack at most.
             State::Active(held) => {
                 let timings = &self.terms.timings;
                 let latest = timings.latest_end(held.authority.valid_until);
@@ -245,10 +250,10 @@ impl Machine {
         }
     }
 
-    /// No end that was computed before can be trusted: a held lease is lost, an attempt under way is ignored, and the
-    /// masters are asked anew. If the clocks of the masters stepped together instead, the masters forgot a lease that
-    /// its holder still relies on: a candidate that is not itself the holder waits for the end of the latest lease that
-    /// it can have missed. A release ends this wait.
+    /// No end that was computed before can be trusted: a held lease is lost, an attempt under way is ignored,
+    /// and the masters are asked again. If the clocks of the masters stepped together instead, the masters
+    /// forgot a lease that its holder still relies on. A candidate that is not itself the holder therefore
+    /// waits for the end of the latest lease that it can have missed. A release ends this wait.
     fn on_clock_step(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         let missed = match self.state {
             State::Active(_) => Duration::ZERO,
@@ -285,7 +290,7 @@ impl Machine {
                 });
                 self.stop(out);
             }
-            // Travels on the connections of the grant under way, so it runs after it.
+            // The undo travels on the connections of the grant under way, so it runs after the grant.
             (State::Acquiring { .. }, _) => self.undo(out),
             (State::Ending | State::Stopped, _) => {}
             (State::Waiting | State::Observing, _) => self.stop(out),

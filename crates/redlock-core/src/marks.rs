@@ -1,13 +1,14 @@
-//! The registers of a lock that hold how its last lease with targets ended, and how long another cluster waits after it.
+//! The registers of a lock that record how its last lease with targets ended, and how long another cluster
+//! waits after it.
 
 use std::time::Duration;
 
-/// Waited at least after an unclean end where no delay of the last holder is known: the longest stop time that is derived,
-/// 35 s, and 5 s.
+/// The shortest wait after an unclean end if no delay of the last holder is known: the longest stop time that
+/// is derived, 35 s, plus 5 s.
 pub const UNDECLARED_DELAY: Duration = Duration::from_secs(40);
 
-/// The register `delay:<lock>`: how long other clusters wait after an unclean end of the lease with this token. Under one
-/// token the delay only rises, since a late lowering would land after a raise.
+/// The register `delay:<lock>`: how long other clusters wait after an unclean end of the lease with this
+/// token. Under one token the delay only rises, since a lower value could arrive after a higher one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeclaredDelay {
@@ -15,16 +16,16 @@ pub struct DeclaredDelay {
     pub milliseconds: u64,
 }
 
-/// What a holder writes into the registers of its lock.
+/// A mark that a holder writes into the registers of its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Mark {
     /// `held:<lock>` and `delay:<lock>`: targets are about to start, or to be adopted.
     Held { delay: Duration },
-    /// `clean:<lock>`: all that the lease started has stopped.
+    /// `clean:<lock>`: all targets that the lease started have stopped.
     Clean,
-    /// `closed:<lock>`, of a fenced lock: no pod starts under the lease any more. Whether the pods are gone is judged
-    /// after that.
+    /// `closed:<lock>`, for a fenced lock: no further pod starts under the lease. Afterwards the holder
+    /// judges whether the pods are gone.
     Closed,
 }
 
@@ -38,7 +39,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Register by register the greatest.
+    /// Returns the greatest value of each register.
     #[must_use]
     pub fn merged(self, other: Self) -> Self {
         Self {
@@ -48,15 +49,17 @@ impl Marks {
         }
     }
 
-    /// What the last holder declared. A delay under another token than the greatest `held` counts as missing.
+    /// Returns the delay that the last holder declared. A delay under a token other than the greatest `held`
+    /// counts as missing.
     #[must_use]
     pub fn declared_delay(self) -> Option<Duration> {
         let DeclaredDelay { token, milliseconds } = self.delay;
         (token == self.held).then(|| Duration::from_millis(milliseconds))
     }
 
-    /// How long another cluster waits after an unclean end: `explicit` is what it was given, `planned` what it would declare
-    /// itself, which is all that it knows of the last holder where no delay is known.
+    /// Returns how long another cluster waits after an unclean end. `explicit` is the delay that it was
+    /// given. `planned` is the delay that it would declare itself, its only estimate if the delay of the last
+    /// holder is unknown.
     #[must_use]
     pub fn takeover_delay(self, explicit: Option<Duration>, planned: Duration) -> Duration {
         match self.declared_delay() {
@@ -65,7 +68,8 @@ impl Marks {
         }
     }
 
-    /// The last holder with targets did not confirm that they stopped. Neither set = never held.
+    /// Reports whether the last holder with targets did not confirm that they stopped. Neither set = never
+    /// held.
     #[must_use]
     pub const fn ended_uncleanly(self) -> bool {
         self.held > self.clean
@@ -90,7 +94,7 @@ mod tests {
             (marks(5, 5, 20_000), Some(seconds(60)), seconds(60)),
             (marks(5, 5, 0), None, seconds(0)),
             (marks(5, 5, 120_000), None, seconds(120)),
-            // Declared by a holder before, or by one whose `held` is not known: missing.
+            // A delay of an earlier holder, or of one whose `held` is not known, counts as missing.
             (marks(5, 4, 20_000), None, UNDECLARED_DELAY),
             (marks(5, 6, 20_000), None, UNDECLARED_DELAY),
             (marks(5, 0, 0), Some(seconds(3)), UNDECLARED_DELAY),
@@ -104,7 +108,7 @@ mod tests {
             marks(5, 4, 20_000).takeover_delay(None, seconds(125)),
             seconds(125)
         );
-        // Of several masters: the greatest token, and under it the longest.
+        // Among several masters, the greatest token counts, and under it the longest delay.
         let merged = marks(5, 5, 20_000).merged(marks(4, 4, 90_000));
         assert_eq!(merged.declared_delay(), Some(seconds(20)));
         let merged = marks(5, 5, 20_000).merged(marks(5, 5, 30_000));

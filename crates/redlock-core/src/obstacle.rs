@@ -27,11 +27,11 @@ impl Obstacle {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Sighting {
-    /// `None`: free.
+    /// `None` if the lock is free.
     pub obstacle: Option<Obstacle>,
     /// The latest time at which the obstacle ends: reply received + remaining time. `NEVER` without an expiry.
     pub ends: BootInstant,
-    /// Free, and reserved for this cluster.
+    /// Whether the lock is free and reserved for this cluster.
     pub reserved_for_us: bool,
 }
 
@@ -73,7 +73,7 @@ impl View {
         }
     }
 
-    /// Enters the sighting of a master; a second one of the same master does not count.
+    /// Records the sighting of a master. A second one of the same master does not count.
     pub fn record(&mut self, master: usize, sighting: Sighting) {
         if master < self.size.masters() && self.seen.iter().all(|(m, _)| *m != master) {
             self.seen.push((master, sighting));
@@ -177,7 +177,8 @@ pub struct Holder {
     pub identity: String,
     /// Distinguishes one lease from the next of the same holder.
     pub nonce: Nonce,
-    /// By the grant numbers seen; while some masters are unknown it may differ from the holder's own token.
+    /// The token by the grant numbers seen. While masters are unknown, it may differ from the holder's own
+    /// token.
     pub token: FencingToken,
     /// The time at which the lease ends if it is not renewed.
     pub ends: BootInstant,

@@ -27,7 +27,8 @@ pub enum Plant {
     ReserveOnAMinority,
     /// Where a reserve was not answered, the lease is deleted.
     ReserveUndone,
-    /// The local clock stops, and the masters are blamed: none has a vote, and their refusals do not count.
+    /// The local clock stops, and the masters are blamed: no master has a vote, and their refusals do not
+    /// count.
     MastersBlamed,
     /// Timings that change during a renewal take effect once a renewal is won.
     TimingsTakeEffectLate,
@@ -39,19 +40,19 @@ pub enum Plant {
     SilenceGrants,
     /// A renewal counts from the reply that won it, not from its beginning.
     RenewedAtTheReply,
-    /// Script calls carry no `not_after` of the present time.
+    /// Script calls have no end: their `not_after` is never reached.
     CallsWithoutEnd,
     /// Contrary evidence does not end a permit.
     ContraryIgnored,
     /// A frozen pod is thawed by the permit of another lineage.
     ThawOnOtherFirst,
-    /// A pod starts by a round that began before it was published.
+    /// A pod starts by a round that began before the call to publish its volume.
     StartOnKeptPermit,
     /// A pod starts without a read that shows its object.
     StartWithoutObject,
     /// A pod starts although the holder forbids starts.
     ClosedIgnored,
-    /// A lease of which a mark was sent is taken for one that was never marked.
+    /// A lease for which a mark was sent counts as one that was never marked.
     MarkForgotten,
     /// The release of an unmarked lease deletes the reservation of its cluster.
     UnmarkedReleased,
@@ -60,7 +61,7 @@ pub enum Plant {
 }
 
 impl Plant {
-    /// Whether this fault is planted: never without the feature.
+    /// Reports whether this fault is planted. It never is without the feature.
     pub(crate) fn is(self, plant: Self) -> bool {
         cfg!(feature = "planted") && self == plant
     }

@@ -74,7 +74,7 @@ struct Pinned {
 }
 
 impl Identity {
-    /// `id` is an id that was stored before, outside the masters.
+    /// Creates an identity. `id` was stored before, outside the masters.
     #[must_use]
     pub fn new(fingerprint: String, id: Option<QuorumId>) -> Self {
         let mut identity = Self {
@@ -156,7 +156,7 @@ impl Identity {
         self.drawn.as_ref()
     }
 
-    /// Sets that id; the first one stays.
+    /// Sets the drawn id. The first one is kept.
     pub fn set_drawn(&mut self, id: QuorumId) {
         self.drawn.get_or_insert(id);
     }

@@ -5,7 +5,7 @@ use crate::{
     fence::{MarkError, MarkRegister},
 };
 
-/// One value of a reply, as RESP transports it. An error of the server is no value: it is an [`Unknown`].
+/// One value of a reply, as RESP transports it. An error of the server is not a value but an [`Unknown`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Value {
@@ -22,18 +22,18 @@ impl From<&str> for Value {
 }
 
 impl From<u64> for Value {
-    /// A number beyond `i64` is a text, as scripts return it.
+    /// Converts a number. A number beyond `i64` becomes a text, as scripts return it.
     fn from(number: u64) -> Self {
         i64::try_from(number).map_or_else(|_| number.to_string().as_str().into(), Self::Int)
     }
 }
 
-/// A script's reply: the same beginning in all of them.
+/// A script's reply. The replies of all scripts have the same beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Reply {
     pub code: Code,
-    /// Microseconds since 1970, by the master.
+    /// Microseconds since 1970, by the master's clock.
     pub time: u64,
     pub counter: u64,
     pub items: Vec<Value>,
@@ -47,7 +47,7 @@ pub enum Code {
     Unsealed,
     Foreign,
     Late,
-    /// Of the scripts of the seal: the value that was found instead.
+    /// The value that a script of the seal found instead.
     Other(String),
 }
 
@@ -57,7 +57,7 @@ pub enum Answer {
     Granted {
         number: u64,
         marks: Marks,
-        /// The fence mark, of a grant of a fenced lock.
+        /// The fence mark, for a grant of a fenced lock.
         mark: Option<Box<MarkRegister>>,
     },
     Refused(Sighting),
@@ -80,7 +80,7 @@ impl Answer {
         mark: None,
     };
 
-    /// A refusal counts whatever a clock shows: it can only end authority, or delay it.
+    /// Keeps only a refusal, which counts whatever a clock shows: it can only end authority, or delay it.
     #[must_use]
     pub fn only_refusals(self, doubt: Unknown) -> Self {
         match self {
@@ -96,7 +96,7 @@ pub(crate) fn bad(what: &str, value: &Value) -> Unknown {
 }
 
 /// # Errors
-/// The value is not text.
+/// Returns an error if the value is not text.
 pub fn text(value: &Value) -> Result<&str, Unknown> {
     match value {
         Value::Text(bytes) => std::str::from_utf8(bytes).map_err(|_| bad("text", value)),
@@ -105,7 +105,7 @@ pub fn text(value: &Value) -> Result<&str, Unknown> {
 }
 
 /// # Errors
-/// The value is not a number that is at least zero.
+/// Returns an error if the value is not a number of at least zero.
 pub fn number(value: &Value) -> Result<u64, Unknown> {
     match value {
         Value::Int(n) => u64::try_from(*n).map_err(|_| bad("number", value)),
@@ -113,9 +113,9 @@ pub fn number(value: &Value) -> Result<u64, Unknown> {
     }
 }
 
-/// The greatest token. The scripts count in doubles: 2^53 + 1 is 2^53, which would be given again and again. A master
-/// whose counter is beyond it was changed by hand, or forges: it has no vote, and the floors of other masters ignore
-/// it. Just below it the numbers run out, and no candidate gets a token.
+/// The greatest token. The scripts count in doubles: 2^53 + 1 is 2^53, which would be granted repeatedly. A
+/// master whose counter is greater was changed by hand, or forges numbers: it has no vote, and the floors of
+/// other masters ignore it. At this value the numbers are exhausted, and no candidate gets a token.
 const LAST_TOKEN: u64 = (1 << 53) - 1;
 
 pub(crate) fn token(value: &Value) -> Result<u64, Unknown> {
@@ -127,7 +127,7 @@ pub(crate) fn token(value: &Value) -> Result<u64, Unknown> {
 
 impl Reply {
     /// # Errors
-    /// The value has an undocumented shape.
+    /// Returns an error if the value has an undocumented shape.
     pub fn parse(value: Value) -> Result<Self, Unknown> {
         let Value::Array(mut items) = value else {
             return Err(bad("array", &value));
@@ -156,7 +156,7 @@ impl Reply {
     }
 }
 
-/// One lock's part, received at `now`.
+/// Returns the answer for one lock, received at `now`.
 #[must_use]
 pub fn answer(item: &Value, now: BootInstant) -> Answer {
     parse_answer(item, now).unwrap_or_else(Answer::Unknown)
@@ -233,7 +233,7 @@ pub(crate) fn unreadable(error: &MarkError) -> Unknown {
     Unknown::Reply(error.to_string())
 }
 
-/// `<token>|<milliseconds>`.
+/// Parses `<token>|<milliseconds>`.
 #[must_use]
 pub fn declared(text: &str) -> Option<DeclaredDelay> {
     let (token, milliseconds) = text.split_once('|')?;
@@ -243,7 +243,7 @@ pub fn declared(text: &str) -> Option<DeclaredDelay> {
     })
 }
 
-/// Own observed end: received + remaining. -1 is a key without expiry, -2 one that is just gone.
+/// Returns the own observed end: received + remaining. -1 is a key without expiry, -2 one that is just gone.
 fn ends(left: &Value, now: BootInstant) -> Result<BootInstant, Unknown> {
     match left {
         Value::Int(-1) => Ok(BootInstant::NEVER),

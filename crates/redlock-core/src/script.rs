@@ -94,7 +94,7 @@ scripts! {
     RETIRE = "retire.lua";
 }
 
-/// Takes keys and arguments in the order of `EVALSHA`, after the name of the script.
+/// Receives keys and arguments in the order of `EVALSHA`, after the name of the script.
 pub trait Arguments {
     fn text(&mut self, text: &str);
     fn number(&mut self, number: u64);
@@ -116,7 +116,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// Whether its locks are fenced: one call carries one kind.
+    /// Reports whether the locks are fenced. One call carries one kind.
     fn is_fenced(&self) -> bool {
         self.items.first().is_some_and(|(_, item)| item.is_fenced())
     }
@@ -141,7 +141,7 @@ impl Payload {
         }
     }
 
-    /// The items for one master, in the order of its reply.
+    /// Returns the items for one master, in the order of its reply.
     #[must_use]
     pub fn members(&self, master: usize) -> Vec<usize> {
         let all = 0..self.items.len();
@@ -230,8 +230,8 @@ fn write_item(to: &mut impl Arguments, lock: &LockKeys, item: &Item, master: usi
         }
         Item::ReserveAgain { attempt, cluster, .. } => {
             write_reserve(to, attempt, name, cluster);
-            // Pods of a sibling may run by the reservation of this cluster, and it keeps the lock from other clusters
-            // for longer.
+            // Pods of a sibling may run by the reservation of this cluster, which also keeps the lock from
+            // other clusters for longer.
             if attempt.fence().is_some() {
                 to.text("keep");
             }
@@ -316,7 +316,7 @@ fn write_mark(to: &mut impl Arguments, fence: Option<&FencedLease>, mark: Mark) 
     }
 }
 
-/// The mark and the longest delay that was declared with it: a lease counts as marked from when the mark was sent.
+/// Writes the mark and the longest delay declared with it. A lease counts as marked once the mark was sent.
 fn write_fence(to: &mut impl Arguments, fence: &FencedLease) {
     to.text(&fence.mark().map(FenceMark::body).unwrap_or_default());
     to.number(fence.delay());

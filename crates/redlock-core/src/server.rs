@@ -8,10 +8,10 @@ use thiserror::Error;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Server {
-    /// INFO was not read, or has no field that names the program. Names no reason against the server by itself.
+    /// INFO was not read, or has no field that names the program. [`refusal`] reports the missing version.
     #[default]
     Unknown,
-    /// Also a program that gives no sign of being another one.
+    /// Redis, or a program that gives no sign of being another one.
     Redis(String),
     Valkey(String),
     KeyDb {
@@ -30,7 +30,7 @@ pub enum Server {
     Sentinel(String),
 }
 
-/// Why a program cannot be a master, and what to use in its place.
+/// The reason why a program cannot be a master, and the remedy.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Refusal {
     #[error("{0} is too old; Redis 6.2, Valkey 7.2 or newer is needed")]
@@ -73,7 +73,7 @@ const SENTINEL: Fault = (
     "give the url of a server that no Sentinel monitors",
 );
 
-/// The program, by `INFO server` and the other sections that name it.
+/// Returns the program, by `INFO server` and the other sections that name it.
 #[must_use]
 pub fn identify(info: &str) -> Server {
     let field = |name| field(info, name);
@@ -120,8 +120,8 @@ fn other(name: &str, compatible: String) -> Server {
     Server::Other { name, compatible }
 }
 
-/// Why this program cannot be a master, whatever its role and its settings. An unknown one is judged by its version and by
-/// what it reports of each feature that is needed.
+/// Returns the reason why this program cannot be a master, whatever its role and its other settings. An
+/// unknown program is judged by its version, and elsewhere by its report of each feature that is needed.
 #[must_use]
 pub fn refusal(server: &Server) -> Option<Refusal> {
     let unfit = |fault| Some(Refusal::Unfit(server.clone(), fault));
@@ -155,12 +155,12 @@ pub fn in_cluster_mode(info: &str) -> bool {
     mode(info) == Some("cluster")
 }
 
-/// Valkey renamed the field.
+/// Returns the mode of the server. Valkey renamed the field.
 fn mode(info: &str) -> Option<&str> {
     field(info, "redis_mode").or_else(|| field(info, "server_mode"))
 }
 
-/// The value of a line of INFO.
+/// Returns the value of a line of INFO.
 #[must_use]
 pub fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = info.lines().map(str::trim_end);
@@ -173,7 +173,7 @@ fn number(version: &str) -> Option<(u32, u32)> {
 }
 
 impl Server {
-    /// Without its version.
+    /// Returns the name of the program, without its version.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {

@@ -5,11 +5,12 @@ use super::vote::QuorumSize;
 /// The result of one attempt to claim a slot for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// A majority granted it in one round: it belongs to this job for good, even if the lease ends.
+    /// A majority granted the slot in one round: it belongs to this job for good, even if the lease ends.
     Granted,
-    /// More than N - M masters refused: it can never belong to this job.
+    /// More than N - M masters refused: the slot can never belong to this job.
     Refused,
-    /// Neither, by this round. Some masters may have granted it: only this job can find out, by claiming it again.
+    /// This round shows neither. Some masters may have granted the slot: only this job can find out, by
+    /// claiming it again.
     Undecided,
 }
 
@@ -51,7 +52,7 @@ pub enum Gone {
     Passed { slot: u64, job: String },
     /// No claim up to this slot is on record: the masters were new when they were sealed, or had lost their memory.
     Unrecorded { floor: u64 },
-    /// No job is known to have it: claims that split, or masters that forgot one of them.
+    /// No job is known to have the slot: the claims split, or masters forgot one of them.
     Lost,
 }
 
@@ -64,7 +65,7 @@ impl SlotView {
         }
     }
 
-    /// Enters the register of one more master.
+    /// Records the register of one more master.
     pub fn record(&mut self, register: SlotRegister) {
         self.seen.push(register);
     }
@@ -120,11 +121,11 @@ impl SlotView {
     }
 }
 
-/// Replaces the job where merged masters had different ones.
+/// Replaces the job if merged masters had different ones.
 const NOBODY: &str = "nobody";
 
 impl SlotRegister {
-    /// Decides like the script that claims.
+    /// Reports whether the script `claim` refuses the slot for this job.
     fn refuses(&self, slot: u64, job: &str) -> bool {
         slot <= self.floor || (slot <= self.slot && !self.shows(slot, job))
     }
@@ -191,7 +192,7 @@ mod tests {
                 passed(10, "b"),
             ),
             (&[(8, "b"), (8, "b"), (8, "b"), (8, "b"), (8, "b")], Fate::Open),
-            // The cluster has another name by now.
+            // The cluster was renamed.
             (&[(9, "a@eu"), (9, "a@eu-1"), (9, "a")], Fate::Mine),
             (&[(9, "b@eu"), (9, "b@eu-1"), (9, "b@eu")], to("b@eu")),
         ] {
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(view(&[(3, "a"), (3, "a"), (3, "a")]).fate(3, "a"), unrecorded);
         let never = (0, "nobody");
         assert_eq!(view(&[never, never, never]).fate(3, "a"), unrecorded);
-        // A majority may still have it on record.
+        // A majority may still have the claim on record.
         let mut two_new = view(&[(9, "b")]);
         for _ in 0..2 {
             two_new.record(SlotRegister {

@@ -12,8 +12,8 @@ use super::BootInstant;
 
 pub use error::{TimingError, TimingField};
 
-/// The default of the longest lease that a quorum grants. Every re-seal of a master waits a little longer than this (65
-/// s by default), so it covers a pod with the usual grace period of 30 s, and no more.
+/// The default of the longest lease that a quorum grants. Every re-seal of a master waits a little longer
+/// than this (65 s by default), so the value covers a pod with the usual grace period of 30 s, and no more.
 pub const DEFAULT_LONGEST_LEASE: Duration = Duration::from_secs(60);
 
 /// `T_acquire`, the longest time that one attempt may take. Four command timeouts: a grant, a confirm and one retry of
@@ -32,8 +32,8 @@ pub const MIN_RENEW_DEADLINE: Duration = Duration::from_secs(1);
 /// The shortest retry period. A shorter one only adds load on masters that are already in trouble.
 pub const MIN_RETRY_PERIOD: Duration = Duration::from_millis(10);
 
-/// The default command timeout. A healthy master answers in a millisecond, one across a continent in 200; half a second
-/// is longer than both.
+/// The default command timeout. A healthy master answers in a millisecond, a master across a continent in 200
+/// ms; half a second is longer than both.
 pub const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The room in a derived lease in addition to the stop time: gives a renew deadline of 17 s at the usual stop of 35 s.
@@ -43,7 +43,7 @@ const LEASE_ROOM: u64 = 25_000;
 /// which a lease without anything to stop has (14 s × 0.75 = a renew deadline of 10 s).
 const LEAST_ROOM: u64 = 14_000;
 
-/// The most that is kept between the end of stopping and the end of the lease.
+/// The longest slack between the end of stopping and the end of the lease.
 const LONGEST_SLACK: u64 = 1_000;
 
 /// The values that a user gave; `None` is derived.
@@ -54,14 +54,15 @@ pub struct GivenTimings {
     pub retry_period: Option<Duration>,
 }
 
-/// The timings of one lock, all rules checked when they come from [`Timings::resolve`].
+/// The timings of one lock. All rules are checked for timings from [`Timings::resolve`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Timings {
     pub lease_duration: Duration,
-    /// Counted from the start of the last won round: after this long without another the holder steps down.
+    /// The time from the start of the last won round after which the holder steps down, unless another was
+    /// won.
     pub renew_deadline: Duration,
-    /// Wait after a failed round.
+    /// The wait after a failed round.
     pub retry_period: Duration,
     /// The time that the slowest target of the holder takes to stop.
     pub stop: Duration,
@@ -161,7 +162,7 @@ impl Timings {
         Ok(())
     }
 
-    /// Checks a given retry period: a derived one is only too short where the renew deadline is.
+    /// Checks a given retry period. A derived one is too short only if the renew deadline is.
     fn check_retry_period(&self) -> Result<(), TimingError> {
         if self.retry_period < MIN_RETRY_PERIOD {
             return Err(TimingError::RetryPeriodTooShort {
@@ -230,7 +231,8 @@ impl Timings {
     }
 }
 
-/// Returns the allowance for clocks of different rate: 1 % of the lease, and 2 ms for the resolution of Redis' expiry.
+/// Returns the allowance for clocks that run at different rates: 1 % of the lease, and 2 ms for the
+/// resolution of Redis' expiry.
 pub fn drift(lease: Duration) -> Duration {
     (lease / 100).saturating_add(Duration::from_millis(2))
 }
@@ -241,7 +243,7 @@ pub fn outlived(longest: Duration) -> Duration {
     longest.saturating_add(longest / 50)
 }
 
-/// Returns the wait of a master before it is sealed: every lease that it may have granted is over by then.
+/// Returns the wait of a master before it is sealed. Every lease that it may have granted has then ended.
 pub fn seal_wait(longest: Duration, acquire_limit: Duration) -> Duration {
     outlived(longest).saturating_add(acquire_limit.saturating_mul(2))
 }
@@ -270,7 +272,7 @@ fn less_one_percent(lease: u64) -> u64 {
     lease - lease.div_ceil(100)
 }
 
-/// Returns the smallest lease of which `budget` remains after 1 %.
+/// Returns the smallest lease of which `budget` remains after 1 % is subtracted.
 fn lease_for(budget: u64) -> u64 {
     budget.saturating_add(budget.div_ceil(99))
 }
@@ -279,7 +281,7 @@ fn round_up(value: u64, step: u64) -> u64 {
     value.div_ceil(step).saturating_mul(step)
 }
 
-/// Rounds down. A given length that allows something is rounded down, one that costs something up.
+/// Rounds down. A duration that grants time is rounded down; one that takes time is rounded up.
 fn millis_down(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -6,8 +6,8 @@ use super::BootInstant;
 
 /// The strictly increasing number that comes with every grant.
 ///
-/// Pass it to every resource that can check it: only the token makes a holder harmless that was paused past its lease.
-/// Redlock alone cannot (Kleppmann, "How to do distributed locking", 2016).
+/// Pass it to every resource that can check it: only the token makes a holder that was paused past its lease
+/// harmless. Redlock alone cannot (Kleppmann, "How to do distributed locking", 2016).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct FencingToken(pub u64);

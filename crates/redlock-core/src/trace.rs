@@ -59,7 +59,7 @@ impl Header {
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     now: BootInstant,
-    /// The engine or the machine.
+    /// The id of the engine or the machine.
     of: u64,
     step: Step,
     /// The result of the call, as [`text`] writes it.
@@ -120,8 +120,8 @@ impl fmt::Debug for Trace {
 }
 
 impl Trace {
-    /// Begins a trace. `sink` receives each line, without its end. It is called under the lock that guards the engine,
-    /// so it must return at once, and keep the order.
+    /// Begins a trace. `sink` receives each line, without the line break. It is called under the lock that
+    /// guards the engine, so it must return at once, and keep the order.
     #[must_use]
     pub fn new(sink: impl Fn(String) + Send + Sync + 'static) -> Self {
         let trace = Self {
@@ -137,7 +137,7 @@ impl Trace {
     }
 
     fn write(&self, line: &impl Serialize) {
-        // No type of a record can fail; if one did, the replay would name this line.
+        // No record type can fail to serialize. If one did, the replay would name this line.
         (self.sink)(serde_json::to_string(line).unwrap_or_else(|error| error.to_string()));
     }
 }

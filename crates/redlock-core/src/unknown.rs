@@ -10,12 +10,12 @@ pub enum Unknown {
     NotConnected(String),
     #[error("no answer within {0} ms")]
     TimedOut(u128),
-    /// It was not asked: it has not answered an earlier request yet.
+    /// The master was not asked: it has not answered an earlier request yet.
     #[error("does not answer")]
     Silent,
     #[error("connection lost: {0}")]
     ConnectionLost(String),
-    /// More requests under way than a healthy master ever has.
+    /// More requests are under way than a healthy master ever has.
     #[error("too many requests under way")]
     Congested,
     /// The facts are older than a few seconds.
@@ -30,7 +30,7 @@ pub enum Unknown {
     /// The command reached the master after its `not_after`; it wrote nothing.
     #[error("arrived too late")]
     TooLate,
-    /// Not eligible, for this reason.
+    /// The master is not eligible, for this reason.
     #[error("{0}")]
     Ineligible(String),
     /// The reply shows that the local clock stepped between the request and the reply.
@@ -44,10 +44,11 @@ pub enum Unknown {
 }
 
 impl Unknown {
-    /// An error that the server gave.
+    /// Returns an error that the server gave.
     #[must_use]
     pub fn server(code: &str, detail: &str) -> Self {
-        // Redis 7, and Redis 8 and Valkey, word a command that is not permitted inside a script like this.
+        // The wording of Redis 7, and of Redis 8 and Valkey, for a command that is not permitted inside a
+        // script.
         const IN_SCRIPT: [&str; 2] = ["user executing the script can't", "ACL failure in script"];
         let forbidden = code == "ERR" && IN_SCRIPT.iter().any(|text| detail.contains(text));
         Self::Server {
@@ -90,8 +91,8 @@ impl Unknown {
         matches!(self, Self::Server { code, .. } if CODES.contains(&code.as_str()))
     }
 
-    /// Whether a program that is no Redis may have given this answer: an error without a code of its own, or a reply of
-    /// another form.
+    /// Reports whether a program other than Redis may have given this answer: an error without a code of its
+    /// own, or a reply of another form.
     #[must_use]
     pub fn may_be_of_another_program(&self) -> bool {
         matches!(self, Self::Reply(_)) || matches!(self, Self::Server { code, .. } if code == "ERR")

@@ -1,6 +1,7 @@
 //! Counts the votes of masters and derives the verdict of a round.
 
-/// More masters than this add failure domains that no deployment has, and a round trip to each.
+/// The most masters of a quorum. More would add failure domains that no deployment has, and a round trip to
+/// each.
 pub const MAX_MASTERS: usize = 7;
 
 /// One master's answer. An unknown vote is never a refusal and never a grant.
@@ -104,7 +105,7 @@ impl Tally {
         }
     }
 
-    /// Reports whether more than N - M masters refused, so that the others are no majority.
+    /// Reports whether more than N - M masters refused, so that the others are not a majority.
     #[must_use]
     pub fn refused_by_too_many(&self) -> bool {
         self.count(Vote::Refused) > self.size.tolerated()

@@ -1,8 +1,9 @@
-//! The pure core under every fault that the protocol expects, in virtual time, and its properties.
+//! Tests the pure core under every fault that the protocol expects, in virtual time, and tests its
+//! properties.
 //!
 //! The simulation runs a fixed set of seeds. `REDLOCK_SEED=n` replays one; `REDLOCK_SEEDS=n FIRST_SEED=k` runs others.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// The lints exempt test functions, but not the functions that tests share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "core/candidate.rs"]

@@ -9,7 +9,7 @@ use crate::timing;
 /// so a smaller step fits into the drift of every lease.
 const STEP: Duration = Duration::from_millis(22);
 
-/// The rates of clocks differ by less than this part (assumption A3).
+/// The rates of clocks differ by less than one part in this number (assumption A3).
 const RATE: u32 = 100;
 
 /// A clock that is slewed moves little between two replies. Each reply is also compared with those of the last second,
@@ -17,7 +17,7 @@ const RATE: u32 = 100;
 const KEEP_EVERY: Duration = Duration::from_millis(250);
 const KEEP_FOR: Duration = Duration::from_secs(1);
 
-/// The limit of explanations of one step.
+/// The maximum number of explanations of one step.
 const MOST_STEPS: usize = 12;
 
 fn micros(duration: Duration) -> i128 {
@@ -73,7 +73,7 @@ pub(super) enum Direction {
 /// A movement of the master's clock against the local one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    /// The microseconds by which the master's clock moved ahead.
+    /// The least number of microseconds by which the master's clock moved ahead.
     pub(super) least: i128,
     most: i128,
     /// The earliest time of the step, by the local clock.
@@ -95,7 +95,7 @@ impl Step {
         }
     }
 
-    /// Returns a step that explains both, if there is one.
+    /// Returns a step that explains both, if such a step exists.
     pub(super) fn common(&self, other: &Self) -> Option<Self> {
         let common = Self {
             least: self.least.max(other.least),
@@ -137,8 +137,8 @@ impl Step {
 #[derive(Debug)]
 pub(super) struct Offset {
     last: Option<Sample>,
-    /// The sample that bounds the master's clock best. A reply that was read late gives a lower clock than the real
-    /// one.
+    /// The sample that bounds the master's clock best. A reply that is read late gives a time earlier than
+    /// that of the clock.
     best: Option<Sample>,
     /// The samples of about the last second, oldest first, each with the beginning of its span.
     kept: VecDeque<(BootInstant, Sample)>,
@@ -163,9 +163,10 @@ impl Offset {
         }
     }
 
-    /// Enters a sample; returns true if it shows a step.
+    /// Records a sample and reports whether it shows a step.
     ///
-    /// A sample older than the distrust is no witness: every lease that an earlier step could have harmed has ended.
+    /// A sample older than the distrust is not a witness: every lease that an earlier step could have harmed
+    /// has ended.
     pub(super) fn sample(&mut self, sample: Sample) -> bool {
         let witnesses = self.last.iter().chain(self.kept.iter().map(|(_, kept)| kept));
         let mut steps: Vec<Step> = witnesses
@@ -213,8 +214,8 @@ impl Offset {
         self.steps.iter()
     }
 
-    /// Returns true if this step of the local clock explains the last step; the master is then trusted as before. The
-    /// step remains a witness, since there may have been another one in the same time.
+    /// Reports whether this step of the local clock explains the last step. If so, the master is trusted as
+    /// before. The step remains a witness, since there may have been another one in the same time.
     pub(super) fn absolve(&mut self, local: &Step) -> bool {
         let explained = self.steps().find(|step| step.common(local).is_some()).copied();
         let Some(step) = explained else { return false };

@@ -131,7 +131,7 @@ fn masters_that_step_at_other_times_or_in_other_directions_are_at_fault_themselv
     }
 }
 
-/// The masters show +4 s, +3.7 s and so on after one pause: some read a request amid it.
+/// The masters show +4 s, +3.7 s and so on after one pause: some of them read a request during the pause.
 #[test]
 fn a_step_that_masters_show_in_parts_is_that_of_the_local_clock() {
     for (jumps, name) in [
@@ -223,7 +223,7 @@ fn a_slewed_clock_is_seen_although_each_reply_shows_little() {
 fn replies_to_old_requests_do_not_hide_a_stop_of_the_local_clock() {
     let mut clocks = clocks(3);
     for master in 0..3 {
-        // Only the second of three replies is precise: the others were requested 2 s before.
+        // Only the second of four replies is precise: the others were requested 2 s before they arrived.
         for (sent, received) in [(100, 2_100), (2_200, 2_201), (300, 2_300), (400, 2_400)] {
             let judgement = clocks.sample(master, sample(1_000_000 + received, sent, received));
             assert_eq!(judgement, Judgement::Steady);

@@ -8,12 +8,12 @@ use crate::{BootInstant, LockKeys, MAX_MASTERS, Operation, QuorumSize, RequestId
 /// One lock's part of a batch, and its progress.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The request that it completes; a clean-up completes none.
+    /// The request that the entry completes; `None` for a clean-up.
     pub(super) request: Option<RequestId>,
     pub(super) lock: Arc<LockKeys>,
     pub(super) item: Item,
     pub(super) progress: Progress,
-    /// The number of local clock steps when it began.
+    /// The number of local clock steps when the entry began.
     pub(super) local_steps: u64,
 }
 
@@ -37,13 +37,13 @@ impl Entry {
         }
     }
 
-    /// Reports whether the local clock stepped since it began, and its result depends on that time.
+    /// Reports whether the local clock stepped since the entry began, if its result depends on that time.
     pub(super) fn is_stale(&self, local_steps: u64) -> bool {
         self.local_steps != local_steps && self.progress.is_timed()
     }
 }
 
-/// Entries that travel together, until the last master has answered or run out of time.
+/// Entries that travel together, until the last master has answered or the deadline has passed.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) operation: Operation,

@@ -7,7 +7,8 @@ use crate::{
     Admission, BootInstant, Ineligible, Judgement, Reply, Sample, Unknown, planted::Plant, reply::Code,
 };
 
-/// More calls of batches than a healthy master ever has under way; further calls to a hung one would only use memory.
+/// The limit of batch calls under way to one master. A healthy master never reaches it; further calls to a
+/// hung master would only use memory.
 const UNDER_WAY: usize = 256;
 
 /// A call that may be sent. [`Engine::finish_call`] takes it back with the result.
@@ -16,7 +17,7 @@ const UNDER_WAY: usize = 256;
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Call {
     pub connection: ConnectionId,
-    /// Microseconds of the master's clock; 0, which is too late for every script, before its clock is known.
+    /// Microseconds of the master's clock. Before that clock is known, 0, which is too late for every script.
     pub not_after: u64,
     pub timeout: Duration,
     admission: Admission,
@@ -29,8 +30,8 @@ pub struct Call {
 #[derive(Debug)]
 pub struct Finished {
     pub reply: Result<Reply, Unknown>,
-    /// The reply, if only a clock step makes its votes unknown. Its refusals to renew count all the same: they can only
-    /// end authority.
+    /// The reply, if only a clock step makes its votes unknown. Its refusals to renew still count, because
+    /// they can only end authority.
     pub doubted: Option<Reply>,
 }
 
@@ -38,7 +39,7 @@ impl Engine {
     /// Begins a call outside of a batch, such as a poll or a seal.
     ///
     /// # Errors
-    /// Returns the reason why the master is not asked.
+    /// Returns an error with the reason if the master may not be asked.
     pub fn begin_call(
         &mut self,
         master: usize,
@@ -94,7 +95,7 @@ impl Engine {
         Ok(connection)
     }
 
-    /// Handles the result of a call, received at `now`: updates the clock, the seal and the silence of the master.
+    /// Handles the result of a call, received at `now`: updates the clock and the silence of the master.
     pub fn finish_call(
         &mut self,
         master: usize,
@@ -171,7 +172,7 @@ impl Engine {
             Judgement::MasterStepped => self.outputs.push_back(Output::MasterStepped { master }),
             Judgement::LocalStepped if self.plant.is(Plant::MastersBlamed) => {}
             Judgement::LocalStepped => {
-                // Counted before the reply that shows it has any effect.
+                // The step is counted before the reply that shows it has any effect.
                 self.local_steps += 1;
                 self.outputs.push_back(Output::LocalClockStepped);
             }

@@ -13,12 +13,13 @@ use crate::{
     script::{BatchItem, Payload},
 };
 
-/// Locks in one script call. Measured: 100 to 200 have the throughput of one big call and block the master for a
-/// tenth of its time.
+/// The most locks in one script call. In measurements, 100 to 200 locks have the throughput of one big call,
+/// and block the master for a tenth of its time.
 pub(super) const BATCH: usize = 128;
 
-/// While a batch is under way, requests that arrive wait for its replies and travel together: under load, batches fill
-/// instead of multiplying. They wait no longer than this, so that masters that do not answer delay no other request.
+/// The longest time for which requests are held back. While a batch is under way, new requests wait for its
+/// replies and travel together: under load, batches fill instead of multiplying. The limit ensures that
+/// masters that do not answer delay no other request.
 pub(super) const HOLD: Duration = Duration::from_millis(1);
 
 impl Engine {
@@ -129,13 +130,13 @@ impl Engine {
             .into_iter()
             .filter_map(|of_one| self.send_to(id, &payload, of_one, timeout, now))
             .collect();
-        // After the last call was entered: a batch ends with the last of its answers.
+        // All calls are entered before this, because a batch ends with the last of its answers.
         for (of_one, unknown) in refused {
             self.answer_batch(id, of_one, Err(unknown), now);
         }
     }
 
-    /// Sends a batch to one master. Returns the members where it is not asked, and why.
+    /// Sends a batch to one master. If the master is not asked, returns the members and the reason.
     fn send_to(
         &mut self,
         id: u64,

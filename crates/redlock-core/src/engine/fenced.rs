@@ -1,4 +1,5 @@
-//! What the lease of a fenced lock may do: no marked lease and no own reservation is removed before a confirmed stop.
+//! Decides which requests of a fenced lock are sent: a confirmed stop precedes the removal of a marked lease
+//! or an own reservation.
 
 use std::sync::Arc;
 
@@ -6,7 +7,8 @@ use crate::{
     Command, Completion, LeaseAttempt, MAX_MASTERS, Mark, command::Item, fence::Removal, planted::Plant,
 };
 
-/// The request as it may be sent; `Err` completes one that may not. Requests of locks without fencing are as they were.
+/// Returns the command as it may be sent, or `Err` with the completion of one that may not be sent. Commands
+/// of locks without fencing do not change.
 pub(super) fn admit(command: Command, plant: Plant) -> Result<Command, Completion> {
     let item = Item::Command(command);
     let removal = item
@@ -17,7 +19,7 @@ pub(super) fn admit(command: Command, plant: Plant) -> Result<Command, Completio
     };
     let removal = removal.map(|removal| planted(removal, plant));
     let Some(removal) = removal else {
-        // No lock without fencing forbids starts.
+        // Only a fenced lock can forbid starts.
         let closes = matches!(
             command,
             Command::Mark {
@@ -35,7 +37,7 @@ pub(super) fn admit(command: Command, plant: Plant) -> Result<Command, Completio
             return Ok(Command::Undo { attempt, publish });
         }
         Command::Release { .. } => removal != Removal::Nothing,
-        // A sibling continues the running work. Any other cluster starts beside it.
+        // A sibling continues the running work. Any other cluster would start its own at the same time.
         Command::Reserve { attempt, cluster } => {
             removal != Removal::Nothing || attempt.fence().is_some_and(|fence| fence.is_of(cluster))
         }
@@ -44,7 +46,7 @@ pub(super) fn admit(command: Command, plant: Plant) -> Result<Command, Completio
     if allowed { Ok(command) } else { Err(not_sent()) }
 }
 
-/// What a planted fault takes the lease for.
+/// Returns the removal that a planted fault permits.
 fn planted(removal: Removal, plant: Plant) -> Removal {
     match removal {
         Removal::Nothing if plant.is(Plant::MarkForgotten) => Removal::Lease,
@@ -67,7 +69,7 @@ fn marks(attempt: &LeaseAttempt, command: &Command) -> bool {
     }
 }
 
-/// A majority did this for a fenced lease.
+/// Records for a fenced lease that a majority carried out this item.
 pub(super) fn done(item: &Item) {
     let Item::Command(Command::Mark { attempt, mark, .. }) = item else {
         return;
@@ -79,7 +81,7 @@ pub(super) fn done(item: &Item) {
     }
 }
 
-/// Of a request that no master was sent.
+/// Returns the completion of a request that was sent to no master.
 fn not_sent() -> Completion {
     Completion::Done {
         majority: false,

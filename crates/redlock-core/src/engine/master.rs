@@ -10,7 +10,7 @@ const POLL_EVERY: Duration = Duration::from_secs(1);
 /// The interval while no lock is held or contended for, and the master could vote at the last poll. The script of each
 /// request checks the seal, the quorum and the clock itself.
 const POLL_UNUSED_EVERY: Duration = Duration::from_secs(5);
-/// The facts give no vote when the next poll is late by more than this.
+/// The time by which the next poll may be late before the facts no longer give a vote.
 const POLL_LATE: Duration = Duration::from_secs(2);
 
 /// The state described in the module. By default, the master was never connected.
@@ -38,9 +38,10 @@ pub(super) struct Master {
     pub(super) trouble: Option<Unknown>,
     /// The standing that was reported last.
     reported: String,
-    /// The master left a request unanswered for a whole command timeout, and has not answered since. It is then not
-    /// asked for votes: a round that waits for it blocks the lock at the masters that granted it, and with one of three
-    /// masters hung, several candidates could do so in turn for seconds. Polls continue.
+    /// Whether the master left a request unanswered for a whole command timeout and has not answered since.
+    /// It is then not asked for votes: a round that waits for it blocks the lock at the masters that granted
+    /// it. With one of three masters hung, several candidates could do so in turn for seconds. Polls
+    /// continue.
     silent: bool,
     pub(super) latency: Duration,
     answered: BootInstant,
@@ -66,17 +67,17 @@ impl Master {
         self.silent = false;
     }
 
-    /// Returns the time for which it has left all requests unanswered.
+    /// Returns the time for which the master has left all requests unanswered.
     pub(super) fn quiet(&self, now: BootInstant) -> Duration {
         now.since(self.answered)
     }
 
-    /// Enters that a request sent at `sent` was not answered in time.
+    /// Records that a request sent at `sent` was not answered in time.
     pub(super) fn silent_since(&mut self, sent: BootInstant) {
         self.silent = self.answered <= sent;
     }
 
-    /// Returns the reason why it is ineligible. `distrusted` is the remaining distrust of its clock.
+    /// Returns the reason why the master is ineligible. `distrusted` is the remaining distrust of its clock.
     pub(super) fn ineligible(&self, distrusted: Option<Duration>) -> Option<Ineligible> {
         if self.duplicate {
             return Some(Ineligible::Duplicate);
@@ -90,7 +91,7 @@ impl Master {
         now > self.facts_until
     }
 
-    /// Decides by the known facts, whether or not the master is connected.
+    /// Returns an error if the known facts give no vote, whether or not the master is connected.
     pub(super) fn may_vote(&self, distrusted: Option<Duration>, now: BootInstant) -> Result<(), Unknown> {
         if self.silent {
             return Err(Unknown::Silent);
@@ -130,9 +131,9 @@ impl Master {
         }
     }
 
-    /// Restores a retirement that a server has forgotten, with its whole memory or by an older snapshot: a process that
-    /// still has its url would seal it again. The successor, which the same url may lead to one day, is named in the
-    /// text of the retirement, or was sealed by others.
+    /// Restores a retirement that a server has forgotten, with its whole memory or by an older snapshot. A
+    /// process that still has the url of that server would otherwise seal it again. The same url may later
+    /// lead to the successor, which is named in the text of the retirement or was sealed by other processes.
     fn recall_retirement(&mut self, facts: &mut MasterFacts) {
         if facts.fingerprint.starts_with(eligibility::RETIRED) {
             self.retired = Some(facts.fingerprint.clone());
@@ -244,7 +245,8 @@ impl Engine {
         // The facts are fresh now. Their lifetime depends on whether the master can vote.
         of.facts_until = now;
         of.trouble = None;
-        // Before the first vote of this connection: a second name of the same server must not give a second vote.
+        // This precedes the first vote of this connection: a second name of a server must not give a second
+        // vote.
         self.compare_servers();
         self.masters[master].ineligible = self.ineligible_by(master);
         let (distrusted, unused) = (self.clocks.distrusted(master, now), self.is_unused(now));
@@ -258,7 +260,8 @@ impl Engine {
         of.facts_until = now + of.poll_after + POLL_LATE;
     }
 
-    /// Reports whether no lock can be held or contended for through this process: every request has run out.
+    /// Reports whether this process can neither hold a lock nor contend for one: the last request is older
+    /// than the longest lease.
     pub(super) fn is_unused(&self, now: BootInstant) -> bool {
         now.since(self.last_request) > self.longest_lease
     }
@@ -286,7 +289,7 @@ impl Engine {
     /// Marks every master that shares a `run_id` with another one, and pins the id of the quorum once a majority of the
     /// servers shows one.
     fn compare_servers(&mut self) {
-        // A server without one is no master of any quorum, and not known to be another one's twin.
+        // A server without a run_id is not a master of any quorum, and cannot be identified as a duplicate.
         let run_id = |master: &Master| {
             let run_id = master.listed_facts()?.run_id.clone();
             Some(run_id).filter(|run_id| !run_id.is_empty())

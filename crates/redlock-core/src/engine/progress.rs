@@ -1,11 +1,11 @@
-//! How far one request is, and when its completion is certain.
+//! Tracks the progress of one request, and decides when its completion is certain.
 
 use crate::{
     Answer, Attempt, BootInstant, Command, Completion, GrantReply, MAX_MASTERS, QuorumSize, Sighting,
     SlotView, Step, Tally, Verdict, View, Vote, command::Item, timing,
 };
 
-/// Holds what the kind of request needs to be decided, and no more.
+/// The state that is needed to decide a request of its kind.
 #[derive(Debug)]
 pub(super) enum Progress {
     Attempt(Box<Attempt>),
@@ -25,13 +25,13 @@ pub(super) enum Progress {
         tally: Tally,
         answers: Box<[Option<Answer>; MAX_MASTERS]>,
         all: bool,
-        /// A later answer does not count.
+        /// The time from which an answer no longer counts.
         limit: BootInstant,
     },
     Over,
 }
 
-/// What an answer led to.
+/// The effect of an answer.
 #[derive(Debug)]
 pub(super) enum Change {
     None,
@@ -70,7 +70,8 @@ impl Progress {
                 answered: 0,
             },
             Command::Inspect | Command::Break { .. } => Self::round(size, true, BootInstant::NEVER),
-            // A master that loses its memory waits twice as long before it reads what the others granted meanwhile.
+            // The wait of a seal, which precedes the read of what the other masters granted meanwhile,
+            // includes twice this limit.
             Command::Claim { .. } | Command::Mark { .. } => Self::round(size, false, started + acquire_limit),
             _ => Self::round(size, false, BootInstant::NEVER),
         }
@@ -85,7 +86,7 @@ impl Progress {
         }
     }
 
-    /// Whether its result depends on when it began.
+    /// Reports whether the result depends on the time at which the request began.
     pub(super) fn is_timed(&self) -> bool {
         match self {
             Self::Attempt(_) | Self::Renewal { .. } => true,
@@ -94,7 +95,7 @@ impl Progress {
         }
     }
 
-    /// No reply is waited for after this.
+    /// Returns the time after which the engine waits for no reply.
     pub(super) fn limit(&self) -> BootInstant {
         match self {
             Self::Attempt(attempt) => attempt.limit(),
@@ -103,7 +104,7 @@ impl Progress {
         }
     }
 
-    /// Takes one master's answer, received at `now`.
+    /// Handles one master's answer, received at `now`.
     pub(super) fn on_answer(
         &mut self,
         item: &Item,
@@ -247,7 +248,7 @@ fn grant_reply(answer: Answer) -> GrantReply {
     }
 }
 
-/// What an observation shows: "granted" is free.
+/// Returns the result of an observation, where "granted" means free.
 fn sighting(answer: Answer) -> Option<Sighting> {
     match answer {
         Answer::Granted { .. } => Some(Sighting::FREE),

@@ -12,13 +12,14 @@ struct Repeat {
     lock: Arc<LockKeys>,
     attempt: Arc<LeaseAttempt>,
     master: usize,
-    /// The lease ended with a reserve.
+    /// Whether the lease ended with a reserve.
     reserve: bool,
     wait: Duration,
     until: BootInstant,
 }
 
-/// The pending repeats, by the time of the next try. A lease that cannot be undone expires, and its entry with it.
+/// The pending repeats, by the time of the next try. A lease that cannot be undone expires, as does its
+/// entry.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     due: BTreeMap<(BootInstant, u64), Repeat>,
@@ -65,8 +66,8 @@ impl Repeats {
         self.due.len()
     }
 
-    /// Returns the repeats that are due. A reserve that failed is followed by a release with repeats of its own; or by
-    /// nothing, if the lease is to run out.
+    /// Returns the repeats that are due. A failed reserve is not repeated: a release with repeats of its own
+    /// follows, or the lease runs out.
     pub(super) fn take_due(&mut self, now: BootInstant) -> Vec<BatchItem> {
         let mut items = Vec::new();
         while let Some(entry) = self.due.first_entry() {

@@ -1,4 +1,4 @@
-//! What the answers of the masters lead to: completions, confirms, undos and their repeats.
+//! Turns the answers of the masters into completions, confirms, undos and their repeats.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::{
 /// The answers of one master to a batch.
 struct Answers {
     reply: Option<Reply>,
-    /// What an item without an answer is.
+    /// The reason why an item without an answer is unknown.
     missing: Unknown,
-    /// Why only refusals count.
+    /// The reason why only refusals count, if so.
     doubt: Option<Unknown>,
 }
 
@@ -61,7 +61,7 @@ impl Answers {
 }
 
 impl Engine {
-    /// The result of a transmit. One that is not waited for any more changes nothing.
+    /// Handles the result of a transmit. A result that is no longer awaited changes nothing.
     pub(super) fn on_reply(&mut self, id: TransmitId, result: Result<Reply, Unknown>, now: BootInstant) {
         let TransmitId { batch, master } = id;
         let of = self.batches.get_mut(&batch);
@@ -79,7 +79,7 @@ impl Engine {
         self.answer_members(batch, (master, members, call.connection), finished, (took, now));
     }
 
-    /// The answer of a master that was not asked.
+    /// Handles the answer for a master that was not asked.
     pub(super) fn answer_batch(
         &mut self,
         batch: u64,
@@ -131,7 +131,8 @@ impl Engine {
         }
     }
 
-    /// Follows where a lease was sent, and plans to repeat an undo that may have run before the grant.
+    /// Records on which connections a lease was sent, and plans to repeat an undo that may have run before
+    /// the grant.
     fn clean_up(
         &mut self,
         entry: &Entry,

@@ -41,7 +41,7 @@ fn facts(master: usize) -> MasterFacts {
     }
 }
 
-/// Three masters that were connected and polled at `ms`.
+/// Returns an engine with three masters that were connected and polled at `ms`.
 fn engine_at(ms: u64) -> Engine {
     let mut engine = Engine::new(config());
     for master in 0..3 {
@@ -100,7 +100,8 @@ fn reply(master_ms: u64, items: Vec<Value>) -> Reply {
     }
 }
 
-/// A call of master 0 that was sent at `sent_ms` and answered a millisecond later, at `master_ms` of its own clock.
+/// Makes a call to a master, sent at `sent_ms` and answered a millisecond later, at `master_ms` of its own
+/// clock.
 fn call(
     engine: &mut Engine,
     (master, admission): (usize, Admission),
@@ -108,7 +109,7 @@ fn call(
     sent_ms: u64,
 ) -> Finished {
     let timeout = Duration::from_millis(100);
-    // MasterFacts are fresh whenever a call is made.
+    // The facts are fresh whenever a call is made.
     engine.masters[master].touch(at(sent_ms));
     let call = engine
         .begin_call(master, admission, timeout, at(sent_ms))
@@ -135,7 +136,7 @@ fn vote_that_shows_a_clock_step_does_not_count() {
     let vote = call(&mut engine, VOTE, 4_600_500, 500);
     assert!(matches!(vote.reply, Err(Unknown::Ineligible(_))), "{vote:?}");
     assert_eq!(vote.doubted.map(|reply| reply.items), Some(vec![Value::Int(1)]));
-    // Asked for before the step was known.
+    // This vote was asked for before the step was known.
     let late = Ok(reply(4_600_501, Vec::new()));
     let vote = engine.finish_call(0, &asked_before, late, at(502)).reply;
     assert!(matches!(vote, Err(Unknown::Ineligible(_))), "{vote:?}");
@@ -174,7 +175,7 @@ fn step_of_the_local_clock_blames_no_master() {
         let first = call(&mut engine, (master, Admission::Voting), 1_000_000, 0);
         assert!(first.reply.is_ok());
     }
-    // Ten seconds that the local clock did not count.
+    // The local clock did not count ten seconds.
     let first = call(&mut engine, VOTE, 1_010_500, 500);
     assert!(first.reply.is_err() && engine.local_steps() == 0);
     let second = call(&mut engine, (1, Admission::Voting), 1_010_500, 500);

@@ -82,7 +82,7 @@ impl Engine {
         &self.identity
     }
 
-    /// Keeps the id that was drawn for a quorum without one; the first one stays.
+    /// Stores the id that was drawn for a quorum without an id. The first such id is kept.
     pub fn set_drawn(&mut self, id: crate::QuorumId) {
         self.identity.set_drawn(id);
     }

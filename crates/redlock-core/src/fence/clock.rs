@@ -1,4 +1,5 @@
-//! Whether the local clock stood still: a virtual machine was paused, and its boot-time clock did not count the pause.
+//! Detects that the local clock stood still: a virtual machine was paused, and its boot-time clock did not
+//! count the pause.
 
 use crate::{QuorumSize, Sample, timing, vote::MAX_MASTERS};
 
@@ -27,8 +28,8 @@ impl ClockWatch {
         }
     }
 
-    /// Takes the samples of one round; true if the clocks of M masters ran ahead of the local one by more than the round
-    /// trips and the drift.
+    /// Records the samples of one round. Reports whether the clocks of M masters ran ahead of the local one
+    /// by more than the round trips and the drift.
     pub fn on_round(&mut self, samples: impl IntoIterator<Item = (usize, Sample)>) -> bool {
         self.round += 1;
         for (master, sample) in samples {
@@ -50,7 +51,7 @@ impl ClockWatch {
         stood_still
     }
 
-    /// Another server answers under this name: its clock is not the one that was sampled.
+    /// Forgets the clock that was sampled under this name, because another server answers under it.
     pub fn forget(&mut self, master: usize) {
         if let Some(anchor) = self.anchors.get_mut(master) {
             *anchor = None;
@@ -59,14 +60,15 @@ impl ClockWatch {
     }
 }
 
-/// The master's clock moved by more than the longest time that the local one can have counted.
+/// Reports whether the master's clock moved by more than the longest time that the local clock can have
+/// counted.
 fn runs_ahead(before: &Sample, sample: &Sample) -> bool {
     let moved = u128::from(sample.master.saturating_sub(before.master));
     let local = sample.received.since(before.sent);
     moved > (local + timing::drift(local)).as_micros()
 }
 
-/// The new sample gives a lower upper bound of the master's clock than the former one, corrected for the rates.
+/// Reports whether the new sample gives a lower upper bound of the master's clock, corrected for the rates.
 fn bounds_better(before: &Sample, sample: &Sample) -> bool {
     let passed = sample.sent.since(before.sent);
     let bound = u128::from(before.master) + (passed + timing::drift(passed)).as_micros();

@@ -11,44 +11,45 @@ use std::{
 use super::{OWN_RESERVATION, mark::FenceMark, mark::MarkRegister, succession::Succession};
 use crate::{BootInstant, ClusterId, FencingToken, Nonce};
 
-/// What a fenced lease has in addition to its text. Only the engine writes it, so the counters need no locked
-/// instruction.
+/// The state of a fenced lease in addition to its text. Only the engine writes it, so the counters need no
+/// locked instruction.
 #[derive(Debug)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct FencedLease {
     cluster: ClusterId,
-    /// Of the win; none before.
+    /// The `first` of the win; empty before the win.
     #[cfg_attr(feature = "trace", serde(skip))]
     first: OnceLock<FencingToken>,
-    /// As it was sent, or was about to be.
+    /// The mark that was sent, or was about to be sent.
     #[cfg_attr(feature = "trace", serde(skip))]
     mark: OnceLock<FenceMark>,
-    /// The longest that was declared, in milliseconds.
+    /// The longest delay that was declared, in milliseconds.
     #[cfg_attr(feature = "trace", serde(skip))]
     delay: AtomicU64,
     #[cfg_attr(feature = "trace", serde(skip))]
     stop: AtomicU8,
 }
 
-/// How far the stop of what a marked lease started is. Each step leads to the next one only; a mark `held` leads back.
+/// The progress of the stop of the work that a marked lease started. A step leads only to the next one; a
+/// mark `held` leads back to the first one.
 mod stop {
     pub(super) const RUNS: u8 = 0;
     /// A majority forbids starts.
     pub(super) const CLOSED: u8 = 1;
-    /// The holder has judged since that everything is gone.
+    /// The holder has since judged that all work is gone.
     pub(super) const GONE: u8 = 2;
     /// A majority has the mark `clean`.
     pub(super) const CONFIRMED: u8 = 3;
 }
 
-/// What the end of a fenced lease may remove from the masters.
+/// The data that the end of a fenced lease may remove from the masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// No mark was ever sent: the lease. The reservation of its cluster may be that under which a sibling's pods run.
+    /// The lease, since no mark was ever sent. A sibling's pods may run under the reservation of its cluster.
     Lease,
-    /// Pods may run by it: nothing. It runs out.
+    /// Nothing, since pods may run by the lease, which runs out.
     Nothing,
-    /// The stop was confirmed: the lease and the reservation of its cluster.
+    /// The lease and the reservation of its cluster, since the stop was confirmed.
     All,
 }
 
@@ -64,8 +65,8 @@ impl FencedLease {
         }
     }
 
-    /// The lease was won with `token`; its grants show these marks, and `held` as the greatest one of `held` and
-    /// `heldFloor`. No key that a master has now lives longer than `until`.
+    /// Records that the lease was won with `token`. Its grants show these marks, and `held` as the greatest
+    /// one of `held` and `heldFloor`. No key that a master has now lives longer than `until`.
     pub fn win(
         &self,
         registers: &[MarkRegister],
@@ -78,8 +79,8 @@ impl FencedLease {
         Succession { first, ..found }
     }
 
-    /// The mark is about to be sent: from now on the lease counts as marked. False if it cannot be marked: it was not won,
-    /// it has another token, or the UID of the cluster makes no mark.
+    /// Records that the mark is about to be sent: the lease now counts as marked. Returns false if the lease
+    /// was not won, has another token, or belongs to a cluster whose UID cannot be part of a mark.
     pub fn send(&self, token: FencingToken, nonce: Nonce, delay: Duration) -> bool {
         let Some(first) = self.first.get() else {
             return false;
@@ -99,13 +100,13 @@ impl FencedLease {
         true
     }
 
-    /// The mark, once it was sent.
+    /// Returns the mark, once it was sent.
     #[must_use]
     pub fn mark(&self) -> Option<&FenceMark> {
         self.mark.get()
     }
 
-    /// The longest delay that was declared with it, in milliseconds.
+    /// Returns the longest delay that was declared with the mark, in milliseconds.
     #[must_use]
     pub fn delay(&self) -> u64 {
         self.delay.load(Relaxed)
@@ -117,18 +118,18 @@ impl FencedLease {
         }
     }
 
-    /// A majority forbids starts.
+    /// Records that a majority forbids starts.
     pub fn record_closed(&self) {
         self.step(stop::RUNS, stop::CLOSED);
     }
 
-    /// Call this before the holder writes `clean`. A stop that was judged before starts were forbidden is not
-    /// confirmed.
+    /// Records, before the holder writes `clean`, that all work is gone. A stop that was judged before starts
+    /// were forbidden is not confirmed.
     pub fn record_gone(&self) {
         self.step(stop::CLOSED, stop::GONE);
     }
 
-    /// A majority has `clean`.
+    /// Records that a majority has `clean`.
     pub fn record_confirmed(&self) {
         self.step(stop::GONE, stop::CONFIRMED);
     }
@@ -148,8 +149,8 @@ impl FencedLease {
     }
 }
 
-/// For how long a renewal of a marked lease keeps the lock for its own cluster: no longer than the longest lease, for which
-/// the wait of a seal and the distrust after a step of a clock are made.
+/// Returns how long a renewal of a marked lease reserves the lock for its own cluster: at most the longest
+/// lease, which the wait of a seal and the distrust after a clock step cover.
 #[must_use]
 pub fn own_reservation(lease_duration: Duration, longest: Duration) -> Duration {
     (lease_duration + OWN_RESERVATION).min(longest.max(lease_duration))

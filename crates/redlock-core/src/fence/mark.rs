@@ -1,4 +1,5 @@
-//! The register `slot:<lock>/!mark`: under which lease, and since which one, the pods of a cluster may run.
+//! The register `slot:<lock>/!mark`: the lease under which the pods of a cluster may run, and the first lease
+//! since which they may.
 
 use std::fmt;
 
@@ -6,8 +7,8 @@ use thiserror::Error;
 
 use crate::{ClusterId, FencingToken, Nonce};
 
-/// The register is a slot of this object of the lock, so it is merged as slots are: the larger token wins, and a tie of
-/// different values names no mark. No object of Kubernetes has this name.
+/// The object of a lock whose slot is the register. The register is merged as slots are: the larger token
+/// wins, and a tie of different values names no mark. No Kubernetes object has this name.
 pub const MARK_OBJECT: &str = "!mark";
 
 /// The value of the mark after masters with different marks were merged.
@@ -21,11 +22,11 @@ pub struct FenceMark {
     /// The token of the first lease since which no other cluster can have started targets.
     pub first: FencingToken,
     cluster_uid: String,
-    /// Of the lease that it stands beside.
+    /// The nonce of the marked lease.
     pub nonce: Nonce,
 }
 
-/// A register or a cluster UID that makes no mark.
+/// The reason why a register or a cluster UID cannot be a mark or a part of one.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum MarkError {
     #[error("fence mark {0:?} cannot be read: expected <token>|<first>,<cluster UID>,<nonce>")]
@@ -36,21 +37,21 @@ pub enum MarkError {
     ClusterUid(String),
 }
 
-/// What one master shows of the mark of a lock.
+/// The mark of a lock, as one master shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MarkRegister {
     /// No lease of this lock was ever marked.
     #[default]
     Never,
-    /// Masters that were merged had different marks under this token: which one is valid is unknown.
+    /// Masters with different marks under this token were merged: which mark is valid is unknown.
     Split(FencingToken),
     Marked(FenceMark),
 }
 
 impl FenceMark {
     /// # Errors
-    /// The cluster UID contains an `@`: the merge of slots compares the part before it, and would take two marks for
-    /// one.
+    /// Returns an error if the cluster UID contains an `@`: the merge of slots compares the part before it,
+    /// and would take two marks for one.
     pub fn new(
         token: FencingToken,
         first: FencingToken,
@@ -79,7 +80,7 @@ impl FenceMark {
         self.cluster_uid == cluster.uid()
     }
 
-    /// The register without its token, as a slot names its job.
+    /// Returns the register without its token, in the place where a slot names its job.
     #[must_use]
     pub fn body(&self) -> String {
         format!("{},{},{}", self.first, self.cluster_uid, self.nonce)
@@ -105,14 +106,14 @@ impl fmt::Display for FenceMark {
     }
 }
 
-/// Only the text that would be written: `parse` also takes a sign.
+/// Parses a number only in the form in which it is written: `parse` also accepts a sign.
 fn canonical(text: &str) -> Option<u64> {
     text.parse().ok().filter(|n: &u64| n.to_string() == text)
 }
 
 impl MarkRegister {
     /// # Errors
-    /// The text is no register of a mark.
+    /// Returns an error if the text is not a register of a mark.
     pub fn parse(text: &str) -> Result<Self, MarkError> {
         let bad = || MarkError::Text(text.chars().take(120).collect());
         if text.is_empty() {
@@ -130,7 +131,7 @@ impl MarkRegister {
         FenceMark::parse(token, body).map(Self::Marked).ok_or_else(bad)
     }
 
-    /// Zero if no lease was ever marked.
+    /// Returns the token of the mark; zero if no lease was ever marked.
     #[must_use]
     pub fn token(&self) -> FencingToken {
         match self {
@@ -140,7 +141,7 @@ impl MarkRegister {
         }
     }
 
-    /// The register of a majority that has either: the larger token; of a tie of different values, neither.
+    /// Returns the register with the larger token, or [`Self::Split`] for a tie of different values.
     #[must_use]
     pub fn merged(self, other: Self) -> Self {
         match self.token().cmp(&other.token()) {
@@ -151,14 +152,14 @@ impl MarkRegister {
         }
     }
 
-    /// The greatest of all; [`Self::Never`] where there is no register.
+    /// Returns the greatest of all registers, or [`Self::Never`] if there is no register.
     #[must_use]
     pub fn greatest<'a>(registers: impl IntoIterator<Item = &'a Self>) -> Self {
         let registers = registers.into_iter().cloned();
         registers.reduce(Self::merged).unwrap_or_default()
     }
 
-    /// The mark, if one is known.
+    /// Returns the mark, if it is known.
     #[must_use]
     pub const fn mark(&self) -> Option<&FenceMark> {
         match self {

@@ -12,28 +12,28 @@ use crate::{BootInstant, ClusterId, FencingToken, Obstacle, QuorumSize, vote::MA
 /// Allowance for the resolution of an expiry on a master, in addition to 1 % for the rates of clocks.
 const RESOLUTION: Duration = Duration::from_millis(2);
 
-/// Until when no other cluster can be granted the lock, by one round.
+/// The time until which no other cluster can be granted the lock, as one round shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permit {
-    /// The M-th smallest of the ends that the masters show; one that shows none ends when the round began.
+    /// The M-th smallest of the ends that the masters show. Without an end, a master counts with `sent`.
     pub until: BootInstant,
-    /// When its round began.
+    /// The time at which the round began.
     pub sent: BootInstant,
     pub first: FencingToken,
     pub token: FencingToken,
-    /// The holder forbids starts.
+    /// Whether the holder forbids starts.
     pub closed: bool,
 }
 
 impl Permit {
-    /// Returns when the pods that run by this permit are frozen.
+    /// Returns the time at which the pods that run by this permit are frozen.
     #[must_use]
     pub fn freeze_at(&self) -> BootInstant {
         self.until - FREEZE_BEFORE
     }
 }
 
-/// Why a round gives no permit. None of these is evidence that another cluster may run.
+/// The reason why a round gives no permit. No such reason is evidence that another cluster may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withheld {
     /// Fewer than M sealed masters answered.
@@ -49,7 +49,7 @@ pub enum Withheld {
     Overtaken,
 }
 
-/// What one round shows of a lock.
+/// The result of one round for a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     Permit(Permit),
@@ -66,7 +66,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// Whether it ends a permit at once.
+    /// Reports whether the finding ends a permit at once.
     #[must_use]
     pub const fn is_contrary(&self) -> bool {
         match self {
@@ -76,8 +76,8 @@ impl Finding {
     }
 }
 
-/// The readings of one lock in one round. Wait for all masters until the deadline of the command: a permit of M readings
-/// is valid, and ends earlier than one of all.
+/// The readings of one lock in one round. The caller waits for all masters until the deadline of the command:
+/// a permit of M readings is valid, but ends earlier than one of all readings.
 #[derive(Clone, Debug)]
 pub struct Observation {
     size: QuorumSize,
@@ -86,7 +86,7 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// `sent` is read before the first byte of the round is sent.
+    /// Creates an observation. `sent` is read before the first byte of the round is sent.
     #[must_use]
     pub const fn new(size: QuorumSize, sent: BootInstant) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl Observation {
         }
     }
 
-    /// Enters what a sealed master shows; a second account of the same master does not count.
+    /// Records the reading of a sealed master. A second reading of the same master does not count.
     pub fn record(&mut self, master: usize, reading: Reading) {
         if let Some(slot @ None) = self.readings.get_mut(master)
             && master < self.size.masters()
@@ -119,19 +119,19 @@ impl Observation {
         self.readings.iter().flatten()
     }
 
-    /// Whether all masters answered.
+    /// Reports whether all masters answered.
     #[must_use]
     pub fn complete(&self) -> bool {
         self.known().count() == self.size.masters()
     }
 
-    /// The greatest mark of any master.
+    /// Returns the greatest mark of any master.
     #[must_use]
     pub fn mark(&self) -> MarkRegister {
         MarkRegister::greatest(self.known().map(|reading| &reading.mark))
     }
 
-    /// The holder by the lease that most masters show, for the text of a refusal.
+    /// Returns the holder of the lease that most masters show, for the text of a refusal.
     #[must_use]
     pub fn holder(&self) -> Option<String> {
         let leases = || self.known().filter_map(|reading| reading.lease.as_ref());
@@ -140,7 +140,7 @@ impl Observation {
         names.max_by_key(|name| same(name))
     }
 
-    /// What this round shows the pods of `cluster`.
+    /// Returns the result of this round for the pods of `cluster`.
     #[must_use]
     pub fn finding(&self, cluster: &ClusterId) -> Finding {
         let majority = self.size.majority();
@@ -184,9 +184,9 @@ impl Observation {
         })
     }
 
-    /// The M-th smallest end over all N masters. One that did not answer, or shows nothing that counts, may be free since
-    /// the round began. A reservation beside an earlier mark does not count: the release of that lease may still be under
-    /// way to this master, and delete it.
+    /// Returns the M-th smallest end over all N masters. A master that did not answer, or shows nothing that
+    /// counts, may be free since the round began. A reservation with an earlier mark does not count: the
+    /// release of that lease may still be under way to this master, and would delete the reservation.
     fn until(&self, cluster: &ClusterId, mark: &FenceMark) -> BootInstant {
         let end = |reading: &Option<Reading>| {
             let left = reading
@@ -200,7 +200,7 @@ impl Observation {
     }
 }
 
-/// Less 1 % for the rates of clocks, and the resolution of an expiry.
+/// Subtracts 1 % for the rates of clocks, and the resolution of an expiry.
 fn good_for(left: Duration) -> Duration {
     (left - left / 100).saturating_sub(RESOLUTION)
 }

@@ -1,9 +1,10 @@
-//! Since when the holder of a fenced lease knows every pod that may run.
+//! The time since which the holder of a fenced lease knows every pod that may run.
 
 use super::succession::{Predecessor, Succession};
 use crate::{BootInstant, FencingToken, Marks};
 
-/// Since when the holder of a lease knows every pod that may run under it. `Moment` is one of its watch of pods.
+/// The time since which a holder knows every pod that may run under its lease. A `Moment` is a time in its
+/// watch of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach<Moment> {
     pub token: FencingToken,
@@ -14,36 +15,36 @@ pub struct Reach<Moment> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known<Moment> {
     Since(Moment),
-    /// Pods of an earlier lineage may run until then.
+    /// Pods of an earlier lineage may run until `earlier_until`.
     Beside {
         since: Moment,
         earlier_until: BootInstant,
     },
-    /// Pods may have been removed by force before, and run as long as the lineage.
+    /// Pods may have been removed by force earlier, and may run as long as the lineage.
     Never,
 }
 
-/// Why a holder does not know every pod that may run.
+/// The reason why a holder does not know every pod that may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownPods<Moment> {
-    /// Pods of an earlier lineage may run until then. The others are known since this moment.
+    /// Pods of an earlier lineage may run until `until`. All other pods are known since `since`.
     Until { since: Moment, until: BootInstant },
-    /// Pods that it never saw may run as long as the lineage.
+    /// Pods that the holder never saw may run as long as the lineage.
     Always,
 }
 
-/// How a lease stands before its holder marks it.
+/// The state of a lease before its holder marks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// It is marked already, by a holder that did not continue to follow the pods.
+    /// The lease is already marked, by a holder that did not continue to follow the pods.
     Marked,
-    /// It follows an end that was confirmed.
+    /// The lease follows a confirmed end.
     AfterCleanEnd,
     AfterUncleanEnd,
 }
 
 impl Begun {
-    /// `marks`: the registers in the grants of its win.
+    /// Returns the state of a lease. `marks` are the registers in the grants of its win.
     #[must_use]
     pub const fn of(is_marked: bool, marks: Marks) -> Self {
         if is_marked {
@@ -57,13 +58,14 @@ impl Begun {
 }
 
 impl<Moment: Copy> Reach<Moment> {
-    /// The reach of a new lease; `None` while the pods are not known, which is where `now` is `None`. `before` is that of
-    /// the last lease of the same process.
+    /// Returns the reach of a new lease. `now` is `None` while the pods are not known; a reach that depends
+    /// on it is then `None`. `before` is the reach of the last lease of the same process.
     ///
-    /// No pod of the cluster runs after another cluster has held the lock, nor after an end that was confirmed. Otherwise
-    /// the holder must have known the pods since a lease of the same lineage. Under a lease that is marked already, pods may
-    /// have run that it never saw. Where pods of an earlier lineage may run, each win of the new one waits for their end: a
-    /// lease whose mark is not on a majority ends by then.
+    /// No pod of the cluster runs after another cluster has held the lock, nor after an end that was
+    /// confirmed. Otherwise the holder must have known the pods since a lease of the same lineage. Under a
+    /// lease that is already marked, pods that the holder never saw may have run. Where pods of an earlier
+    /// lineage may run, each win of the new lineage waits for their end: a lease whose mark is not on a
+    /// majority ends before that.
     #[must_use]
     pub fn of(
         token: FencingToken,
@@ -98,7 +100,7 @@ impl<Moment: Copy> Reach<Moment> {
     }
 
     /// # Errors
-    /// Pods may run that the holder does not know.
+    /// Returns an error if pods may run that the holder does not know.
     pub fn since(&self, now: BootInstant) -> Result<Moment, UnknownPods<Moment>> {
         match self.known {
             Known::Since(since) => Ok(since),

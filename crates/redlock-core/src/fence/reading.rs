@@ -1,4 +1,4 @@
-//! What one master shows a node of one lock: the reply of the read-only script.
+//! The state of one lock, as one master shows it to a node: the reply of the read-only script.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use crate::{
     reply::{self, Code, Reply, Value},
 };
 
-/// How long a key still lives, as its master shows it.
+/// The remaining lifetime of a key, as its master shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     For(Duration),
-    /// The key has no expiry: it blocks others, and gives no time that can be counted on.
+    /// The key has no expiry: it blocks other candidates, and gives no time to rely on.
     NoExpiry,
 }
 
 impl Left {
-    /// The time that can be counted on.
+    /// Returns the time on which a caller may rely.
     #[must_use]
     pub const fn time(self) -> Duration {
         match self {
@@ -27,33 +27,34 @@ impl Left {
     }
 }
 
-/// One master's account of one lock. Only a sealed master gives one.
+/// The state of one lock on one master. Only a sealed master gives a reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Microseconds since 1970, by the master.
+    /// Microseconds since 1970, by the master's clock.
     pub time: u64,
     pub received: BootInstant,
     pub lease: Option<(Obstacle, Left)>,
     /// A cluster, or `nobody`.
     pub reservation: Option<(String, Left)>,
-    /// The greater one of `held` and `heldFloor`.
+    /// The greater of `held` and `heldFloor`.
     pub held: u64,
     pub mark: MarkRegister,
     pub delay: DeclaredDelay,
-    /// The greatest token whose holder forbade starts, zero if none did.
+    /// The greatest token whose holder forbade starts; zero if no holder did.
     pub closed: FencingToken,
 }
 
 impl Reading {
-    /// How long this master grants the lock to no other cluster, as far as it shows: the lease of the mark, or a
-    /// reservation for this cluster. A lease that is not the mark's never counts.
+    /// Returns the time for which this master shows that it grants the lock to no other cluster, by the lease
+    /// of the mark or a reservation for this cluster. A lease other than that of the mark never counts.
     #[must_use]
     pub fn counted(&self, cluster: &ClusterId, nonce: Option<Nonce>) -> Option<Left> {
         let lefts = [self.lease_left(nonce), self.reservation_left(cluster)];
         lefts.into_iter().flatten().max_by_key(|left| left.time())
     }
 
-    /// The same, as a permit by this mark may rely on: a reservation counts beside the mark alone.
+    /// Returns the part of this time that a permit by this mark may rely on. A reservation counts only where
+    /// the master shows this mark.
     pub(super) fn permitted(&self, cluster: &ClusterId, mark: &FenceMark) -> Option<Left> {
         let nonce = Some(mark.nonce);
         if self.mark.mark() == Some(mark) {
@@ -78,7 +79,7 @@ impl Reading {
 /// One lock's part of the reply: `{'fence', lease, PTTL, reservation, PTTL, held, heldFloor, mark, delay, closed}`.
 ///
 /// # Errors
-/// The item is of another shape.
+/// Returns an error if the item has another shape.
 pub fn reading(item: &Value, time: u64, received: BootInstant) -> Result<Reading, Unknown> {
     let Value::Array(parts) = item else {
         return Err(reply::bad("an array", item));
@@ -113,10 +114,11 @@ pub fn reading(item: &Value, time: u64, received: BootInstant) -> Result<Reading
     })
 }
 
-/// What one master shows of so many locks, received at `received`.
+/// Returns the readings of `locks` locks on one master, received at `received`.
 ///
 /// # Errors
-/// The master is not sealed for this quorum, the call came too late, or the reply is of another shape.
+/// Returns an error if the master is not sealed for this quorum, the call came too late, or the reply has
+/// another shape.
 pub fn readings(reply: &Reply, locks: usize, received: BootInstant) -> Result<Vec<Reading>, Unknown> {
     match &reply.code {
         Code::Ok if reply.items.len() == locks => {}
@@ -135,7 +137,8 @@ fn obstacle(text: &str) -> Obstacle {
         .map_or_else(|_| Obstacle::Foreign(text.to_owned()), Obstacle::Lease)
 }
 
-/// A key that is there, and how long. -1 is a key without expiry, -2 one that is just gone.
+/// Returns a key that exists, and its remaining lifetime. -1 is a key without expiry, -2 one that is just
+/// gone.
 fn key<'a>(text: &'a str, left: &Value) -> Result<Option<(&'a str, Left)>, Unknown> {
     let left = match left {
         _ if text.is_empty() => return Ok(None),

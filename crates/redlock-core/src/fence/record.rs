@@ -1,4 +1,4 @@
-//! One pod of a fenced lock on a node: it runs only by a permit, or by a release by hand.
+//! The record of one pod of a fenced lock on a node. The pod runs only by a permit, or by a release by hand.
 
 mod presence;
 mod release;
@@ -10,7 +10,7 @@ use crate::{BootInstant, FencingToken, planted::Plant};
 
 pub use self::state::{Lineage, Origin, Presence, Refusal, Release, Run, State, Stored};
 
-/// What happens to a record.
+/// An event for a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// The time of [`Record::next_wake`] has come.
@@ -25,11 +25,11 @@ pub enum Input {
     Stored,
     /// An administrator releases the pod.
     Release,
-    /// The file `cgroup.events` of the pod.
+    /// The content of the file `cgroup.events` of the pod.
     Cgroup { populated: bool, frozen: bool },
 }
 
-/// What the agent carries out, in this order.
+/// An action for the agent, which carries out effects in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Write 1 to `cgroup.freeze`.
@@ -43,16 +43,16 @@ pub enum Effect {
     ConfirmPod,
     /// Write the record into the table of the guardian.
     Store(Run),
-    /// Write into the table that the pod is killed, and the permit under which it is about to start afresh, if there is
-    /// one. It is stored before the kill: an agent that is started anew must not take the pod for one that is only frozen,
-    /// and thaw what the kubelet has started since.
+    /// Write into the table that the pod is killed, and the permit under which it is about to start afresh,
+    /// if there is one. The entry is stored before the kill: a restarted agent must not mistake the pod for
+    /// one that is only frozen, and thaw processes that the kubelet has started since.
     StoreKilled(Option<Run>),
     /// Write into the table that the pod runs without a permit. The guardian reads an entry again before each freeze.
     StoreReleased(Release),
     AnswerPublish(Result<(), Refusal>),
 }
 
-/// See the module.
+/// The record of one pod. See the module.
 #[derive(Clone, Debug)]
 pub struct Record {
     state: State,
@@ -62,7 +62,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The kubelet called to publish the volume of a pod that is not known.
+    /// Creates the record of an unknown pod when the kubelet calls to publish its volume.
     #[must_use]
     pub const fn new(called: BootInstant) -> Self {
         let refusal = Refusal::NoRound;
@@ -74,8 +74,8 @@ impl Record {
         Self { state, seen, plant }
     }
 
-    /// An agent that was started anew finds a pod. What the table does not show is frozen: write the freeze at once, as
-    /// [`Record::next_wake`] asks.
+    /// Creates the record of a pod that a restarted agent finds. A pod that the table does not show is
+    /// frozen: the agent writes the freeze at once, as [`Record::next_wake`] asks.
     #[must_use]
     pub fn restored(stored: Stored, now: BootInstant) -> Self {
         let frozen = |lineage| State::Frozen {
@@ -103,7 +103,7 @@ impl Record {
         Self::of(state, seen)
     }
 
-    /// A record in this state: the model of the tests enters every one that it can reach.
+    /// Returns a record in this state. The model of the tests enters every state that it can reach.
     #[cfg(feature = "planted")]
     #[must_use]
     pub const fn in_state(state: State) -> Self {
@@ -120,13 +120,14 @@ impl Record {
         &self.state
     }
 
-    /// The greatest token that a round has shown. It is stored with a kill: a mark that was known before a release does not end it.
+    /// Returns the greatest token that a round has shown. The token is stored with a kill: a mark that was
+    /// known before a release does not end the release.
     #[must_use]
     pub const fn seen(&self) -> FencingToken {
         self.seen
     }
 
-    /// Until when it may run; `None` where it does not run.
+    /// Returns the end of the permit by which the pod runs; `None` if it does not run by a permit.
     #[must_use]
     pub const fn permitted_until(&self) -> Option<BootInstant> {
         match self.state {
@@ -135,7 +136,7 @@ impl Record {
         }
     }
 
-    /// When [`Input::Timer`] is due.
+    /// Returns the time at which [`Input::Timer`] is due.
     #[must_use]
     pub fn next_wake(&self) -> BootInstant {
         match &self.state {
@@ -149,8 +150,8 @@ impl Record {
         }
     }
 
-    /// Takes one input. A permit that has ended is ended before anything else: on waking after a pause the first effect is
-    /// the freeze.
+    /// Handles one input. A permit that has expired is ended before anything else, so the first effect after
+    /// a pause is the freeze.
     #[must_use]
     pub fn handle(&mut self, input: Input, now: BootInstant) -> Vec<Effect> {
         let mut out = Vec::new();
@@ -205,7 +206,7 @@ impl Record {
         }
     }
 
-    /// Returns the record to the state from before the start permit that cannot be used.
+    /// Returns the record to the state before the start permit, which cannot be used.
     fn back_to(&mut self, origin: Origin, refusal: Refusal, now: BootInstant, out: &mut Vec<Effect>) {
         self.state = match origin {
             Origin::Publish { called } => State::Waiting { called, refusal },
@@ -220,7 +221,8 @@ impl Record {
         };
     }
 
-    /// The end is stored as well: an agent that is started anew must not take the permit for one that still holds.
+    /// Freezes the pod. The end is stored as well: a restarted agent must not take the permit for a valid
+    /// one.
     fn freeze(&mut self, run: Run, now: BootInstant, out: &mut Vec<Effect>) {
         let until = run.until.min(now);
         out.extend([Effect::Freeze, Effect::Store(Run { until, ..run })]);
@@ -231,7 +233,8 @@ impl Record {
         };
     }
 
-    /// The cgroup stays frozen: what the kubelet starts in it again does not run before the next permit.
+    /// Kills the pod. Its cgroup stays frozen: a process that the kubelet starts in it waits for the next
+    /// permit.
     fn kill(&mut self, now: BootInstant, out: &mut Vec<Effect>) {
         out.extend([Effect::Freeze, Effect::StoreKilled(None), Effect::Kill]);
         self.state = State::Killed {
@@ -283,7 +286,7 @@ impl Record {
     fn on_cgroup(&mut self, found: bool, frozen: bool, now: BootInstant, out: &mut Vec<Effect>) {
         match &mut self.state {
             State::Killed { populated, .. } => *populated = Some(found),
-            // The kubelet started a container meanwhile: the pod begins in an empty cgroup, or not at all.
+            // The kubelet started a container meanwhile, but the pod starts only in an empty cgroup.
             State::Confirming {
                 origin: Origin::Kill { since },
                 ..

@@ -1,16 +1,17 @@
-//! What the grants of a win show of the holders before.
+//! The previous holders of a fenced lock, as the grants of a win show them.
 
 use super::mark::MarkRegister;
 use crate::{BootInstant, ClusterId, FencingToken};
 
-/// What a win shows of the holders before, by the marks in its grants and the greatest of `held` and `heldFloor`.
+/// The previous holders, as a win shows them by the marks in its grants and the greatest of `held` and
+/// `heldFloor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Succession {
     /// The token of the first lease since which no other cluster can have started targets.
     pub first: FencingToken,
     pub predecessor: Predecessor,
-    /// No permit by an earlier mark lasts longer.
+    /// The time by which every permit of an earlier mark has ended.
     pub earlier_until: BootInstant,
 }
 
@@ -18,12 +19,12 @@ pub struct Succession {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Predecessor {
-    /// Of another cluster, or none; and no master shows a mark of the winner's cluster: no pod of the winner's cluster
-    /// runs.
+    /// The lease was that of another cluster, or does not exist, and no master shows a mark of the winner's
+    /// cluster: no pod of the winner's cluster runs.
     Elsewhere,
-    /// Of the winner's cluster, and no other holder can have started targets since.
+    /// The lease was that of the winner's cluster, and no other holder can have started targets since.
     Own,
-    /// The same, and that lease was also the last one that wrote `held`: what it ran can be adopted.
+    /// Like [`Self::Own`]. That lease was also the last one that wrote `held`: its targets can be adopted.
     Sibling,
     /// Another cluster may have started targets since a mark of the winner's cluster, and pods of the winner's cluster
     /// may run by it: a greater mark need not be on a majority, a greater `heldFloor` may be that of a seal after a

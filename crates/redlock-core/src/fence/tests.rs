@@ -21,10 +21,10 @@ use crate::{
     QuorumSize,
 };
 
-/// Boot time in the tests is far from 0, as it is in life.
+/// Boot time in the tests is far from 0, as it is in production.
 const BOOT: u64 = 1_000_000;
 
-/// Milliseconds after the beginning of the test.
+/// Returns the time at this many milliseconds after the beginning of the test.
 fn at(ms: u64) -> BootInstant {
     BootInstant::from_nanos((BOOT + ms) * 1_000_000)
 }
@@ -45,7 +45,7 @@ fn three() -> QuorumSize {
     QuorumSize::new(3).unwrap()
 }
 
-/// A lease under this token has the nonce of the same number.
+/// Returns the mark of a lease. Its nonce has the same number as its token.
 fn mark(token: u64, first: u64, cluster: &ClusterId) -> MarkRegister {
     let mark = FenceMark::new(
         FencingToken(token),
@@ -79,7 +79,7 @@ fn lease(nonce: u64, cluster: &ClusterId, left: u64) -> Option<(Obstacle, Left)>
     Some((Obstacle::Lease(value), Left::For(ms(left))))
 }
 
-/// Held by the own cluster under token 7, since the lease 5, for so long.
+/// Returns a reading of the lock that the own cluster holds under token 7, since lease 5, for `left` ms.
 fn held(left: u64) -> Reading {
     Reading {
         lease: lease(7, &here(), left),
@@ -103,7 +103,7 @@ fn finding(readings: &[Option<Reading>]) -> Finding {
     observation(at(0), readings).finding(&here())
 }
 
-/// Of a round that began at `sent`.
+/// Returns the permit of a round that began at `sent`.
 fn permit(sent: u64, until: u64) -> Permit {
     Permit {
         until: at(until),

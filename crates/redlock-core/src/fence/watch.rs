@@ -9,10 +9,10 @@ use super::{
 };
 use crate::{BootInstant, ClusterId, FencingToken};
 
-/// The last round that can prevent a freeze begins this long before the end of the permit.
+/// The time before the end of a permit at which the last round that can prevent a freeze begins.
 const BEFORE_END: Duration = FREEZE_BEFORE.saturating_mul(5);
 
-/// How often the masters are asked about a lock.
+/// The pace at which the masters are asked about a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     pub lease_duration: Duration,
@@ -20,9 +20,9 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// When the round after one that began at `sent` begins: after a third of the lease; after a retry period once a
-    /// third is missing, or a record waits; shortly before the freeze, so that its answers can still prevent the
-    /// freeze; and at the expected end.
+    /// Returns the start of the round after one that began at `sent`: after a third of the lease; after a
+    /// retry period once a third is missing, or a record waits; shortly before the freeze, so that its
+    /// answers can still prevent the freeze; and at the expected end.
     #[must_use]
     pub fn next<'a>(self, sent: BootInstant, records: impl IntoIterator<Item = &'a Record>) -> BootInstant {
         let third = self.lease_duration / 3;
@@ -37,12 +37,12 @@ impl Pace {
     }
 }
 
-/// What the rounds of one lock have shown so far. Orders them: a round that began before contrary evidence gives no permit
+/// The results of the rounds of one lock so far. A round that began before contrary evidence gives no permit
 /// after it.
 #[derive(Clone, Debug)]
 pub struct Watch {
     cluster: ClusterId,
-    /// When the last contrary evidence was received.
+    /// The time at which the last contrary evidence was received.
     contrary: BootInstant,
     /// The greatest token that gave a permit.
     permitted: FencingToken,
@@ -58,7 +58,8 @@ impl Watch {
         }
     }
 
-    /// A watch that has seen a permit under this token, and no contrary evidence since: see `Record::in_state`.
+    /// Returns a watch that has seen a permit under this token, and no contrary evidence since: see
+    /// `Record::in_state`.
     #[cfg(feature = "planted")]
     #[must_use]
     pub fn permitted(cluster: ClusterId, permitted: FencingToken) -> Self {
@@ -68,7 +69,8 @@ impl Watch {
         }
     }
 
-    /// Takes one round. `clock_stood_still`: what the [`super::ClockWatch`] of its quorum found in it.
+    /// Handles one round. `clock_stood_still` is the result that the [`super::ClockWatch`] of the quorum gave
+    /// for it.
     pub fn on_round(
         &mut self,
         observation: &Observation,

@@ -172,8 +172,8 @@ impl Machine {
         self.observe_or_acquire(now, out);
     }
 
-    /// Publishes the local end, before the first byte of the release. From here on no renewal and no heal of this lease
-    /// is sent: the lock is acquired anew, with a new token.
+    /// Publishes the local end, before the first byte of the release. From this point, no renewal and no heal
+    /// of this lease is sent: the lock is acquired again, with a new token.
     pub(super) fn end(&mut self, reason: EndReason, out: &mut Vec<Action>) {
         if let State::Active(_held) = self.state {
             #[cfg(feature = "planted")]
@@ -218,8 +218,8 @@ impl Machine {
         }
     }
 
-    /// Handles a reserve that reached only a minority: its remains on the other masters would block every candidate, so
-    /// they are deleted. If something still runs, the lease and the remains of the reservation may run out instead.
+    /// Handles a reserve that reached only a minority: the leases on the other masters would block every
+    /// candidate, so they are released. If work still runs, leases and reservations may run out instead.
     pub(super) fn on_not_reserved(&mut self, out: &mut Vec<Action>) {
         if self.closing && self.terms.guards {
             return self.stop(out);

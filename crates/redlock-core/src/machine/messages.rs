@@ -37,7 +37,7 @@ pub enum Round {
 pub enum Outcome {
     Won(Won),
     NotWon(Loss),
-    /// A majority granted or healed in this one round.
+    /// A majority granted or healed the lease in this one round.
     Renewed {
         started: BootInstant,
     },
@@ -73,7 +73,7 @@ pub enum Event {
     /// own cluster.
     Marked,
     SpecChanged(Terms),
-    /// The local clock stepped: every moment that was read before is worthless.
+    /// The local clock stepped: every time that was read before is invalid.
     ClockStepped,
     /// Give the lock up, and abstain from it for this time.
     StepDown {
@@ -93,16 +93,16 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum ReleaseMode {
-    /// Any candidate may acquire it at once.
+    /// Any candidate may acquire the lock at once.
     #[default]
     Release,
-    /// Only a sibling may acquire it: the guarded targets continue to run.
+    /// Only a sibling may acquire the lock: the guarded targets continue to run.
     Reserve,
-    /// It runs out: the guarded targets may still run.
+    /// The lease runs out: the guarded targets may still run.
     Abandon,
 }
 
-/// The reason of the local end of a lease.
+/// The reason for the local end of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndReason {
     Released,
@@ -123,7 +123,7 @@ pub enum Action {
     },
     /// Replaces the time of an earlier `SleepUntil`.
     SleepUntil(BootInstant),
-    /// The lease is held, with this authority. `won` if it was just acquired, not renewed.
+    /// The lease is held, with this authority. `won` is set if the lease was just acquired, not renewed.
     PublishActive {
         authority: Authority,
         won: Option<(Won, Option<Takeover>)>,
@@ -139,7 +139,7 @@ pub enum Action {
 /// The end of the lease before the one that was won.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Takeover {
-    /// Whether the holder before released it; otherwise its lease ran out.
+    /// Whether the previous holder released its lease; otherwise the lease ran out.
     pub released: bool,
     /// The time at which this candidate received the release, or at which the lease ended by its own observation.
     pub ended_at: BootInstant,

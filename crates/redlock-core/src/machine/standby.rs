@@ -29,9 +29,9 @@ pub(super) struct Standby {
     busy_until: BootInstant,
     /// The end of the back-off after a clash or without a quorum.
     not_before: BootInstant,
-    /// The last attempt or observation found no quorum.
+    /// Whether the last attempt or observation found no quorum.
     no_quorum: bool,
-    /// A majority of the masters came back while a round was under way that may still have missed it.
+    /// Whether a majority of the masters came back while a round was under way that may still have missed it.
     quorum_back: bool,
     pub(super) abstain_until: BootInstant,
     clashes: u32,
@@ -40,10 +40,11 @@ pub(super) struct Standby {
     holder: Option<Holder>,
     last_cluster: Option<ClusterId>,
     reserved_for_us: bool,
-    /// Another candidate was seen to hold the lock; and the time at which its release was received.
+    /// Whether another candidate was seen to hold the lock. `released_at` is the time at which its release
+    /// was received.
     was_held: bool,
     released_at: Option<BootInstant>,
-    /// The masters that published a release since the last observation or attempt began, a bit each.
+    /// The masters that published a release since the last observation or attempt began, one bit each.
     released: u8,
 }
 
@@ -131,10 +132,10 @@ impl Machine {
         self.terms.siblings_first && elsewhere && self.standby.released_at.is_none()
     }
 
-    /// Acquires if the candidate may and it is time, and observes otherwise. No round is under way.
+    /// Acquires the lock if the candidate may do so now, and observes it otherwise. No round is under way.
     pub(super) fn observe_or_acquire(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         if self.standby.busy_until == BootInstant::default() {
-            // First visit. With an ordered delay, it begins now.
+            // This is the first call. An ordered delay begins now.
             self.standby.busy_until = now;
         }
         self.standby.released = 0;
@@ -153,7 +154,7 @@ impl Machine {
         self.start(Round::Observe, out);
     }
 
-    /// Sleeps until the lock can be free, and observes periodically, since messages get lost.
+    /// Sleeps until the lock can be free, and observes periodically, since messages can get lost.
     fn sleep(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         self.state = State::Waiting;
         let half = self.terms.timings.lease_duration / 2;
@@ -247,9 +248,9 @@ impl Machine {
         }
     }
 
-    /// Several candidates split the masters: retries after a random delay.
+    /// Handles a clash, in which several candidates split the masters: retries after a random delay.
     fn clash(&mut self, now: BootInstant, entropy: u64) {
-        // With a delay spread over less than an attempt takes, they would clash again.
+        // If the delays spread over less time than an attempt takes, the candidates would clash again.
         let first = CLASH_BACKOFF.max(now.since(self.standby.asked_at));
         let ceiling = first
             .saturating_mul(1 << self.standby.clashes.min(10))
@@ -258,7 +259,7 @@ impl Machine {
         self.standby.not_before = now + LAST_MILLISECOND + random(ceiling, entropy);
     }
 
-    /// No majority answered: retries after the retry period, plus or minus a quarter.
+    /// Handles a round without a majority: retries after the retry period, plus or minus a quarter.
     fn back_off(&mut self, now: BootInstant, entropy: u64) {
         let period = self.terms.timings.retry_period;
         self.standby.no_quorum = true;
@@ -291,7 +292,8 @@ impl Machine {
         self.standby.clashes = 0;
         self.standby.no_quorum = false;
         if all {
-            // Observes if it may not acquire the lock yet: the lock may be reserved for this cluster.
+            // A candidate that may not acquire the lock yet observes it: the lock may be reserved for its
+            // cluster.
             self.observe_or_acquire(now, out);
         } else {
             out.push(Action::SleepUntil(free));

@@ -1,4 +1,4 @@
-//! One test a rule of the machine.
+//! Tests the machine, with one test for each rule.
 
 mod active;
 mod endings;
@@ -13,10 +13,10 @@ use crate::{
 
 pub(super) const LEASE: u64 = 15_000;
 
-/// Boot time in the tests is far from 0, as it is in life.
+/// Boot time in the tests is far from 0, as it is in production.
 const BOOT: u64 = 1_000_000;
 
-/// Milliseconds after the beginning of the test.
+/// Returns the time at this many milliseconds after the beginning of the test.
 pub(super) fn at(ms: u64) -> BootInstant {
     BootInstant::from_nanos((BOOT + ms) * 1_000_000)
 }
@@ -36,7 +36,7 @@ pub(super) fn hand_over(to: &str, token: Option<u64>) -> Event {
     }
 }
 
-/// Lease, renew deadline 2/3 of it, retry period 2 s.
+/// Returns terms with this lease, a renew deadline of 2/3 of it, and a retry period of 2 s.
 pub(super) fn terms(lease: u64) -> Terms {
     Terms {
         cluster: cluster("here"),
@@ -54,7 +54,7 @@ pub(super) fn terms(lease: u64) -> Terms {
     }
 }
 
-/// What the masters of a set of three show.
+/// Returns a view in which the masters of a set of three show these sightings.
 pub(super) fn view(sightings: &[Sighting]) -> View {
     let mut view = View::new(QuorumSize::new(3).unwrap());
     for (master, sighting) in sightings.iter().enumerate() {
@@ -79,7 +79,7 @@ pub(super) fn held_until(ends: BootInstant) -> View {
     view(&[lease_of("there", 1, ends), lease_of("there", 1, ends)])
 }
 
-/// A machine, and what it asked for last.
+/// A machine and its last requests.
 pub(super) struct Rig {
     pub(super) machine: Machine,
     pub(super) round: Option<(u64, Round)>,
@@ -113,18 +113,18 @@ impl Rig {
         self.event(now, Event::TimerFired)
     }
 
-    /// The round that was started last ends.
+    /// Ends the round that was started last.
     pub(super) fn outcome(&mut self, now: u64, outcome: Outcome) -> &mut Self {
         let (id, _) = self.round.take().expect("a round is under way");
         self.event(now, Event::RoundFinished { id, outcome })
     }
 
-    /// An attempt that was started at `started` with this duration is won at `now`.
+    /// Wins, at `now`, an attempt that was started at `started` with this duration.
     pub(super) fn won(&mut self, started: u64, now: u64, lease: u64) -> &mut Self {
         self.outcome(now, Outcome::Won(won(started, lease)))
     }
 
-    /// Active since 0.
+    /// Returns a machine that has been active since 0.
     pub(super) fn active(terms: Terms) -> Self {
         let lease = u64::try_from(terms.timings.lease_duration.as_millis()).unwrap();
         let mut rig = Self::new(terms);
@@ -132,7 +132,7 @@ impl Rig {
         rig
     }
 
-    /// Standby behind a lease that ends at `ends`.
+    /// Returns a standby that waits for a lease that ends at `ends`.
     pub(super) fn standby(terms: Terms, ends: u64) -> Self {
         let mut rig = Self::new(terms);
         rig.timer(0);

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::{HolderIdentity, LeaseAttempt, LeaseStem, LockName, Nonce};
 
-/// The offsets of `ARGV[stride * i + offset]` in a script, and those of `ARGV[offset]`.
+/// Returns the offsets of `ARGV[stride * i + offset]` in a script, and those of `ARGV[offset]`.
 fn arguments(source: &str, stride: usize) -> (BTreeSet<i64>, BTreeSet<i64>) {
     let (mut items, mut head) = (BTreeSet::new(), BTreeSet::new());
     for part in source.split("ARGV[").skip(1) {
@@ -185,7 +185,7 @@ fn each_command_writes_the_keys_and_arguments_of_its_layout() {
     }
 }
 
-/// The arguments of one lock.
+/// Returns the script and the arguments of one lock.
 fn written(item: &Item) -> (&'static str, Vec<String>) {
     let keys = Keyspace::new("p");
     let payload = Payload {

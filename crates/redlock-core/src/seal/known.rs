@@ -14,22 +14,22 @@ const AHEAD: Duration = Duration::from_secs(24 * 60 * 60);
 #[must_use = "an implausible token is to be reported"]
 pub enum Remembered {
     Taken,
-    /// More than a day ahead of the clock: it does not come from a grant.
+    /// The token is more than a day ahead of the clock, so no grant returned it.
     Implausible,
 }
 
-/// The largest counter that this process knows. Never a floor of an ordinary grant: one wrong number in a status would
-/// reach every master by it.
+/// The largest counter that this process knows. It is never the floor of an ordinary grant, which would
+/// spread one wrong number of a status to every master.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known(u64);
 
 impl Known {
-    /// Enters a counter that a master showed.
+    /// Records a counter that a master showed.
     pub fn saw(&mut self, counter: u64) {
         self.0 = self.0.max(counter);
     }
 
-    /// Enters a token from another source, such as a status.
+    /// Records a token from another source, such as a status.
     pub fn remember(&mut self, token: FencingToken, unix_time: Duration) -> Remembered {
         if u128::from(token.0) > (unix_time + AHEAD).as_millis() {
             return Remembered::Implausible;

@@ -14,9 +14,9 @@ use crate::{BootInstant, Fingerprint, Identity, MasterFacts, QuorumId, QuorumSiz
 /// One read of all masters at the same time.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// The time before the first byte: a wait that was over by then was over before every answer.
+    /// The time before the first byte. A wait that was over at that time was over before every answer.
     pub sent: BootInstant,
-    /// `None`: not reached.
+    /// `None` for a master that was not reached.
     pub looks: Vec<Option<Look>>,
 }
 
@@ -26,7 +26,7 @@ pub struct Look {
     pub received: BootInstant,
 }
 
-/// A probe and the time at which it was first seen here.
+/// A probe, and the time at which this process first saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     probe: String,
@@ -41,9 +41,9 @@ pub enum Step {
     Wait {
         until: BootInstant,
     },
-    /// Read the registers of the sources, now, and seal it with their maximum.
+    /// Read the registers of the sources now, and seal the master with their maximum.
     Seal,
-    /// Seal it with all known registers and the fallback's floor.
+    /// Seal the master with all known registers and the fallback's floor.
     Fallback,
     /// The master cannot be sealed before more sealed masters can be read, regardless of the wait.
     Blocked {
@@ -54,15 +54,15 @@ pub enum Step {
 /// The steps after one read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The start of the read that the plan was made from: a wait that had to be over was over then.
+    /// The start of the read on which the plan is based. A wait that had to be over was over at that time.
     pub read_at: BootInstant,
-    /// The masters without a seal that can have one.
+    /// The masters without a seal that can be sealed.
     pub steps: Vec<(usize, Step)>,
     /// The sealed masters that answered.
     pub sources: Vec<usize>,
-    /// The id of the quorum to seal them under; `None` if no master shows one.
+    /// The id of the quorum under which masters are sealed by this plan; `None` if no master shows one.
     pub quorum: Option<QuorumId>,
-    /// The reason why neither way is open, if so.
+    /// The reason why neither way to a seal is open, if so.
     pub blocked: Option<Blocked>,
 }
 
@@ -104,7 +104,7 @@ impl fmt::Display for Blocked {
 enum MasterState {
     Sealed,
     Unsealed,
-    /// Not reached, or refused by the gate: neither counted nor touched.
+    /// Not reached, or not eligible: neither counted nor touched.
     Unusable,
 }
 
@@ -126,7 +126,7 @@ impl Quarantine {
         }
     }
 
-    /// Enters the probe that a master carries; a wait that runs for the same probe continues.
+    /// Records the probe that a master carries. A wait that runs for the same probe continues.
     pub fn note(&mut self, master: usize, probe: &str, received: BootInstant) {
         if let Some(slot) = self.seen.get_mut(master)
             && slot.as_ref().is_none_or(|seen| seen.probe != probe)
@@ -143,7 +143,7 @@ impl Quarantine {
         self.seen.get(master)?.as_ref().map(|seen| seen.probe.as_str())
     }
 
-    /// Enters a read and returns the plan.
+    /// Records a read and returns the plan.
     pub fn decide(&mut self, read: &Read, identity: &Identity) -> Plan {
         let quorum = identity.choose(read.looks.iter().flatten().map(|look| &look.facts));
         let standings = standings(read, identity.fingerprint(), quorum.as_ref());
@@ -173,7 +173,8 @@ impl Quarantine {
         let end = |master: usize| self.seen[master].as_ref().map(|seen| seen.since + wait);
         let mut ends: Vec<BootInstant> = unsealed.iter().filter_map(|m| end(*m)).collect();
         ends.sort_unstable();
-        // The time from which f+1 are without a seal at once; all of them show their probes in this read.
+        // The end of the wait of f+1 masters that are without a seal at once. All of them show their probes
+        // in this read.
         let all_lost = ends.get(majority - 1).copied();
         let blocked = (sources.len() < majority && unsealed.len() < majority).then_some(Blocked {
             needed: majority,

@@ -1,7 +1,7 @@
 //! Defines the registers of a master, which only grow, and the floor that a sealed master must have.
 //!
-//! Pure. Owns the merge of registers and the floor after a total loss. A master with a register that cannot be parsed
-//! is no source, since the omitted register would be forgotten.
+//! Pure. Owns the merge of registers and the floor after a total loss. A master with a register that cannot
+//! be parsed is not a source, since the omitted register would be forgotten.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,7 +25,7 @@ const SLOT_MARGIN: Duration = Duration::from_secs(60);
 /// The registers of one master, or the greatest of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Registers {
-    /// `counter`, `slotFloor`, `heldFloor`, `held:<lock>`, `clean:<lock>`, and those of a version to come.
+    /// `counter`, `slotFloor`, `heldFloor`, `held:<lock>`, `clean:<lock>`, and those of later versions.
     pub numbers: BTreeMap<String, u64>,
     /// `slot:<lock>/<name of the target's object>`.
     pub slots: BTreeMap<String, Slot>,
@@ -102,8 +102,8 @@ impl Slot {
         if other.slot > self.slot {
             *self = other;
         } else if other.slot == self.slot && !same_job(&other.uid, &self.uid) {
-            // Either job may have the majority. At most once, never twice: from now on neither is granted the slot
-            // again.
+            // Either job may have the majority. A slot runs at most once, never twice, so neither job is
+            // granted it again.
             NOBODY.clone_into(&mut self.uid);
         }
     }
@@ -139,7 +139,7 @@ impl Registers {
         Ok(())
     }
 
-    /// Merges register by register to the greater.
+    /// Merges the registers, each to its greater value.
     #[must_use]
     pub fn merged(mut self, other: Self) -> Self {
         for (field, number) in other.numbers {

@@ -34,7 +34,7 @@ impl fmt::Display for TimingField {
     }
 }
 
-/// A rule between the timings does not hold. Shown as `FIELD VALUE s REASON`.
+/// A rule between the timings that does not hold. Shown as `FIELD VALUE s REASON`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{} {} {}", self.field(), Seconds(self.value()), self.reason())]
 pub enum TimingError {
@@ -155,7 +155,7 @@ impl TimingError {
     }
 }
 
-/// `17 s`, `2.077 s`.
+/// A duration in seconds, such as `17 s` or `2.077 s`.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {

@@ -41,13 +41,13 @@ fn timings_are_derived_from_the_stop_time() {
     // stop, lease, renew deadline, retry period; in milliseconds
     let table = [
         (0, 15_000, 10_387, 2_077),
-        (1, 30_000, 21_524, 4_304), // a stop of 1 ms is still a stop: 25.001 s rounded up to 5 s
+        (1, 30_000, 21_524, 4_304), // a stop of 1 ms is still a stop: 25.001 s, rounded up in steps of 5 s
         (5_000, 30_000, 17_775, 3_555),
         (5_001, 35_000, 21_486, 4_297),
         (35_000, 60_000, 17_550, 3_510),
         (36_000, 65_000, 20_512, 4_102),
         (300_000, 325_000, 15_562, 3_112),
-        (3_600_000, 3_655_000, 13_087, 2_617), // 1 % of an hour is 36 s: the room does not go with it
+        (3_600_000, 3_655_000, 13_087, 2_617), // 1 % of an hour is 36 s: the room keeps its least value
     ];
     for (stop, lease, deadline, retry) in table {
         let timings = Timings::derive(ms(stop));
@@ -280,7 +280,7 @@ proptest! {
                 prop_assert!(lease.is_none_or(|l| t.lease_duration == ms(l)));
                 prop_assert!(deadline.is_none_or(|d| t.renew_deadline == ms(d)));
                 prop_assert!(retry.is_none_or(|r| t.retry_period == ms(r)));
-                // two renewals are started before the deadline, and one ends the last moment before stopping
+                // two renewals are started before the deadline, and three before the lease ends
                 prop_assert!(t.renew_interval() * 2 <= t.renew_deadline);
                 prop_assert!(t.renew_interval() * 3 <= t.lease_duration);
             }
@@ -293,7 +293,7 @@ proptest! {
                 );
             }
             Err(other) => {
-                // nothing is refused that keeps every rule
+                // an error names only a field that the user gave
                 let named = match other.field() {
                     TimingField::LeaseDuration => lease.is_some(),
                     TimingField::RenewDeadline => deadline.is_some() || timeout.is_some(),

@@ -84,7 +84,7 @@ impl Recorded<Engine> {
     /// See [`Engine::begin_call`].
     ///
     /// # Errors
-    /// Returns the reason why the master is not asked.
+    /// Returns an error with the reason if the master may not be asked.
     pub fn begin_call(
         &mut self,
         master: usize,

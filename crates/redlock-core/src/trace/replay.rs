@@ -30,7 +30,7 @@ impl std::ops::AddAssign for Summary {
     }
 }
 
-/// The result of a call differs from the recorded one.
+/// A result of a call that differs from the recorded one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {subject} returned another result\n  recorded: {recorded}\n  replayed: {replayed}")]
 pub struct Divergence {
@@ -58,8 +58,8 @@ pub struct Replay {
     line: u64,
     engines: BTreeMap<u64, Engine>,
     machines: BTreeMap<u64, (LockName, Machine)>,
-    /// One attempt for each nonce: the engine counts in it the connections on which it was sent. The process kept it
-    /// for as long as it needed it.
+    /// One attempt for each nonce: the engine counts in it the connections on which it was sent. The process
+    /// that was recorded kept an attempt only while it needed it.
     attempts: BTreeMap<Nonce, Arc<LeaseAttempt>>,
     summary: Summary,
 }
@@ -76,7 +76,8 @@ impl Replay {
     /// Takes the next line of the trace. The caller must omit the incomplete last line of a process that was killed.
     ///
     /// # Errors
-    /// Returns an error for a divergence, or for a line that is no record. The later lines are then meaningless.
+    /// Returns an error for a divergence, or for a line that is not a record. The later lines are then
+    /// meaningless.
     pub fn take(&mut self, line: &str) -> Result<(), ReplayError> {
         self.line += 1;
         let number = self.line;

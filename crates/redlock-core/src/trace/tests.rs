@@ -37,7 +37,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// Three masters that were connected and polled.
+    /// Starts a recording with three masters that were connected and polled.
     fn start() -> Self {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let sink = lines.clone();
@@ -281,7 +281,7 @@ fn result_of_each_call_is_recorded() {
         // Each argument of the script, including the end of the call and the duration of the lease.
         ("Poll", " 108920 \"f quorum="),
         ("Poll", " 3000 \"l\""),
-        // Until the next timeout.
+        // The next timeout of an idle engine.
         ("Poll", "- "),
     ] {
         let found = results(&lines, step);

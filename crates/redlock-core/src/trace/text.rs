@@ -9,7 +9,7 @@ use crate::{
     seal::Remembered,
 };
 
-/// Includes the exact text of the message to the master.
+/// Formats the result of a poll, with the exact text of a message to a master.
 pub(super) fn polled(output: Option<&Output>, engine: &Engine) -> String {
     match output {
         None => idle(engine.next_timeout()),
@@ -71,7 +71,7 @@ pub(super) fn recalled(facts: &MasterFacts) -> String {
     format!("{facts:?}")
 }
 
-/// Formats the id that stays.
+/// Formats the id that was kept.
 pub(super) fn drawn(engine: &Engine) -> String {
     format!("{:?}", engine.identity().drawn())
 }

@@ -27,7 +27,7 @@ use crate::{
     world::{ACQUIRE_LIMIT, COMMAND_TIMEOUT, LONGEST},
 };
 
-/// What a candidate wants done.
+/// A request of a candidate to its world, or a report.
 #[derive(Debug)]
 pub(crate) enum Out {
     Transmit(Box<Transmit>),
@@ -36,7 +36,7 @@ pub(crate) enum Out {
         connection: u32,
         number: u64,
     },
-    /// A connection to this master.
+    /// Open a connection to this master.
     Open {
         master: usize,
     },
@@ -47,14 +47,14 @@ pub(crate) enum Out {
         master: usize,
         at: BootInstant,
     },
-    /// Authority was published; `won` if by a new lease, with how long that took.
+    /// Authority was published. For a new lease, `won` has its marks and the duration of its attempt.
     Active {
         token: FencingToken,
         won: Option<(Marks, Duration)>,
-        /// Of a fenced lock that was won.
+        /// The succession of a fenced lock that was won.
         succession: Option<Succession>,
     },
-    /// A majority has the mark `held`, or `clean`.
+    /// A majority has this mark.
     Marked {
         token: u64,
         mark: Mark,
@@ -63,7 +63,7 @@ pub(crate) enum Out {
         slot: u64,
         job: Job,
     },
-    /// A majority keeps the lock for this cluster, for as long as the lease was good for.
+    /// A majority reserves the lock for this cluster, for the rest of the former lease.
     Reserved {
         cluster: ClusterId,
         began: BootInstant,
@@ -87,7 +87,7 @@ struct Sent {
 pub(crate) struct Candidate {
     pub(crate) clock: Rate,
     pub(crate) cluster: ClusterId,
-    /// Its leases are those of a fenced lock.
+    /// Whether its leases are those of a fenced lock.
     pub(crate) fenced: bool,
     index: u32,
     identity: HolderIdentity,
@@ -95,30 +95,31 @@ pub(crate) struct Candidate {
     planted: Planted,
     keys: Keyspace,
     lock: Arc<LockKeys>,
-    /// The candidate is to shut down.
+    /// Whether the candidate is to shut down.
     pub(crate) leaving: bool,
-    /// Counts its processes, and whether one runs.
+    /// Number of its processes so far. `runs` shows whether one runs.
     pub(crate) life: u32,
     runs: bool,
     machine: Option<Machine>,
     engine: Engine,
     links: Vec<Link>,
-    /// The number of the last connection to each master, and of the last one that was lost: its replies are lost, too.
+    /// The number of the last connection to each master. `lost` is the last one that was lost, with its
+    /// replies.
     connections: [u32; MAX_MASTERS],
     lost: [u32; MAX_MASTERS],
     calls: Vec<Sent>,
     wanted: BTreeMap<RequestId, Wanted>,
     next: u64,
-    /// A majority of the masters has votes, as the elector heard last.
+    /// Whether a majority of the masters has votes, as the elector learned last.
     voting: bool,
-    /// Of the last attempt.
+    /// The last attempt.
     attempt: Option<Arc<LeaseAttempt>>,
     published: Option<Authority>,
     /// The authority that ended last.
     ended: Option<Authority>,
     timer: Option<BootInstant>,
     timeout: Option<BootInstant>,
-    /// The terms that were given last, and when.
+    /// The terms that were given last. `changed` is the time of the last change.
     given: Option<Terms>,
     changed: BootInstant,
 }
@@ -126,7 +127,7 @@ pub(crate) struct Candidate {
 impl Candidate {
     pub(crate) fn new(index: usize, cluster: &str, clock: Rate, size: QuorumSize, planted: Planted) -> Self {
         let index = u32::try_from(index).unwrap();
-        // One cluster, by several names.
+        // One cluster has several names.
         let cluster = ClusterId::new(&format!("{cluster}-{index}"), cluster).unwrap();
         let keys = Keyspace::new("p");
         Self {
@@ -161,7 +162,7 @@ impl Candidate {
         }
     }
 
-    /// Whether it reaches the planted second server under the name of the first master.
+    /// Reports whether it reaches the planted second server under the name of the first master.
     pub(crate) fn reaches_twin(&self) -> bool {
         self.index % 2 == 1
     }
@@ -170,12 +171,12 @@ impl Candidate {
         self.machine.is_some()
     }
 
-    /// The state of the machine, if its elector runs.
+    /// Returns the state of the machine, if its elector runs.
     pub(crate) fn state(&self) -> Option<&'static str> {
         self.machine.as_ref().map(Machine::state_name)
     }
 
-    /// Whether a sample of the clock of this master is known, which a step of it would show against.
+    /// Reports whether a sample of this master's clock is known, against which a step would show.
     pub(crate) fn knows_clock_of(&self, master: usize) -> bool {
         let clocks = self.engine.clocks();
         clocks
@@ -183,7 +184,7 @@ impl Candidate {
             .is_some()
     }
 
-    /// The lease value of one of its attempts, without a grant number.
+    /// Returns the lease value of one of its attempts, without a grant number.
     pub(crate) fn value(&self, attempt: &LeaseAttempt) -> LeaseValue {
         LeaseValue {
             cluster: self.cluster.clone(),
@@ -193,13 +194,13 @@ impl Candidate {
         }
     }
 
-    /// The floor of a grant keeps the counters together for speed. Safety must not lean on it: half of the candidates
-    /// send none.
+    /// Returns the floor of a grant, which keeps the counters together for speed. Safety must not depend on
+    /// it: half of the candidates send none.
     pub(crate) fn floor(&self, floor: u64) -> u64 {
         if self.index.is_multiple_of(2) { floor } else { 0 }
     }
 
-    /// A new process, without connections.
+    /// Starts a new process, without connections.
     pub(crate) fn start(&mut self, terms: Terms, at: Instant, rng: &mut fastrand::Rng) -> Vec<Out> {
         self.crash();
         self.leaving = false;
@@ -230,13 +231,13 @@ impl Candidate {
         self.published = None;
     }
 
-    /// Ends the task without a notice to its process: others still read the authority that was published last, and the
-    /// engine finishes the work under way.
+    /// Ends the task without a notice to its process: other tasks still read the authority that was published
+    /// last, and the engine finishes the work under way.
     pub(crate) fn elector_dies(&mut self) {
         (self.machine, self.timer) = (None, None);
     }
 
-    /// What others read: a value with an end.
+    /// Returns the authority that other tasks read: a value with an end.
     pub(crate) fn authority(&self, at: Instant) -> Option<Authority> {
         if self.holds_for_ever() {
             return self.published;
@@ -248,7 +249,7 @@ impl Candidate {
         self.planted.model == Plant::DeathHolds && !self.alive()
     }
 
-    /// When that ends, in true time.
+    /// Returns the end of that authority, in true time.
     pub(crate) fn authority_ends(&self) -> Option<Instant> {
         let authority = self.published?;
         Some(if self.holds_for_ever() {
@@ -258,12 +259,12 @@ impl Candidate {
         })
     }
 
-    /// The token of the authority, ended or not.
+    /// Returns the token of the authority, ended or not.
     pub(crate) fn token(&self) -> Option<FencingToken> {
         self.published.map(|authority| authority.token)
     }
 
-    /// The lease that the authority stands on.
+    /// Returns the nonce of the lease on which the authority is based.
     pub(crate) fn nonce(&self) -> Option<Nonce> {
         self.attempt.as_ref().map(|attempt| attempt.stem.nonce())
     }
@@ -275,7 +276,7 @@ impl Candidate {
         out
     }
 
-    /// The time that the last `SleepUntil` named has come, unless it was replaced.
+    /// Handles the time that the last `SleepUntil` named, unless it was replaced.
     pub(crate) fn on_timer(&mut self, at: Instant, due: BootInstant, rng: &mut fastrand::Rng) -> Vec<Out> {
         if self.timer != Some(due) {
             return Vec::new();
@@ -284,7 +285,7 @@ impl Candidate {
         self.event(at, Event::TimerFired, rng)
     }
 
-    /// The same for the engine.
+    /// Handles the timeout of the engine, unless it was replaced.
     pub(crate) fn on_timeout(&mut self, at: Instant, due: BootInstant, rng: &mut fastrand::Rng) -> Vec<Out> {
         let mut out = Vec::new();
         if self.timeout != Some(due) {
@@ -298,7 +299,7 @@ impl Candidate {
         out
     }
 
-    /// Whether the reply was waited for.
+    /// Handles a reply, and returns whether it was waited for.
     pub(crate) fn on_reply(
         &mut self,
         at: Instant,
@@ -322,7 +323,7 @@ impl Candidate {
     }
 }
 
-/// Half of the candidates learn the id of the quorum from the masters.
+/// Returns a new engine. Half of the candidates learn the id of the quorum from the masters.
 fn engine(size: QuorumSize, keys: &Keyspace, cluster: &ClusterId, index: u32) -> Engine {
     Engine::new(Config {
         size,

@@ -29,21 +29,21 @@ pub(crate) struct Checks {
     won: BTreeSet<u64>,
     /// The greatest token of each candidate.
     tokens: BTreeMap<usize, u64>,
-    /// Every instant before was checked, with the masters as they were then.
+    /// The time before which every instant was checked, with the masters as they were then.
     checked: Instant,
     pub(crate) broken: Option<Broken>,
     pub(crate) wins: u64,
-    /// The greatest token whose mark a majority has, and the greatest that any master has as clean.
+    /// The greatest token whose mark a majority has. `clean` is the greatest that any master has as clean.
     held: u64,
     clean: u64,
     /// The longest delay that a majority has with that token.
     delay: Duration,
     slots: BTreeMap<u64, Job>,
-    /// The cluster that the lock is kept for, and the end of that.
+    /// The cluster for which the lock is reserved, and the end of the reservation.
     reserved: Option<(String, Instant)>,
     /// The last win of a candidate of each cluster.
     entered: BTreeMap<String, Instant>,
-    /// Clocks may be beyond the drift: only the tokens do not depend on them.
+    /// Whether only tokens are checked. Clocks may be beyond the drift, and tokens do not depend on them.
     only_tokens: bool,
 }
 
@@ -103,8 +103,9 @@ impl Checks {
         self.checked = at;
     }
 
-    /// S2: each win has a greater token than every one before, and no candidate goes back. A renewal under a smaller
-    /// token than that of another candidate is that of a second holder: it breaks S1, which depends on clocks.
+    /// Checks S2: each win has a greater token than every one before, and no candidate goes back. A renewal
+    /// under a smaller token than that of another candidate shows a second holder: it breaks S1, which
+    /// depends on clocks.
     pub(crate) fn active(
         &mut self,
         token: u64,
@@ -128,7 +129,7 @@ impl Checks {
         let Some((marks, took)) = won else { return };
         self.wins += 1;
         self.entered.insert(cluster.uid().to_owned(), at);
-        // The wait of a seal depends on it.
+        // The wait of a seal depends on this limit.
         if took > ACQUIRE_LIMIT {
             self.fail("limit", at, format!("an attempt took {took:?}"));
         }
@@ -185,7 +186,8 @@ impl Checks {
         self.clean = self.clean.max(token);
     }
 
-    /// Enters a reservation, unless its cluster entered since the reserve `began`: the sender may learn of that late.
+    /// Records a reservation, unless its cluster entered since the reserve `began`: the sender may learn of
+    /// that late.
     pub(crate) fn reserved(&mut self, cluster: &ClusterId, began: Instant, until: Instant) {
         if self
             .entered

@@ -1,4 +1,4 @@
-//! Faults, and their ends.
+//! Injects faults, and ends them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl World {
-    /// Rough weather, and a fault every few hundred milliseconds.
+    /// Begins rough weather, with a fault every few hundred milliseconds.
     pub(crate) fn storm(&mut self) {
         self.weather = Weather {
             loss: self.rng.f64() * if self.hand_overs { 0.3 } else { 0.05 },
@@ -52,7 +52,7 @@ impl World {
         self.at(at, What::Fault);
     }
 
-    /// Between a candidate and a master.
+    /// Injects a fault between a candidate and a master.
     fn network_fault(&mut self, fault: u32, candidate: usize, master: usize) {
         match fault {
             0 => {
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// Of a master.
+    /// Injects a fault of a master.
     fn server_fault(&mut self, fault: u32, master: usize) {
         match fault {
             4 if self.hung[master].is_none() && !self.down[master] => {
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// Of a candidate, or an order to it.
+    /// Injects a fault of a candidate, or gives it an order.
     fn process_fault(&mut self, fault: u32, candidate: usize) {
         match fault {
             3 => {
@@ -165,7 +165,7 @@ impl World {
                 self.tell(candidate, Event::SpecChanged(terms));
             }
             10 => {
-                // After a mark that all has stopped, it steps down by itself.
+                // After a mark that all work has stopped, the candidate steps down by itself.
                 if self.rng.u32(..3) == 0 && self.paused[candidate] <= self.now && !self.is_fenced() {
                     let out = self.candidates[candidate].mark(self.now, Mark::Clean, &mut self.rng);
                     self.carry(candidate, out);
@@ -193,7 +193,7 @@ impl World {
         }
     }
 
-    /// A renewal under way may be interrupted by other timings.
+    /// Interrupts some renewals under way by other timings.
     pub(crate) fn interrupt_renewal(&mut self, candidate: usize) {
         if self.storms() && self.candidates[candidate].state() == Some("renewing") && self.rng.u32(..64) == 0
         {
@@ -211,7 +211,7 @@ impl World {
         }
     }
 
-    /// A process stands still for so long, alone or together with its clock.
+    /// Stops a process for this time, alone or together with its clock.
     pub(crate) fn stop(&mut self, candidate: usize, nanos: u64, clock: bool) {
         if self.paused[candidate] > self.now || !self.storms() {
             return;
@@ -246,7 +246,7 @@ impl World {
         self.at(at, what);
     }
 
-    /// An attempt under way may be interrupted by a shutdown: the state that random faults rarely meet.
+    /// Interrupts some attempts under way by a shutdown: random faults rarely meet this state.
     pub(crate) fn interrupt_attempt(&mut self, candidate: usize) {
         if self.storms() && self.candidates[candidate].state() == Some("acquiring") && self.rng.u32(..64) == 0
         {
@@ -255,13 +255,13 @@ impl World {
         }
     }
 
-    /// A graceful shutdown, in whatever state the candidate is.
+    /// Shuts a candidate down gracefully, in whatever state it is.
     pub(crate) fn shut_down(&mut self, candidate: usize) {
         let state = self.candidates[candidate].state();
         let Some(fault) = state.and_then(shutdown_while) else {
             return;
         };
-        // A shutdown that a pause delayed beyond the storm would leave no one to enter.
+        // A shutdown that a pause delayed beyond the storm would leave no candidate to enter.
         if self.paused[candidate] > self.now || !self.storms() {
             return;
         }
@@ -272,7 +272,8 @@ impl World {
         self.carry(candidate, out);
     }
 
-    /// Candidates that run may claim the slot that came due last, again and again, each for the Job of its own cluster.
+    /// Lets candidates that run claim the slot that was due last, repeatedly, each for the Job of its own
+    /// cluster.
     pub(crate) fn slot(&mut self) {
         const EVERY: u64 = 250 * MS;
         const SECONDS: u64 = 10;
@@ -281,7 +282,7 @@ impl World {
             // A process that stands still claims nothing.
             if self.rng.u32(..4) == 0 && self.paused[candidate] <= self.now {
                 let job = u32::try_from(candidate % 2).unwrap();
-                // A Job that waited since the slot before claims that one in the same call.
+                // A Job that waited since the previous slot claims that one in the same call.
                 let slots = [(slot, Some(job)), (slot - SECONDS, Some(job))];
                 let slots = &slots[..1 + usize::from(self.rng.bool())];
                 let out = self.candidates[candidate].claim(self.now, slots, &mut self.rng);
@@ -298,7 +299,7 @@ impl World {
         self.weather.slow > 0.0
     }
 
-    /// No more than f at a time are without a vote.
+    /// Reports whether the master may lose its vote: no more than f masters at a time are without one.
     fn may_lose(&self, master: usize) -> bool {
         let without = (0..self.masters.len()).filter(|m| self.down[*m] || !self.masters[*m].sealed);
         without.count() < self.size.tolerated() && self.hung[master].is_none() && !self.down[master]
@@ -316,7 +317,7 @@ impl World {
     /// Repairs everything, except for up to f masters that stay down or hung; all candidates contend.
     pub(crate) fn calm(&mut self) {
         self.weather = CALM;
-        // What reached a stopped process is still to be taken, in the order of its arrival.
+        // The messages that reached a stopped process are still to be taken, in the order of their arrival.
         let resumed = self.paused.iter().copied().max().unwrap_or(0).max(self.now) + MS;
         self.run_until(resumed);
         for master in 0..self.masters.len() {
@@ -353,12 +354,12 @@ impl World {
     }
 }
 
-/// An instant within so many milliseconds.
+/// Returns a random time below this number of milliseconds.
 fn later(rng: &mut fastrand::Rng, ms: u64) -> Instant {
     rng.u64(1..ms) * MS
 }
 
-/// The fault that a shutdown in this state of the machine counts as.
+/// Returns the fault that a shutdown in this state of the machine counts as.
 fn shutdown_while(state: &str) -> Option<&'static str> {
     Some(match state {
         "waiting" => "shutdown while waiting",

@@ -1,4 +1,5 @@
-//! S8: a fenced lock under every fault, with an agent and pods in each cluster. `REDLOCK_SEED=n` replays one seed.
+//! Tests S8: a fenced lock under every fault, with an agent and pods in each cluster. `REDLOCK_SEED=n`
+//! replays one seed.
 
 use std::time::Instant;
 
@@ -76,7 +77,7 @@ fn no_pod_runs_beside_a_holder_of_another_cluster_under_any_fault() {
     }
 }
 
-/// Each is found: `make planted`.
+/// Tests that each planted fault is found: `make planted`.
 mod planted {
     use std::time::Instant;
 
@@ -88,7 +89,7 @@ mod planted {
         planted::{Planted, first_seed},
     };
 
-    /// More than any of them needs.
+    /// More seeds than any of the faults needs.
     const SEEDS: usize = 4_000;
 
     fn is_found(plant: impl Into<Planted> + std::fmt::Debug + Copy) {

@@ -1,5 +1,5 @@
-//! A model of one master: what the Lua scripts do, on one lock. `tests/redis/model.rs` of redlock-client
-//! holds it against a real one.
+//! A model of one master: the effects of the Lua scripts on one lock. `tests/redis/model.rs` of
+//! redlock-client compares it with a real server.
 
 #[path = "master/op.rs"]
 mod op;
@@ -24,7 +24,7 @@ pub(crate) struct Master {
     pub(crate) probe: String,
     pub(crate) sealed: bool,
     pub(crate) registers: Registers,
-    /// With the millisecond of the own clock in which the key is alive for the last time.
+    /// The lease, and the last millisecond of the own clock in which its key is alive.
     lease: Option<(LeaseValue, u64)>,
     reserved: Option<(String, u64)>,
     pub(crate) plant: Plant,
@@ -53,12 +53,12 @@ impl Master {
         }
     }
 
-    /// Another process, with the same data: it has no vote until it is sealed again.
+    /// Starts another process with the same data: it has no vote until it is sealed again.
     pub(crate) fn restart(&mut self) {
         self.sealed = self.plant == Plant::NoSeal;
     }
 
-    /// Loses all that it knew.
+    /// Loses all data.
     pub(crate) fn forget(&mut self) {
         self.restart();
         self.probe.clear();
@@ -80,20 +80,20 @@ impl Master {
         self.clock.nanos(at) / MS
     }
 
-    /// The lease that is alive.
+    /// Returns the lease, if it is alive.
     pub(crate) fn lease(&self, at: Instant) -> Option<&LeaseValue> {
         let alive = |(_, last): &&(LeaseValue, u64)| self.millis(at) <= *last;
         self.lease.as_ref().filter(alive).map(|(value, _)| value)
     }
 
-    /// How long the lease lives, in nanoseconds.
+    /// Returns the remaining lifetime of the lease, in nanoseconds.
     pub(crate) fn left(&self, at: Instant) -> u64 {
         self.lease(at)
             .and(self.lease.as_ref())
             .map_or(0, |(_, last)| (last + 1 - self.millis(at)) * MS)
     }
 
-    /// The same of the reservation.
+    /// Returns the remaining lifetime of the reservation, in nanoseconds.
     #[allow(dead_code, reason = "for the agents of the simulation")]
     pub(crate) fn reserved_left(&self, at: Instant) -> u64 {
         self.reservation(at)
@@ -101,7 +101,7 @@ impl Master {
             .map_or(0, |(_, last)| (last + 1 - self.millis(at)) * MS)
     }
 
-    /// Whether a key ends in this time, in milliseconds of the own clock.
+    /// Reports whether a key ends between these milliseconds of the own clock.
     #[allow(dead_code, reason = "for the comparison with a real server")]
     pub(crate) fn ends_between(&self, from: u64, to: u64) -> bool {
         let lasts = [
@@ -140,12 +140,12 @@ impl Master {
         }
     }
 
-    /// Whether something was written since.
+    /// Reports whether data was written since `before`.
     pub(crate) fn differs(&self, before: &Self) -> bool {
         (&self.lease, &self.reserved, &self.registers) != (&before.lease, &before.reserved, &before.registers)
     }
 
-    /// Runs one script. `not_after` in microseconds of the own clock.
+    /// Runs one script. `not_after` is in microseconds of the own clock.
     pub(crate) fn run(&mut self, at: Instant, not_after: u64, op: &Op) -> Reply {
         let mut published = false;
         let late = self.micros(at) > not_after && self.plant != Plant::NoNotAfter;
@@ -217,7 +217,7 @@ impl Master {
         }
     }
 
-    /// A reservation for another cluster than this.
+    /// Returns the reservation, if it is for a cluster other than this one.
     fn foreign(&self, at: Instant, cluster: &str) -> Option<String> {
         let other = |hold: &&str| !same_cluster(hold, cluster);
         self.reservation(at).filter(other).map(str::to_owned)
@@ -280,7 +280,7 @@ impl Master {
         own: Option<Own>,
         published: &mut bool,
     ) -> Answer {
-        // One for the own cluster is the one by which the lock came here: it is replaced.
+        // A reservation for the own cluster is the one by which the lock came to it, and is replaced.
         let of_other = self.foreign(at, cluster).is_some();
         let theirs = of_other && self.foreign(at, &stem.cluster.to_string()).is_some();
         if !mine(value, stem) || theirs {
@@ -299,7 +299,7 @@ impl Master {
         Answer::Done
     }
 
-    /// A renewal of a marked lease was granted.
+    /// Raises the registers and keeps the own reservation, after a renewal of a marked lease was granted.
     fn keep(&mut self, at: Instant, own: &str, token: u64, fence: &Fenced) {
         self.registers.raise(token, &fence.mark, fence.delay, self.plant);
         let last = self.millis(at) + fence.keep_ms;

@@ -1,6 +1,6 @@
-//! Faults of the scripts, of the seal and of the process around the elector, planted in their models to prove that the
-//! checks see them. Those of the machine and the engine are in `redlock_core::planted`. Those that only an unlikely order
-//! of events can show are planted in the model of `tests/model` alone.
+//! Faults of the scripts, of the seal and of the process around the elector, planted in their models to prove
+//! that the checks find them. Those of the machine and the engine are in `redlock_core::planted`. Those that
+//! only an unlikely order of events can show are planted in the model of `tests/model` alone.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Plant {
@@ -8,32 +8,32 @@ pub(crate) enum Plant {
     Nothing,
     NoSeal,
     FloorWithoutWait,
-    /// A delayed restart alone.
+    /// The seal is a delayed restart alone.
     FloorNotRestored,
     SlotsNotRestored,
     TieToOne,
-    /// Masters that do not answer are taken for masters that lost their memory.
+    /// Masters that do not answer count as masters that lost their memory.
     FallbackWhenUnreachable,
     NoNotAfter,
     BreakDeletes,
     UndoOfOthers,
     /// Every other candidate reaches another sealed server under the name of the first master.
     TwoServersOfOneName,
-    /// What an elector published last is believed for ever once its task has died.
+    /// The authority that an elector published last is believed for ever once its task has died.
     DeathHolds,
-    /// A mark replaces the delay that was declared under the same token: one that comes late lowers it.
+    /// A mark replaces the delay that was declared under the same token, so a late one lowers it.
     DelayLowered,
     /// An agent counts a lease of its cluster that is not that of the mark.
     UnmarkedCounted,
     /// A reserve of a fenced lock shortens an own reservation.
     ReserveShortens,
-    /// An own reservation is longer than the longest lease, for which the wait of a seal is made.
+    /// An own reservation is longer than the longest lease, which the wait of a seal covers.
     KeptBeyondLongest,
-    /// The holder takes a pod object that is gone for a pod that stopped.
+    /// The holder counts a pod whose object is gone as a pod that stopped.
     ForceDeletedGone,
     /// A holder confirms a stop although it did not watch the pods since their lineage began.
     AdopterReleases,
-    /// A holder takes it that no pod of its cluster runs where the mark of its cluster is older than `held`.
+    /// A holder assumes that no pod of its cluster runs if the mark of its cluster is older than `held`.
     EarlierPodsForgotten,
     /// A lease of the own cluster gives permits before its holder has marked it.
     PermitBeforeMark,

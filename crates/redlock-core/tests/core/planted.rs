@@ -51,7 +51,7 @@ fn a_release_build_refuses_planted_faults() {
     );
 }
 
-/// More than any of them needs.
+/// More seeds than any of the faults needs.
 const SEEDS: usize = 3_000;
 
 /// Faults that few seeds show. Their search begins shortly before the first seed that does.
@@ -69,7 +69,7 @@ const RARE: [(&str, u64); 11] = [
     ("VotesSummedOverRounds", 3_400),
 ];
 
-/// The seed at which the search for a fault begins.
+/// Returns the seed at which the search for a fault begins.
 pub(crate) fn first_seed(plant: impl std::fmt::Debug) -> u64 {
     let name = format!("{plant:?}");
     let rare = RARE.iter().find(|(rare, _)| *rare == name);
@@ -79,7 +79,7 @@ pub(crate) fn first_seed(plant: impl std::fmt::Debug) -> u64 {
 fn is_found(plant: impl Into<Planted> + std::fmt::Debug + Copy, by: &[&str]) {
     let planted = plant.into();
     let about = |seed: &u64| planted.code != Code::ReserveUndone || hands_over(*seed);
-    // A planted bug may also cost time; only a broken promise of safety counts.
+    // A planted bug may also cost time; only a broken guarantee of safety counts.
     let safety = |seed| {
         run(seed, planted, false)
             .err()

@@ -1,4 +1,4 @@
-//! Properties of the pure core, by the invariant that they serve.
+//! Tests properties of the pure core, by the invariant that they serve.
 
 use std::time::Duration;
 
@@ -170,15 +170,15 @@ proptest! {
     }
 }
 
-/// Plays any events to a machine, as masters of any mood would.
+/// Gives arbitrary events to a machine, as arbitrary masters would cause them.
 struct Script {
     machine: Machine,
     now: BootInstant,
     timer: Option<BootInstant>,
-    /// Under way: id, round, when it was started.
+    /// The round under way: its id, the round, and its start.
     round: Option<(u64, Round, BootInstant)>,
     published: Option<BootInstant>,
-    /// No authority may reach beyond this: the end of the lease that was won or renewed last.
+    /// The end of the lease that was won or renewed last, beyond which no authority may reach.
     bound: BootInstant,
     stopped: bool,
 }

@@ -21,7 +21,7 @@ impl Rate {
         self.offset + u64::try_from(shown).unwrap()
     }
 
-    /// Returns the time that the clock gains in this time.
+    /// Returns the time by which the clock advances in this time.
     pub(crate) fn gained(&self, nanos: u64) -> u64 {
         let shown = i128::from(nanos) * i128::from(1_000_000 + self.parts_per_million) / 1_000_000;
         u64::try_from(shown).unwrap()

@@ -1,4 +1,4 @@
-//! Runs orders of events that the random storm meets too seldom: short runs by a good network, from many seeds.
+//! Runs orders of events that the random storm rarely meets: short runs with a good network, from many seeds.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const SEEDS: std::ops::Range<u64> = 1..400;
 /// it.
 fn held(seed: u64, planted: Planted) -> (World, usize) {
     let mut world = World::new(seed, planted);
-    // Not beyond the drift, as in some storms.
+    // The rate is not beyond the drift, as it is in some storms.
     world.candidates[0].clock.parts_per_million = 0;
     for candidate in 0..world.candidates.len() {
         world.start(candidate);
@@ -47,8 +47,8 @@ fn overlaps(world: &mut World, end: Instant) -> bool {
     false
 }
 
-/// Reports whether two candidates hold the lock after a common step of the masters' clocks. The holder may be cut off from
-/// all masters: it then counts on its lease to the end.
+/// Reports whether two candidates hold the lock after a common step of the masters' clocks. The holder may be
+/// cut off from all masters: it then relies on its lease to the end.
 fn common_step_overlaps(seed: u64) -> bool {
     let (mut world, holder) = held(seed, Planted::default());
     // The masters forget a lease that is held: S3 cannot hold.

@@ -1,4 +1,5 @@
-//! Between the engine and the model of a master: script calls become operations, and answers what the scripts return.
+//! Translates between the engine and the model of a master: script calls into operations, answers into
+//! replies.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -21,7 +22,8 @@ pub(crate) fn quorum() -> QuorumId {
     QUORUM.clone()
 }
 
-/// The operation of one member of a script call. `value`: the lease value of an attempt, without a grant number.
+/// Returns the operation of one member of a script call. `value` gives the lease value, without a grant
+/// number.
 pub(crate) fn op(
     transmit: &Transmit,
     member: usize,
@@ -123,7 +125,7 @@ fn of_command(command: &Command, own: &str, value: impl Fn(&LeaseAttempt) -> Lea
     }
 }
 
-/// The register of the fence mark, as a master stores it.
+/// Returns the register of the fence mark, as a master stores it.
 pub(crate) fn mark_text((token, body): &(u64, String)) -> String {
     match token {
         0 => String::new(),
@@ -143,7 +145,7 @@ pub(crate) fn millis(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap()
 }
 
-/// The reply of a script call from the replies of its members. `sealed`: whether the master was when the script ran.
+/// Returns the reply of a script call. `sealed` states whether the master was sealed when the script ran.
 pub(crate) fn reply(replies: &[master::Reply], sealed: bool) -> Reply {
     let items: Vec<Value> = replies.iter().filter_map(item).collect();
     let code = match (sealed, items.len() == replies.len()) {
@@ -160,7 +162,7 @@ pub(crate) fn reply(replies: &[master::Reply], sealed: bool) -> Reply {
     }
 }
 
-/// One lock's part, as the script returns it.
+/// Returns one lock's part, as the script returns it.
 fn item(reply: &master::Reply) -> Option<Value> {
     let text = |text: String| Value::Text(text.into_bytes());
     let array = |parts: [Value; _]| Value::Array(parts.into());
@@ -194,7 +196,7 @@ fn item(reply: &master::Reply) -> Option<Value> {
     })
 }
 
-/// The account of itself that a master gives to a poll. `fingerprint`: what it knows, sealed or not.
+/// Returns the facts of a master for a poll. `fingerprint` is the one that it knows, sealed or not.
 pub(crate) fn facts(run_id: String, sealed: bool, fingerprint: Option<String>, counter: u64) -> MasterFacts {
     MasterFacts {
         seal: if sealed { run_id.clone() } else { String::new() },
@@ -211,7 +213,7 @@ pub(crate) fn facts(run_id: String, sealed: bool, fingerprint: Option<String>, c
     }
 }
 
-/// What all candidates of a world with so many masters agree on.
+/// Returns the fingerprint of all candidates of a world with this number of masters.
 pub(crate) fn fingerprint(masters: usize) -> Fingerprint {
     let names = (0..masters).map(|master| format!("m{master}")).collect();
     Fingerprint::new(names, LONGEST, ACQUIRE_LIMIT)
@@ -229,7 +231,7 @@ const MARK: &str = "slot:l/!mark";
 const SLOT: &str = "slot:l/t";
 const DELAY: &str = "delay:l";
 
-/// The registers of a master as the program reads them.
+/// Returns the registers of a master as the program reads them.
 pub(crate) fn shipped(of: &master::Registers) -> seal::Registers {
     let numbers = [
         of.counter,
@@ -252,7 +254,7 @@ pub(crate) fn shipped(of: &master::Registers) -> seal::Registers {
     }
 }
 
-/// The registers that the program writes, as the model of a master keeps them.
+/// Returns the registers that the program writes, as the model of a master stores them.
 pub(crate) fn of_shipped(floor: &seal::Registers) -> master::Registers {
     let [counter, slot_floor, held_floor, held, clean, closed] = FLOORS.map(|field| floor.number(field));
     let slot = floor.slots.get(SLOT);

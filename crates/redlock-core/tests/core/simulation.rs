@@ -17,13 +17,15 @@ const STORM: Instant = 15_000 * MS;
 #[derive(Debug, Default)]
 pub(crate) struct Happened {
     pub(crate) wins: u64,
-    /// Entries after a release or a crash, and those of them that took longer than L1 allows for 99 of 100.
+    /// Number of entries after a release or a crash. `late` counts those that took longer than L1 allows for
+    /// 99 of 100.
     pub(crate) entries: u64,
     pub(crate) late: u64,
     pub(crate) faults: BTreeMap<&'static str, u64>,
 }
 
-/// L1 covers 99 of 100. The rest are three candidates that split two masters repeatedly; this bounds their time.
+/// The additional time for the entries beyond the 99 of 100 that L1 covers: three candidates split two
+/// masters repeatedly.
 const UNLUCKY: u64 = 150 * MS;
 
 impl Happened {
@@ -79,7 +81,7 @@ pub(crate) fn run(seed: u64, planted: impl Into<Planted>, trace: bool) -> Result
     let settled = world.now + nanos(SHORT.lease_duration);
     world.run_until(settled);
     if let (Some(holder), true) = (holder(&world), world.candidates.len() > 2) {
-        // A renewal that it had sent moves the end, too.
+        // A renewal that the holder had sent moves the end, too.
         world.candidates[holder].crash();
         let sent = world.now + 5 * MS;
         world.run_until(sent);
@@ -126,8 +128,8 @@ fn holder(world: &World) -> Option<usize> {
     (0..world.candidates.len()).find(|c| world.candidates[*c].authority(world.now).is_some())
 }
 
-/// Checks S5, a little after a clash. Attempts continue where one master is down and another has not seen the lease:
-/// each leaves nothing within milliseconds.
+/// Checks S5, a little after a clash. Attempts continue where one master is down and another has not seen the
+/// lease, but each leaves nothing behind after milliseconds.
 fn nothing_is_left(world: &mut World) {
     let soon = world.now + nanos(COMMAND_TIMEOUT) * 4;
     world.run_until(soon);

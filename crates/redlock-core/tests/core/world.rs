@@ -47,14 +47,14 @@ use crate::{
 
 pub(crate) const SHORT: Timings = timings(2_000, 1_000, 200);
 pub(crate) const LONG: Timings = timings(3_000, 1_500, 250);
-/// Work that takes long to stop.
+/// The timings of work that takes long to stop.
 pub(crate) const STOPPING: Timings = Timings {
     stop: Duration::from_millis(1_500),
     ..timings(3_000, 1_000, 200)
 };
 pub(crate) const LONGEST: Duration = Duration::from_secs(3);
 pub(crate) const ACQUIRE_LIMIT: Duration = Duration::from_millis(400);
-/// What a wall clock that is right shows at the beginning.
+/// The time that a correct wall clock shows at the beginning.
 pub(crate) const EPOCH: Instant = 1_700_000_000 * SECOND;
 pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_millis(150);
 
@@ -71,7 +71,7 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap()
 }
 
-/// How bad the network is.
+/// The state of the network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weather {
     pub(crate) loss: f64,
@@ -88,65 +88,65 @@ pub(crate) const CALM: Weather = Weather {
 pub(crate) struct World {
     pub(crate) now: Instant,
     pub(crate) rng: fastrand::Rng,
-    /// For the delays that are declared, apart from what the network does.
+    /// The source of the declared delays, apart from that of the network.
     delays: fastrand::Rng,
     pub(crate) planted: Planted,
     pub(crate) size: QuorumSize,
-    /// Its text, as a sealed master shows it.
+    /// The text of the fingerprint, as a sealed master shows it.
     fingerprint: String,
     pub(crate) masters: Vec<Master>,
-    /// The planted second server of the first master's name, by the same clock.
+    /// The planted second server of the first master's name, with the same clock.
     twin: Option<Master>,
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) checks: Checks,
     pub(crate) weather: Weather,
-    /// When, in which order of those at the same instant, and its place in `events`.
+    /// The time of each event, its order among those at the same instant, and its place in `events`.
     queue: BinaryHeap<Reverse<(Instant, u32, usize)>>,
     events: Vec<Option<What>>,
     free: Vec<usize>,
-    /// Until when a candidate's process is stopped.
+    /// The time until which each candidate's process is stopped.
     pub(crate) paused: Vec<Instant>,
-    /// Of each candidate, the last time that its clock stood still with its process.
+    /// The last time that the clock of each candidate stood still with its process.
     pub(crate) stopped: Vec<Option<Stopped>>,
-    /// When each candidate heard each master last.
+    /// The time at which each candidate last heard each master.
     pub(crate) heard: Vec<Vec<Instant>>,
     /// Requests that wait in the sockets of a stopped master.
     pub(crate) hung: Vec<Option<Vec<Request>>>,
     pub(crate) down: Vec<bool>,
-    /// Counts the processes of each server.
+    /// The number of the present process of each server.
     pub(crate) runs: Vec<u64>,
     /// Whether a master knows the fingerprint, sealed or not.
     pub(crate) stamped: Vec<bool>,
-    /// The run that the present connection of each candidate was opened to.
+    /// The run to which the present connection of each candidate was opened.
     opened: Vec<Vec<u64>>,
     /// The process that seals masters again.
     sealer: Sealer,
-    /// A clock is beyond the drift that the protocol assumes.
+    /// Whether a clock is beyond the drift that the protocol assumes.
     pub(crate) beyond: bool,
-    /// Clocks of masters are set. Two may hold it then, but tokens rise.
+    /// Whether clocks of masters are set. Two candidates may hold the lock then, but tokens rise.
     pub(crate) steps: bool,
-    /// A majority may lose its memory at once.
+    /// Whether a majority may lose its memory at once.
     pub(crate) total_losses: bool,
-    /// The lock is passed on again and again, by a network that loses much.
+    /// Whether the lock is passed on repeatedly, by a network that loses many messages.
     pub(crate) hand_overs: bool,
-    /// Something runs under the lease.
+    /// Whether work runs under the lease.
     pub(crate) guards: bool,
-    /// Whether a candidate is kept from a master, and only from what it answers.
+    /// Whether a candidate is cut off from a master. `deaf` cuts off only the master's answers.
     pub(crate) cut: Vec<Vec<bool>>,
     pub(crate) deaf: Vec<Vec<bool>>,
-    /// How often each fault happened.
+    /// The number of times that each fault happened.
     pub(crate) faults: BTreeMap<&'static str, u64>,
-    /// The last arrival on each connection: requests on one stay in order.
+    /// The last arrival on each connection: requests on one connection stay in order.
     arrivals: BTreeMap<(usize, usize, u32), Instant>,
     pub(crate) trace: bool,
-    /// Of a fenced lock, one for each cluster; none where the lock is not fenced.
+    /// The agents of a fenced lock, one for each cluster; empty if the lock is not fenced.
     pub(crate) agents: Vec<Agent>,
     /// The token under which each candidate may start targets of a fenced lock.
     pub(crate) may_start: Vec<Option<u64>>,
     lineages: Lineages,
 }
 
-/// Which seeds are about hand-overs alone.
+/// Reports whether this seed is about hand-overs alone.
 pub(crate) const fn hands_over(seed: u64) -> bool {
     seed % 16 == 15
 }
@@ -166,7 +166,7 @@ impl World {
             .map(|_| Master::new(clock(1_700_000_000), planted.model))
             .collect();
         let mut clocks: Vec<_> = (0..5).map(|_| clock(1_000)).collect();
-        // The fastest that is allowed: its waits are the shortest.
+        // The fastest clock that is allowed: its waits are the shortest.
         let sealer_clock = Rate {
             parts_per_million: 4_500,
             ..clock(1_000)
@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// A world whose lock is fenced, with an agent in each cluster.
+    /// Returns a world whose lock is fenced, with an agent in each cluster.
     pub(crate) fn fenced(seed: u64, planted: impl Into<Planted>) -> Self {
         let mut world = Self::new(seed, planted);
         world.guards = true;
@@ -282,7 +282,7 @@ impl World {
         );
     }
 
-    /// Runs until `end`, or until something broke.
+    /// Runs until `end`, or until an invariant is broken.
     pub(crate) fn run_until(&mut self, end: Instant) {
         while self.checks.broken.is_none() {
             match self.queue.peek() {
@@ -358,7 +358,7 @@ impl World {
         self.carry(candidate, out);
     }
 
-    /// A timer or a connection of a candidate.
+    /// Handles a timer or a connection of a candidate.
     fn wake(&mut self, what: &What) {
         let (now, rng) = (self.now, &mut self.rng);
         let (candidate, out) = match *what {

@@ -32,7 +32,7 @@ fn granted() -> Value {
     ])
 }
 
-/// Samples the clock of each master, so that no command is too late.
+/// Returns an engine that has sampled the clock of each master, so that no command is too late.
 fn with_clocks() -> Engine {
     let mut engine = engine_at(0);
     for master in 0..3 {
@@ -57,7 +57,7 @@ fn requests_that_arrive_together_travel_together() {
     let sent = transmits(&mut engine, at(2));
     let sizes: Vec<usize> = sent.iter().map(|transmit| transmit.members.len()).collect();
     assert_eq!(sizes, [128, 128, 128, 72, 72, 72]);
-    // While those are under way, a request waits, no longer than a millisecond.
+    // While those are under way, a request waits for at most a millisecond.
     request(&mut engine, 300, "late", acquire(300), at(2));
     assert!(transmits(&mut engine, at(2)).is_empty());
     assert_eq!(engine.next_timeout(), Some(at(3)));
@@ -232,7 +232,7 @@ fn step_of_the_local_clock_ends_renewals_and_no_clean_up() {
     let renewals = transmits(&mut engine, at(2));
     request(&mut engine, 2, "m", Command::Release { attempt: released }, at(3));
     let releases = transmits(&mut engine, at(3));
-    // Ten seconds that the local clock did not count, as polls show.
+    // The polls show ten seconds that the local clock did not count.
     for master in 0..3 {
         let _ = call(&mut engine, (master, Admission::Connected), 1_010_004, 4);
     }

@@ -54,7 +54,7 @@ fn granted(mark: &str) -> Value {
     ])
 }
 
-/// An engine that has won a lease, with token 7, after a lease of the own cluster.
+/// Returns an engine that has won a lease, with token 7, after a lease of the own cluster.
 fn holder() -> (Engine, Arc<LeaseAttempt>, Won) {
     let (mut engine, attempt) = (engine_at(0), fenced());
     for master in 0..3 {
@@ -124,7 +124,7 @@ impl Arguments for Written {
     }
 }
 
-/// The arguments of the last lock.
+/// Returns the arguments of the last lock.
 fn arguments(transmit: &Transmit) -> Vec<String> {
     let mut written = Written::default();
     transmit.write(&mut written);
@@ -176,7 +176,7 @@ fn the_release_of_an_unmarked_lease_leaves_the_reservation_of_the_cluster() {
 #[test]
 fn a_marked_lease_is_not_removed_before_its_stop_is_confirmed() {
     let (mut engine, attempt, _) = holder();
-    // Sent, and answered by no master.
+    // The mark is sent, and no master answers.
     ask(&mut engine, held(&attempt), 10, &Value::Nil);
     let undo = Command::Undo {
         attempt: attempt.clone(),
@@ -216,13 +216,13 @@ fn a_lease_that_is_passed_on_keeps_the_own_reservation_unless_the_stop_is_confir
     };
     assert_eq!(keep(false, "other"), "keep");
     assert_eq!(keep(true, "other"), "");
-    // To a sibling also while pods run by it.
+    // A lease is passed on to a sibling even while pods run by it.
     let (mut engine, attempt, _) = holder();
     ask(&mut engine, held(&attempt), 10, &DONE);
     assert_eq!(ask(&mut engine, reserve(&attempt, "b"), 20, &DONE).0.len(), 3);
 }
 
-/// Deleting the lease alone would admit the own cluster to a lock that is kept for another one.
+/// Deleting the lease alone would admit the own cluster to a lock that is kept for another cluster.
 #[test]
 fn a_repeat_of_a_reserve_leaves_lease_and_own_reservation() {
     let (mut engine, attempt, _) = holder();

@@ -19,7 +19,7 @@ fn change(standing: &str, refused: bool) -> Vec<(String, bool)> {
     vec![(standing.to_owned(), refused)]
 }
 
-/// Master 0 shows these facts at `ms`; returns the resulting changes of its standing.
+/// Polls these facts of master 0 at `ms`, and returns the resulting changes of its standing.
 fn shows(engine: &mut Engine, facts: MasterFacts, ms: u64) -> Vec<(String, bool)> {
     let (master, connection) = (0, ConnectionId(1));
     engine.handle(
@@ -68,7 +68,7 @@ fn each_change_of_a_standing_is_reported_once() {
     assert_eq!(engine.master(0, at(3)).ineligible, Some(refused));
     assert!(!engine.votes(0, at(3)));
     assert_eq!(shows(&mut engine, facts(0), 4), change("sealed", false));
-    // The facts are too old: that is reported, and so is their return.
+    // Facts that are too old are reported, and so is their return.
     assert_eq!(poll_fails(&mut engine, 3_005), change("not polled", false));
     assert_eq!(shows(&mut engine, facts(0), 3_006), change("sealed", false));
 }
@@ -101,7 +101,7 @@ fn clock_step_is_reported_once_and_names_the_seconds_that_are_left_where_it_is_r
     let _ = call(&mut engine, POLL, 4_600_500, 500);
     let stepped = change("refused: the clock of the server stepped", true);
     assert_eq!(shows(&mut engine, facts(0), 501), stepped);
-    // 1.02 × 60 s from the reply on.
+    // The distrust lasts 1.02 × 60 s from the reply.
     let ineligible = |engine: &Engine, ms| engine.master(0, at(ms)).ineligible;
     assert_eq!(ineligible(&engine, 501), Some(Ineligible::ClockStep(62)));
     assert_eq!(ineligible(&engine, 60_701), Some(Ineligible::ClockStep(2)));

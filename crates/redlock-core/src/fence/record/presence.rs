@@ -1,4 +1,4 @@
-//! What a read of the object of a pod does to its record.
+//! Applies a read of the object of a pod to its record.
 
 use super::{Effect, Origin, Presence, Record, Refusal, State};
 use crate::BootInstant;

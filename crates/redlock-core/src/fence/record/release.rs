@@ -1,12 +1,12 @@
-//! A release by hand: a frozen or killed pod runs without a permit, by the word of an administrator.
+//! A release by hand: a frozen or killed pod runs without a permit, at the request of an administrator.
 
 use super::{Effect, Record, Release, State};
 use crate::BootInstant;
 use crate::fence::observation::{Finding, Permit};
 
 impl Record {
-    /// Only of a pod that is known, and does not run: one that runs or starts by a permit needs no release. The processes of a
-    /// killed pod are dying, so those that run from now on have started afresh.
+    /// Releases a pod that is known and does not run: one that runs or starts by a permit needs no release.
+    /// The processes of a killed pod are dying, so those that run from now on have started afresh.
     pub(super) fn on_release(&mut self, out: &mut Vec<Effect>) {
         let lineage = match self.state {
             State::Frozen {
@@ -24,7 +24,8 @@ impl Record {
         self.state = State::Released(release);
     }
 
-    /// The masters guarantee the lock to the cluster again: the release ends. A pod of another lineage starts afresh.
+    /// Ends a release, since the masters guarantee the lock to the cluster again. A pod of another lineage is
+    /// killed, and starts afresh.
     pub(super) fn end_release(
         &mut self,
         release: Release,
@@ -44,7 +45,7 @@ impl Record {
         }
     }
 
-    /// Before a round is judged: what it shows is no news for a later release.
+    /// Remembers the token of a round before the round is judged, so that it is not new to a later release.
     pub(super) fn remember(&mut self, finding: &Finding) {
         let token = match finding {
             Finding::Permit(permit) => permit.token,

@@ -1,4 +1,4 @@
-//! What a round of its lock does to a record.
+//! Applies a round of the lock to a record.
 
 use super::{Effect, Lineage, Origin, Record, Refusal, Run, State};
 use crate::{
@@ -18,8 +18,9 @@ impl Permit {
         }
     }
 
-    /// Whether a pod may start by it: its round began after what the pod waited for, and shows that the holder allows
-    /// starts. Otherwise a pod starts on a cached permit, after the holder has judged that all pods are gone.
+    /// Reports whether a pod may start by this permit: the round did not begin before `after`, and shows that
+    /// the holder allows starts. Otherwise a pod could start by a cached permit, after the holder has judged
+    /// that all pods are gone.
     fn starts(&self, after: BootInstant, plant: Plant) -> bool {
         (self.sent >= after || plant.is(Plant::StartOnKeptPermit))
             && (!self.closed || plant.is(Plant::ClosedIgnored))
@@ -33,7 +34,8 @@ impl Record {
             Finding::Permit(permit) if now < permit.freeze_at() => self.on_permit(&permit, now, out),
             Finding::Foreign { token, .. } => self.on_foreign(token.0, finding, now, out),
             Finding::Unheld | Finding::ClockStoodStill => self.on_contrary(finding, now, out),
-            // A permit that ends before anything can run by it, or none: a permit from before is good until its end.
+            // The permit ends before a pod can run by it, or there is no permit. An earlier permit is valid
+            // until its end.
             Finding::Permit(_) | Finding::Withheld(_) => self.refuse(Refusal::Finding(finding)),
         }
     }
@@ -105,13 +107,13 @@ impl Record {
         }
     }
 
-    /// Another cluster was seen. A mark that is older than that of the record shows nothing new: it ends the permit,
-    /// and kills nothing.
+    /// Handles the mark of another cluster. A mark that is older than that of the record shows nothing new:
+    /// it ends the permit, but does not kill the pod.
     fn on_foreign(&mut self, token: u64, finding: Finding, now: BootInstant, out: &mut Vec<Effect>) {
         let own = match self.state {
             State::Running(Run { lineage, .. }) => Some(lineage.token.0),
             State::Frozen { lineage, .. } => Some(lineage.map_or(0, |lineage| lineage.token.0)),
-            // What the administrator knew, or could know, does not end the release.
+            // A mark that the administrator knew, or could know, does not end the release.
             State::Released(release) => Some(release.seen.0),
             _ => None,
         };

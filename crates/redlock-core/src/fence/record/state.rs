@@ -5,14 +5,14 @@ use crate::{
     fence::{FREEZE_BEFORE, observation::Finding},
 };
 
-/// Since which lease the pod runs, and the greatest token under which it was permitted.
+/// The lease since which the pod runs, and the greatest token under which it was permitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lineage {
     pub first: FencingToken,
     pub token: FencingToken,
 }
 
-/// A pod that may run until this moment. It is what the table of the guardian holds.
+/// The permission of a pod to run until a certain time, as the table of the guardian stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     pub lineage: Lineage,
@@ -20,37 +20,38 @@ pub struct Run {
 }
 
 impl Run {
-    /// When the agent and the guardian freeze it.
+    /// Returns the time at which the agent and the guardian freeze the pod.
     #[must_use]
     pub fn freeze_at(&self) -> BootInstant {
         self.until - FREEZE_BEFORE
     }
 }
 
-/// A pod that an administrator lets run without a permit.
+/// An administrator's release of a pod, which runs without a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// That of the frozen pod; `None` where the pod was killed before, and starts afresh.
+    /// The lineage of the frozen pod; `None` if the pod was killed before, and starts afresh.
     pub lineage: Option<Lineage>,
-    /// The greatest token that this node had seen then: another cluster under a greater one has come later, and was not known.
+    /// The greatest token that this node had seen at the release. Another cluster under a greater token came
+    /// later, and was not known.
     pub seen: FencingToken,
 }
 
-/// What the table of the guardian holds of a pod.
+/// The entry of a pod in the table of the guardian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// The record is lost, or cannot be read.
     Unknown,
     Run(Run),
-    /// The pod was killed, and is not known to have started afresh: it starts by a start permit only. `seen` is the greatest
-    /// token that this node had seen.
+    /// The pod was killed, and is not known to have started afresh: it starts only by a start permit. `seen`
+    /// is the greatest token that this node had seen.
     Killed {
         seen: FencingToken,
     },
     Released(Release),
 }
 
-/// What a pod waited for before its record is stored.
+/// The event after which a pod waits for a start permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The call to publish the volume.
@@ -59,7 +60,7 @@ pub enum Origin {
     Kill { since: BootInstant },
 }
 
-/// What a read of the API server shows of the object of a pod.
+/// The result of a read of the object of a pod at the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// The object exists, with the UID of the pod.
@@ -70,7 +71,7 @@ pub enum Presence {
     Unknown,
 }
 
-/// Each state is left by the inputs named in it.
+/// The state of a record. Each variant names the inputs that end it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// A call to publish the volume waits for a start permit. Left by the round that gives one, or at the end of the wait.
@@ -98,18 +99,18 @@ pub enum State {
         repeat_at: BootInstant,
         populated: Option<bool>,
     },
-    /// It runs without a permit. Left by a permit, or by evidence that is later than the release.
+    /// The pod runs without a permit. Left by a permit, or by evidence that is later than the release.
     Released(Release),
     /// The call was refused. The kubelet calls again, for a new record.
     Refused,
 }
 
-/// Why a call to publish the volume failed.
+/// The reason why a call to publish the volume failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No round that began after the call has ended.
     NoRound,
-    /// What the last round showed instead of a permit.
+    /// The finding of the last round, which gave no permit to use.
     Finding(Finding),
     /// The holder forbids starts: it is stopping its targets.
     Closed,
@@ -119,6 +120,6 @@ pub enum Refusal {
     PodUnknown,
     /// The guardian did not acknowledge the record before the permit ended.
     NotStored,
-    /// The record of the pod is lost: no permit is known to be of its lineage.
+    /// The record of the pod is lost: no permit is known to belong to its lineage.
     Lost,
 }

@@ -1,7 +1,8 @@
 use super::*;
 use crate::Sample;
 
-/// A sample of a master whose clock is `offset` ms ahead of the local one, with a round trip of 10 ms.
+/// Returns a sample of a master whose clock is `offset` ms ahead of the local one, with a round trip of 10
+/// ms.
 fn sample(sent: u64, offset: u64) -> Sample {
     Sample {
         master: (sent + 5 + offset) * 1_000,
@@ -29,7 +30,7 @@ fn a_majority_that_ran_ahead_shows_that_the_local_clock_stood_still() {
     // A pause of 200 ms: more than the round trip and the drift of 5 s.
     let paused = [(0, BASE + 200), (1, BASE + 200), (2, BASE)];
     assert!(round(&mut watch, 10_000, &paused));
-    // Reported once.
+    // The pause is reported once.
     assert!(!round(&mut watch, 10_100, &paused));
 }
 
@@ -92,7 +93,7 @@ fn rates_within_the_drift_and_slow_round_trips_show_nothing() {
 fn a_slow_reply_does_not_hide_the_next_pause() {
     let mut watch = ClockWatch::new(three());
     assert!(!round(&mut watch, 0, &ALL));
-    // Read at once, and received after half a second: it bounds the clock no better.
+    // The time is read at once, and received after half a second: it does not bound the clock better.
     let slow = |master| {
         let late = Sample {
             received: at(1_500),

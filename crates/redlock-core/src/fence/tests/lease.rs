@@ -50,7 +50,7 @@ fn a_stop_is_confirmed_only_by_a_judgement_after_starts_were_forbidden() {
     let held = || assert!(lease.send(FencingToken(9), Nonce(9), ms(1)));
     held();
     assert_eq!(lease.removal(), Removal::Nothing);
-    // Judged before a majority forbids starts.
+    // This stop is judged before a majority forbids starts.
     lease.record_gone();
     lease.record_closed();
     lease.record_confirmed();
@@ -59,7 +59,7 @@ fn a_stop_is_confirmed_only_by_a_judgement_after_starts_were_forbidden() {
     assert_eq!(lease.removal(), Removal::Nothing);
     lease.record_confirmed();
     assert_eq!(lease.removal(), Removal::All);
-    // Something is to start again.
+    // A target is about to start again.
     held();
     assert_eq!(lease.removal(), Removal::Nothing);
 }

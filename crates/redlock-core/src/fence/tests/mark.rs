@@ -43,7 +43,7 @@ fn a_text_that_is_no_mark_is_an_error() {
         format!("9|10,uid,{nonce}"),
         format!("9|0,uid,{nonce}"),
         format!("0|0,uid,{nonce}"),
-        // The merge of slots would compare a part of it.
+        // The merge of slots would compare only a part of this UID.
         format!("9|8,u@id,{nonce}"),
     ] {
         assert!(MarkRegister::parse(&bad).is_err(), "{bad}");
@@ -67,7 +67,7 @@ fn register() -> impl Strategy<Value = MarkRegister> {
 }
 
 proptest! {
-    /// As the merge of registers at a new seal: P-78.
+    /// Marks merge as registers do at a new seal: P-78.
     #[test]
     fn marks_merge_in_any_order_and_never_fall(a in register(), b in register(), c in register()) {
         let merged = a.clone().merged(b.clone());

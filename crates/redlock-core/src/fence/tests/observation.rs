@@ -9,7 +9,7 @@ fn until(readings: &[Option<Reading>]) -> Option<BootInstant> {
     }
 }
 
-/// 0.99 × remaining − 2 ms.
+/// Returns the end that this remaining time gives: 0.99 × remaining − 2 ms.
 fn good(left: u64) -> BootInstant {
     at(0) + ms(left) * 99 / 100 - ms(2)
 }
@@ -27,7 +27,8 @@ fn a_permit_ends_with_the_mth_smallest_end() {
 
 #[test]
 fn a_master_that_did_not_answer_may_be_free_since_the_round_began() {
-    // The lease at m0 ends after 10 s. Another cluster is granted the lock by m0 and m2 then, whatever m1 shows.
+    // The lease at m0 ends after 10 s. Another cluster can then be granted the lock by m0 and m2, whatever m1
+    // shows.
     assert_eq!(
         until(&[Some(held(10_000)), Some(held(12_000)), None]),
         Some(good(10_000))
@@ -97,14 +98,14 @@ fn a_reservation_for_the_own_cluster_counts_whatever_its_name_and_no_other() {
         ..held(0)
     };
     let twice = |text| [Some(kept(text)), Some(kept(text)), None];
-    // Of two of three masters, one more may be free: both count.
+    // With two answers of three masters, the third may be free: both answers count.
     let all = |text| [Some(kept(text)), Some(kept(text)), Some(kept(text))];
     assert_eq!(until(&all("renamed/uid-here")), Some(good(5_000)));
     assert_eq!(until(&twice("renamed/uid-here")), Some(good(5_000)));
     for other in ["nobody", "here/uid-there", "uid-here", ""] {
         assert_eq!(finding(&twice(other)), Finding::Unheld, "{other}");
     }
-    // The longer one of both.
+    // The longer of the two counts.
     let both = Reading {
         reservation: Some(("here/uid-here".into(), Left::For(ms(14_000)))),
         ..held(9_000)
@@ -131,7 +132,7 @@ fn a_mark_of_another_cluster_is_contrary_evidence_even_on_one_master() {
     };
     let seen = [Some(held(9_000)), Some(held(9_000)), Some(other)];
     assert_eq!(finding(&seen), foreign(9));
-    // An older one of another cluster is not the greatest.
+    // An older mark of another cluster is not the greatest one.
     let older = Reading {
         mark: mark(6, 6, &there()),
         ..held(9_000)
@@ -149,7 +150,7 @@ fn a_majority_without_a_lease_that_counts_is_contrary_evidence() {
         finding(&[Some(held(9_000)), Some(ended.clone()), Some(ended.clone())]),
         Finding::Unheld
     );
-    // A master that does not answer is no evidence.
+    // A master that does not answer gives no evidence.
     assert_eq!(until(&[Some(held(9_000)), Some(ended), None]), Some(at(0)));
 }
 
@@ -189,7 +190,7 @@ fn a_mark_on_a_minority_gives_no_permit_and_is_no_contrary_evidence() {
         Some(kept(before)),
     ];
     assert_eq!(finding(&seen), Finding::Withheld(Withheld::MarkOnMinority));
-    // A minority of those that answered does not become a majority by those that did not.
+    // Masters that did not answer do not turn a minority of those that answered into a majority.
     assert_eq!(
         finding(&[Some(kept(next)), Some(kept(free())), None]),
         Finding::Withheld(Withheld::MarkOnMinority)
@@ -241,7 +242,7 @@ fn the_holder_is_named_by_the_lease_that_most_masters_show() {
     assert_eq!(observation(at(0), &[None, None, Some(free())]).holder(), None);
 }
 
-/// The release of the lease before may still be under way to the third master, and delete its reservation.
+/// The release of the previous lease may still be under way to the third master, and delete its reservation.
 #[test]
 fn a_reservation_beside_an_earlier_mark_gives_no_permit() {
     let kept = || Some((here().to_string(), Left::For(ms(9_000))));
@@ -260,7 +261,7 @@ fn a_reservation_beside_an_earlier_mark_gives_no_permit() {
     assert_eq!(until(&seen), Some(good(3_000)));
 }
 
-/// When each master may grant the lock to another cluster, in milliseconds by the local clock; none that is unknown.
+/// Generates the reply of one master; `None` if it does not answer.
 fn reply() -> impl Strategy<Value = Option<Reading>> {
     let left = 0_u64..20_000;
     prop_oneof![
@@ -293,7 +294,7 @@ proptest! {
             free.sort_unstable();
             let majority = free[n / 2];
             prop_assert!(permit.until <= majority, "{permit:?} {free:?}");
-            // By 1 % and 2 ms, where anything is left.
+            // The permit ends earlier by 1 % and 2 ms, if any time is left.
             let short = majority.since(permit.until);
             prop_assert!(majority == at(0) || permit.until == at(0) || short >= ms(2), "{short:?}");
         }

@@ -1,4 +1,4 @@
-//! A pod starts only where a read after its permit shows its object.
+//! Tests that a pod starts only if a read after its permit shows its object.
 
 use super::{
     record::{cgroup, exists, round, start},
@@ -12,7 +12,7 @@ fn shown(presence: Presence, asked: u64) -> Input {
     }
 }
 
-/// A pod that was published at 0 and found a permit at 2 ms.
+/// Returns the record of a pod that was published at 0 and found a permit at 2 ms.
 fn confirming() -> Record {
     let mut record = Record::new(at(0));
     assert_eq!(

@@ -1,23 +1,23 @@
-//! Random inputs against a monitor of the effects, and proof that the monitor sees a planted fault.
+//! Tests random inputs against a monitor of the effects, and that the monitor finds planted faults.
 
 use super::*;
 use crate::planted::Plant;
 
-/// What the effects so far mean for the processes of the pod, and what the rounds so far permit.
+/// The state of the processes of the pod by the effects so far, and the permits of the rounds so far.
 #[derive(Debug, Default)]
 struct Monitor {
     started: bool,
     frozen: bool,
-    /// The last call, and the kill that no start has followed.
+    /// The time of the last call. `killed` is the time of the kill that no start has followed.
     called: u64,
     killed: Option<u64>,
     empty: bool,
-    /// The lineage that runs, and until when a round permitted it; nothing after contrary evidence.
+    /// The lineage that runs. `until` is the end that a round permitted; `None` after contrary evidence.
     first: u64,
     until: Option<u64>,
-    /// When the last read that showed the object of the pod began.
+    /// The time at which the last read that showed the object of the pod began.
     shown: Option<u64>,
-    /// The last permits of each lineage by which a pod may start: when the round began.
+    /// The permits by which a pod may start: the lineage, the start of the round, the end.
     starts: Vec<(u64, u64, u64)>,
 }
 
@@ -47,7 +47,7 @@ impl Monitor {
         }
     }
 
-    /// A round that began after `since` permits the lineage to start.
+    /// Checks that a round that did not begin before `since` permits the lineage to start.
     fn starts(&self, run: Run, since: u64) -> Result<(), String> {
         let fits = |(first, sent, until): &(u64, u64, u64)| {
             *first == run.lineage.first.0 && *sent >= since && at(*until) >= run.until
@@ -128,7 +128,7 @@ fn finding(rng: &mut fastrand::Rng, now: u64) -> Finding {
         2 => Finding::ClockStoodStill,
         3 => Finding::Withheld(Withheld::NoMajority),
         _ => Finding::Permit(Permit {
-            // Often that of the first lineage, so that pods run.
+            // The first lineage is frequent, so that pods run.
             first: FencingToken(if rng.bool() { 1 } else { lineage * 10 }),
             token: FencingToken(lineage * 10 + rng.u64(..5)),
             until: at(sent + rng.u64(..15_000)),
@@ -142,7 +142,7 @@ fn input(rng: &mut fastrand::Rng, now: u64) -> Input {
     match rng.u32(..18) {
         0 => Input::Published,
         12..=17 => Input::Pod {
-            // A pod whose object is gone starts no more: seldom, so that pods run.
+            // A pod whose object is gone never starts, so this presence is rare.
             presence: match rng.u32(..16) {
                 0 => Presence::Gone,
                 1..=4 => Presence::Unknown,
@@ -160,7 +160,7 @@ fn input(rng: &mut fastrand::Rng, now: u64) -> Input {
     }
 }
 
-/// One pod until it is refused, or for 60 inputs. A timer is never late: the agent is scheduled.
+/// Gives one pod 60 inputs, and returns whether it started. A timer is never late: the agent is scheduled.
 fn run(seed: u64, plant: Plant) -> Result<bool, String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let (mut record, mut monitor) = (Record::new(at(0)), Monitor::default());

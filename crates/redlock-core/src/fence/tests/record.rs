@@ -16,7 +16,7 @@ pub(super) fn round(permit: Permit) -> Input {
     Input::Round(Finding::Permit(permit))
 }
 
-/// The API server shows the object of the pod, in a read that began at `asked`.
+/// Returns the input of a read that began at `asked` and shows the object of the pod.
 pub(super) fn exists(asked: u64) -> Input {
     let presence = Presence::Exists;
     Input::Pod {
@@ -38,7 +38,7 @@ pub(super) fn cgroup(populated: bool) -> Input {
     }
 }
 
-/// It runs until 10 s.
+/// Returns the record of a pod that runs until 10 s.
 pub(super) fn running() -> Record {
     let mut record = Record::new(at(0));
     assert_eq!(
@@ -52,7 +52,7 @@ pub(super) fn running() -> Record {
     record
 }
 
-/// Frozen at the end of its permit, at 9.95 s.
+/// Returns the record of a pod that was frozen at the end of its permit, at 9.95 s.
 pub(super) fn frozen() -> Record {
     let mut record = running();
     let effects = record.handle(Input::Timer, at(9_950));
@@ -60,7 +60,7 @@ pub(super) fn frozen() -> Record {
     record
 }
 
-/// Killed at 20 s because another cluster was seen.
+/// Returns the record of a pod that was killed at 10.1 s, because another cluster was seen.
 pub(super) fn killed() -> Record {
     let mut record = frozen();
     let effects = record.handle(Input::Round(foreign(9)), at(10_100));
@@ -125,7 +125,7 @@ fn a_repeated_call_is_answered_at_once_where_the_pod_is_known() {
     assert_eq!(running().handle(Input::Published, at(50)), answered);
     assert_eq!(frozen().handle(Input::Published, at(9_960)), answered);
     assert_eq!(killed().handle(Input::Published, at(10_200)), answered);
-    // One that still waits begins its wait anew, and needs a round of its own.
+    // A call that still waits begins its wait again, and needs a new round.
     let mut record = Record::new(at(0));
     assert_eq!(record.handle(Input::Published, at(100)), []);
     assert_eq!(record.next_wake(), at(90_100));
@@ -145,11 +145,11 @@ fn a_permit_that_ends_before_it_is_stored_starts_nothing() {
     assert_eq!(record.handle(Input::Stored, at(951)), []);
     let refused = record.handle(Input::Timer, at(90_000));
     assert_eq!(refused, [Effect::AnswerPublish(Err(Refusal::NotStored))]);
-    // The acknowledgement that arrives too late.
+    // An acknowledgement that arrives too late starts nothing.
     let mut record = Record::new(at(0));
     let _ = start(&mut record, permit(1, 1_000), 2);
     assert_eq!(record.handle(Input::Stored, at(950)), []);
-    // Contrary evidence before it.
+    // Contrary evidence comes before the acknowledgement.
     let mut record = Record::new(at(0));
     let _ = start(&mut record, permit(1, 1_000), 2);
     assert_eq!(record.handle(Input::Round(Finding::Unheld), at(3)), []);
@@ -186,7 +186,7 @@ fn the_permit_is_the_greatest_of_all_rounds() {
         record.handle(round(permit(200, 12_000)), at(201)),
         [Effect::Store(run(12_000))]
     );
-    // A sibling adopted: the same lineage under a greater token.
+    // A sibling adopted the pod: the same lineage under a greater token.
     let adopted = Permit {
         token: FencingToken(9),
         ..permit(300, 11_000)
@@ -228,14 +228,14 @@ fn a_round_without_a_permit_ends_nothing() {
 fn contrary_evidence_ends_the_permit_at_once() {
     for contrary in [Finding::Unheld, Finding::ClockStoodStill] {
         let effects = running().handle(Input::Round(contrary), at(100));
-        // The end is stored: an agent that is started anew does not find a permit.
+        // The end is stored, so a restarted agent does not find a permit.
         assert_eq!(effects, [Effect::Freeze, Effect::Store(run(100))]);
     }
 }
 
 #[test]
 fn a_pod_whose_lineage_ended_is_killed() {
-    // Stored before the kill: an agent that is started anew finds neither a permit nor a pod that is only frozen.
+    // The kill is stored first, so a restarted agent finds neither a permit nor a pod that is only frozen.
     let killed = [Effect::Freeze, Effect::StoreKilled(None), Effect::Kill];
     assert_eq!(running().handle(Input::Round(foreign(8)), at(100)), killed);
     assert_eq!(frozen().handle(Input::Round(foreign(8)), at(9_960)), killed);
@@ -354,8 +354,8 @@ fn a_container_that_the_kubelet_starts_before_the_thaw_is_killed() {
 
 #[test]
 fn a_killed_pod_is_a_start() {
-    // The status of the killed pod reports every container terminated. The holder closes, judges it gone and releases,
-    // while the kubelet is about to start the containers again.
+    // The status of the killed pod reports every container terminated. The holder closes, judges the pod gone
+    // and releases, while the kubelet is about to start the containers again.
     let mut record = killed();
     let _ = record.handle(cgroup(false), at(10_200));
     assert_eq!(record.handle(round(permit(10_099, 20_000)), at(10_300)), []);

@@ -1,4 +1,4 @@
-//! A pod that is released by hand.
+//! Tests pods that are released by hand.
 
 use super::{
     record::{cgroup, frozen, killed, round, run, running, start},
@@ -28,7 +28,7 @@ fn released(mut record: Record, now: u64) -> (Record, Release) {
 fn a_frozen_or_killed_pod_is_released_and_stays_so_without_a_permit() {
     let (_, of_frozen) = released(frozen(), 10_000);
     assert_eq!(of_frozen, release(Some(run(0).lineage), 7));
-    // The mark of another cluster was seen: its administrator can know of it.
+    // The mark of another cluster was seen, so the administrator can know of it.
     let (mut record, of_killed) = released(killed(), 10_200);
     assert_eq!(of_killed, release(None, 9));
     assert_eq!(record.next_wake(), BootInstant::NEVER);
@@ -64,7 +64,7 @@ fn a_pod_that_runs_or_starts_by_a_permit_or_is_unknown_is_not_released() {
         (restarting, 10_500),
         (Record::restored(Stored::Unknown, at(0)), 1),
     ] {
-        // A freeze that is due by itself may precede.
+        // A freeze that is already due may come first.
         let effects = record.handle(Input::Release, at(now));
         assert!(
             !matches!(record.state(), State::Released(_)) && !effects.contains(&Effect::Thaw),
@@ -83,7 +83,7 @@ fn a_released_pod_is_killed_once_another_cluster_has_come_later() {
     }
 }
 
-/// The mark that killed the pod was known before the release, also to an agent or a command that is started anew.
+/// The mark that killed the pod was known before the release, even to a restarted agent or command.
 #[test]
 fn what_was_seen_before_a_kill_does_not_end_a_release_after_a_restart() {
     let seen = killed().seen();
@@ -104,7 +104,7 @@ fn a_permit_ends_a_release() {
     let effects = same.handle(round(permit(10_100, 20_000)), at(10_200));
     assert_eq!(effects, [Effect::Store(run(20_000))]);
     assert_eq!(same.next_wake(), at(19_950), "it is fenced again");
-    // Killed before, or another lineage: it starts afresh by a start permit.
+    // A pod that was killed before, or is of another lineage, starts afresh by a start permit.
     let (of_killed, _) = released(killed(), 10_200);
     let (of_frozen, _) = released(frozen(), 10_200);
     let other = Permit {

@@ -1,4 +1,4 @@
-//! What a restarted agent makes of a pod, by what the table holds of it.
+//! Tests how a restarted agent treats a pod, by the entry of the pod in the table.
 
 use super::{
     record::{cgroup, round, run, start},
@@ -15,7 +15,8 @@ fn a_restarted_agent_freezes_unknown_pods() {
     assert_eq!(ended.handle(Input::Timer, at(9_950)), [Effect::Freeze]);
     let thawed = ended.handle(round(permit(9_960, 20_000)), at(9_970));
     assert_eq!(thawed, [Effect::Store(run(20_000)), Effect::Thaw]);
-    // A lost table: no permit is known to be of its lineage, so it is killed before it starts afresh.
+    // The table is lost: no permit is known to belong to the lineage of the pod, which is killed before it
+    // starts afresh.
     let mut lost = restored(Stored::Unknown, 0);
     assert_eq!(lost.handle(Input::Timer, at(0)), [Effect::Freeze]);
     assert_eq!(lost.handle(round(permit(1, 10_000)), at(2)), []);
@@ -33,7 +34,7 @@ fn a_pod_whose_record_is_lost_starts_by_no_call() {
     assert_eq!(lost.handle(Input::Timer, at(0)), [Effect::Freeze]);
     let refused = lost.handle(Input::Published, at(1));
     assert_eq!(refused, [Effect::AnswerPublish(Err(Refusal::Lost))]);
-    // The record is kept: the pod is killed all the same.
+    // The record is kept, so the pod is still killed.
     let killed = lost.handle(Input::Timer, at(30_000));
     assert!(killed.contains(&Effect::Kill), "{killed:?}");
 }

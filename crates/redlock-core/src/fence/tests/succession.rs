@@ -1,4 +1,4 @@
-//! What a win shows of the holders before, and which pods its holder knows.
+//! Tests what a win shows of the previous holders, and which pods its holder knows.
 
 use Begun::{AfterCleanEnd, AfterUncleanEnd, Marked};
 
@@ -14,7 +14,7 @@ fn a_holder_continues_the_lineage_of_its_cluster_and_no_other() {
     let own = mark(7, 5, &here());
     assert_eq!(first(&own, 7), 5);
     assert_eq!(first(&own, 3), 5);
-    // A holder that does not fence, or the fallback after a total loss, came between.
+    // A holder that does not fence, or the fallback after a total loss, came in between.
     assert_eq!(first(&own, 8), 9);
     assert_eq!(first(&mark(7, 5, &there()), 7), 9);
     assert_eq!(first(&MarkRegister::Never, 0), 9);
@@ -30,7 +30,7 @@ fn a_sibling_is_the_cluster_of_the_mark_with_the_greatest_held() {
         predecessor(&[mark(6, 6, &there()), own.clone()], 7),
         Predecessor::Sibling
     );
-    // The mark was written, and `held` is not known.
+    // The mark was written, but `held` is not known.
     assert_eq!(predecessor(&[own], 6), Predecessor::Own);
     for held in [0, 7, 8] {
         let elsewhere = [MarkRegister::Never, mark(7, 5, &there())];
@@ -60,7 +60,7 @@ fn marks_of_the_own_cluster_that_are_not_the_last_or_split_do_not_show_that_no_p
     }
 }
 
-/// The reach of the holder of `token`, whose watch of pods is at 2.
+/// Returns the reach of the holder of `token`, whose watch of pods is at 2.
 fn reach(token: u64, first: u64, begun: Begun, before: Option<Reach<u64>>) -> Option<Reach<u64>> {
     let token = FencingToken(token);
     let succession = Succession {
@@ -138,7 +138,7 @@ fn a_lineage_that_may_begin_beside_earlier_pods_confirms_no_end_before_their_per
         let knows = Ok(2);
         let own = began.unwrap();
         assert_eq!((own.since(at(99)), own.since(at(100))), (waits(100), knows));
-        // The mark before may be on a minority.
+        // The previous mark may be on a minority.
         let next = reach(11, 9, AfterUncleanEnd, began).unwrap();
         assert_eq!((next.since(at(199)), next.since(at(200))), (waits(200), knows));
         let other_replica = reach(11, 9, AfterUncleanEnd, None).unwrap();
@@ -146,8 +146,9 @@ fn a_lineage_that_may_begin_beside_earlier_pods_confirms_no_end_before_their_per
     }
 }
 
-/// Every set of registers of three masters, by every majority that a round or a win can reach. Where a
-/// win continues a lineage of its cluster, its holder confirms by what it knows of that lineage.
+/// Tests every set of registers of three masters, with every majority that a round or a win can reach. If a
+/// win continues a lineage of its cluster, its holder confirms an end by the pods that it knows of that
+/// lineage.
 #[test]
 fn no_round_gives_a_permit_beside_a_win_that_shows_that_no_pod_runs() {
     let registers = [

@@ -80,7 +80,7 @@ fn the_masters_are_asked_after_a_third_and_sooner_once_a_third_is_missing() {
         assert_eq!(PACE.next(at(0), [&running(until)]), at(next), "{until}");
     }
     assert_eq!(PACE.next(at(0), []), at(5_000));
-    // The soonest that any record needs, and a record that waits needs it soon.
+    // The next round begins as soon as any record needs it. A record that waits needs it soon.
     let waiting = Record::new(at(0));
     assert_eq!(PACE.next(at(0), [&running(15_000), &waiting]), at(2_000));
     let hasty = Pace {

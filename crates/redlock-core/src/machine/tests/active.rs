@@ -144,7 +144,7 @@ fn the_first_mark_is_followed_by_a_renewal() {
     let mut rig = Rig::active(terms(LEASE));
     rig.event(100, Event::Marked);
     assert!(matches!(rig.asked(), Some(Round::Renew { .. })));
-    // The one under way may have been written before the mark.
+    // The renewal under way may have been written before the mark.
     let mut rig = Rig::active(terms(LEASE));
     rig.timer(5_000).event(5_010, Event::Marked);
     let started = at(5_000);

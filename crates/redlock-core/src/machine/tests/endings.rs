@@ -105,7 +105,8 @@ fn a_step_of_the_local_clock_ends_held_leases_and_voids_attempts_under_way() {
     assert_eq!(acquiring.asked(), Some(&Round::Observe));
 }
 
-/// The clocks of all masters may have stepped instead: they then forgot a lease that its holder still counts on.
+/// The clocks of all masters may have stepped instead: they then forgot a lease that its holder still relies
+/// on.
 #[test]
 fn candidate_whose_clock_stepped_waits_for_a_lease_that_it_may_have_missed() {
     let free = || Outcome::Observed(view(&[Sighting::FREE, Sighting::FREE]));
@@ -228,7 +229,7 @@ fn a_lost_lease_is_left_to_run_out_where_something_has_to_be_stopped() {
         assert!(rig.machine.authority_at(at(10_000)).is_none());
         assert!(!releases(&rig), "{:?}", rig.actions);
     }
-    // The guard counts, not the time to stop: without anything to undo the lease is released at once.
+    // `guards` decides, not the time to stop: without work to stop, the lease is released at once.
     let mut without = terms(LEASE);
     without.timings.stop = ms(3_000);
     let mut rig = Rig::active(without);

@@ -60,7 +60,7 @@ fn it_sleeps_until_a_majority_can_be_free_and_one_millisecond() {
 
 #[test]
 fn siblings_of_a_dead_holder_are_first_where_they_can_continue() {
-    // The observed holder is of another cluster.
+    // The observed holder is in another cluster.
     let guards = Terms {
         siblings_first: true,
         ..terms(LEASE)

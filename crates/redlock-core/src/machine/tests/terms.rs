@@ -145,7 +145,7 @@ fn a_stop_longer_than_the_rest_of_the_lease_is_renewed_for() {
         (None, Some(drifted(13_000, 90_000)))
     );
 
-    // Without a majority it gives up within the slack, because its time to stop shrinks.
+    // Without a majority the holder gives up within the slack, because its time to stop shrinks.
     lost.outcome(13_001, Outcome::RenewalUndecided).timer(13_999);
     assert_eq!(lost.ended(), None);
     lost.timer(14_000);

@@ -105,7 +105,8 @@ fn a_master_without_a_probe_of_its_run_gets_one() {
 
 #[test]
 fn wait_first_then_read() {
-    // First seen at 1, when the answer arrived: over at 2,441, by a read that begins then.
+    // The probe is first seen at 1, when the answer arrives. The wait is over for a read that begins at
+    // 2,441.
     for (time, expected) in [(2_440, wait(2_441)), (2_441, Step::Seal), (9_000, Step::Seal)] {
         let plan = watched(&[(0, &[P, Sealed, Sealed]), (time, &[P, Sealed, Sealed])]);
         assert_eq!(plan.steps, [(0, expected)], "at {time}");
@@ -186,7 +187,7 @@ fn the_fallback_needs_f_plus_1_unsealed_at_once_for_the_whole_wait() {
             (2_441, [P, P, Sealed]),
             vec![(0, Step::Fallback), (1, Step::Fallback)],
         ),
-        // Two have waited; the third has shown another probe and waits for itself.
+        // Two masters have waited. The third has shown another probe, and has a wait of its own.
         (
             (2_441, [P, P, Probe("y")]),
             vec![(0, Step::Fallback), (1, Step::Fallback), (2, wait(4_882))],
@@ -200,7 +201,7 @@ fn the_fallback_needs_f_plus_1_unsealed_at_once_for_the_whole_wait() {
             (2_440, [P, P, P]),
             vec![(0, wait(2_441)), (1, wait(2_441)), (2, wait(2_441))],
         ),
-        // One of them was sealed in the meantime: the other one alone is too few for either way.
+        // One of them was sealed in the meantime: the other master alone is too few for either way.
         (
             (2_441, [P, Sealed, Nothing]),
             vec![(0, Step::Blocked { until: at(2_441) })],
@@ -215,7 +216,7 @@ fn the_fallback_needs_f_plus_1_unsealed_at_once_for_the_whole_wait() {
 
 #[test]
 fn one_read_shows_all_of_them() {
-    // Each was unsealed for the whole wait, but never two in one read after it.
+    // Two masters were without a seal for the whole wait, but no read after the wait shows both.
     let reads: [(u64, &[Shows]); 3] = [
         (0, &[P, P, P]),
         (3_000, &[P, Nothing, Nothing]),
@@ -286,7 +287,7 @@ fn trace_of_longer_leases(facts: &mut MasterFacts) {
     facts.fingerprint = Fingerprint::new(names, Duration::from_secs(10), Duration::from_secs(1)).to_string();
 }
 
-/// A server of another quorum, without its seal, among masters of which a majority is sealed in this one.
+/// A server of another quorum, without its seal, among masters of which a majority is sealed in this quorum.
 #[test]
 fn server_of_another_quorum_waits_as_long_as_this_quorum_leases() {
     let masters = || [Odd(trace_of_longer_leases), Sealed, Sealed];

@@ -1,4 +1,4 @@
-//! Carries events to the machine and its actions to the engine, and what the engine wants to the world.
+//! Carries events to the machine, its actions to the engine, and the outputs of the engine to the world.
 
 use redlock_core::{Action, BootInstant, Event, Output};
 
@@ -20,7 +20,7 @@ impl Candidate {
         self.stops_in_time(now, out);
     }
 
-    /// Carries out what the engine wants, until it wants nothing more.
+    /// Carries out the outputs of the engine, until none is left.
     pub(super) fn settle(&mut self, at: Instant, rng: &mut fastrand::Rng, out: &mut Vec<Out>) {
         let now = self.clock.moment(at);
         while let Some(output) = self.engine.poll(now) {

@@ -9,19 +9,19 @@ use redlock_core::{
 use super::{Candidate, Out};
 use crate::{rate::Instant, world::COMMAND_TIMEOUT};
 
-/// The time within which a connection that is polled each second must have answered.
+/// The interval of polls of a master that is in use.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 /// The least interval of polls on request.
 const POLL_AGAIN: Duration = Duration::from_millis(50);
-/// A connection without any answer for this time is given up.
+/// The time after which a connection without any answer is given up.
 const SILENT: Duration = Duration::from_secs(2);
-/// The wait between two connection attempts, doubling.
+/// The first wait between two connection attempts. It doubles up to `LAST_RETRY`.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LAST_RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum LinkState {
-    /// Until the next attempt.
+    /// No connection until the next attempt.
     #[default]
     Closed,
     Opening,
@@ -244,7 +244,7 @@ impl Candidate {
         }
     }
 
-    /// Handles the answer to a poll; returns whether it was waited for.
+    /// Handles the answer to a poll, and returns whether it was waited for.
     pub(crate) fn on_polled(
         &mut self,
         at: Instant,
@@ -294,7 +294,7 @@ impl Candidate {
         self.lost[master] = connection;
         let reason = || Unknown::ConnectionLost("reset".into());
         let on_it = |call: &super::Sent| call.id.master == master && call.connection <= connection;
-        // The calls notice it before or after the task that keeps the connection.
+        // The calls notice the loss before or after the task that keeps the connection.
         let calls_first = rng.bool();
         if !calls_first {
             self.engine.handle(Input::Disconnected { master }, now);

@@ -1,4 +1,4 @@
-//! How a candidate's rounds become requests to the engine, and completions outcomes.
+//! Turns a candidate's rounds into requests to the engine, and completions into outcomes.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use redlock_core::{
 use super::{Candidate, Out};
 use crate::{master::Job, plant::Plant as Model, rate::Instant, scripts, world::LONGEST};
 
-/// What waits for a completion.
+/// The purpose of a request that waits for a completion.
 #[derive(Debug)]
 pub(super) enum Wanted {
     Round {
         id: u64,
-        /// It passes the lock on to this cluster, since then.
+        /// The cluster to which the round passes the lock on, and the start of the round.
         reserve: Option<(ClusterId, BootInstant)>,
     },
     Mark {
@@ -70,7 +70,7 @@ impl Candidate {
             .handle(Input::Request(Request { id, lock, command }), now);
     }
 
-    /// Marks the lease that it holds: something runs under it, or is confirmed to have stopped.
+    /// Marks the lease that the candidate holds: work runs under it, or is confirmed to have stopped.
     pub(crate) fn mark(&mut self, at: Instant, mark: Mark, rng: &mut fastrand::Rng) -> Vec<Out> {
         let (mut out, now) = (Vec::new(), self.clock.moment(at));
         let (Some(authority), Some(attempt), true) = (self.authority(at), self.attempt.clone(), self.runs)
@@ -81,7 +81,8 @@ impl Candidate {
         let wanted = Wanted::Mark { token: token.0, mark };
         let is_first = attempt.is_first(mark);
         self.request(now, Command::Mark { attempt, token, mark }, Some(wanted));
-        // As often without the renewal that follows, as if every master lost it: faults before it stay likely.
+        // Half of the first marks are not followed by the renewal, as if every master lost it, so that faults
+        // before the renewal stay likely.
         if is_first && rng.bool() {
             self.feed(at, Event::Marked, rng, &mut out);
         }
@@ -89,7 +90,7 @@ impl Candidate {
         out
     }
 
-    /// Claims slots. Whether or not it holds: the register alone decides.
+    /// Claims slots, whether or not the candidate holds the lock: the register alone decides.
     pub(crate) fn claim(&mut self, at: Instant, slots: &[(u64, Job)], rng: &mut fastrand::Rng) -> Vec<Out> {
         let (mut out, now) = (Vec::new(), self.clock.moment(at));
         if !self.alive() {
@@ -123,7 +124,7 @@ impl Candidate {
                     completion,
                     Completion::RenewalUndecided | Completion::NotWon(Loss::NoQuorum(_))
                 ) {
-                    // Masters lose their votes also by the time that passes, which no output shows.
+                    // Masters also lose their votes as time passes, which no output shows.
                     self.voting &= self.voters(now) >= self.size.majority();
                 }
                 let reserves = reserve.is_some();

@@ -1,19 +1,19 @@
-//! Calls of scripts, and what they answer.
+//! Calls of scripts, and their answers.
 
 use redlock_core::{LeaseValue, Mark, Marks, Obstacle};
 
 use super::Job;
 
-/// What a renewal of a fenced lock carries.
+/// The additional arguments of a renewal of a fenced lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Fenced {
-    /// Without its token; empty if the lease was never marked.
+    /// The mark without its token; empty if the lease was never marked.
     pub(crate) mark: String,
     pub(crate) delay: u64,
     pub(crate) keep_ms: u64,
 }
 
-/// What becomes of an own reservation whose place another cluster would take.
+/// The treatment of an own reservation whose place another cluster would take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     Replaced,
@@ -38,19 +38,19 @@ pub(crate) enum Op {
         stem: LeaseValue,
         token: u64,
         lease_ms: u64,
-        /// Of a fenced lock.
+        /// The additional arguments for a fenced lock.
         fence: Option<Fenced>,
     },
     Release {
         stem: LeaseValue,
         publish: bool,
-        /// The own cluster's reservation stays: an undo.
+        /// Whether the own cluster's reservation stays, as in an undo.
         keep_reservation: bool,
     },
     Reserve {
         stem: LeaseValue,
         cluster: String,
-        /// Of a fenced lock.
+        /// For a fenced lock, the treatment of an own reservation.
         own: Option<Own>,
     },
     Observe {
@@ -63,7 +63,7 @@ pub(crate) enum Op {
         stem: LeaseValue,
         token: u64,
         mark: Mark,
-        /// Of a fenced lock: the fence mark without its token.
+        /// For a fenced lock, the fence mark without its token.
         fence: Option<String>,
     },
     Claim {
@@ -72,7 +72,7 @@ pub(crate) enum Op {
     },
 }
 
-/// The reason for a refusal, in the words of the script.
+/// The answer for one lock, in the words of the script.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Granted(u64),
@@ -90,10 +90,10 @@ pub(crate) struct Reply {
     /// Microseconds by the master's clock.
     pub(crate) time: u64,
     pub(crate) counter: u64,
-    /// Of a grant.
+    /// The marks of a grant.
     pub(crate) marks: Marks,
-    /// Of a grant of a fenced lock.
+    /// The fence mark of a grant of a fenced lock.
     pub(crate) fence: Option<(u64, String)>,
-    /// Notify the standbys.
+    /// Whether the standbys are notified.
     pub(crate) published: bool,
 }

@@ -1,10 +1,10 @@
-//! Numbers that only grow: what a seal restores.
+//! Registers that only grow, and that a seal restores.
 
 use redlock_core::{DeclaredDelay, Mark, Marks};
 
 use crate::plant::Plant;
 
-/// As slots: the larger token; a tie of different marks belongs to no cluster.
+/// Merges marks as slots: the larger token; a tie of different marks belongs to no cluster.
 fn merged_mark(one: &(u64, String), other: &(u64, String)) -> (u64, String) {
     if one.0 == other.0 && one.1 != other.1 {
         return (one.0, "nobody".to_owned());
@@ -12,7 +12,7 @@ fn merged_mark(one: &(u64, String), other: &(u64, String)) -> (u64, String) {
     one.max(other).clone()
 }
 
-/// The UID of a Job; without one, the slot of a tie, which belongs to no Job.
+/// The UID of a Job; `None` for the slot of a tie, which belongs to no Job.
 pub(crate) type Job = Option<u32>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,13 +24,13 @@ pub(crate) struct Registers {
     pub(crate) clean: u64,
     pub(crate) held_floor: u64,
     pub(crate) delay: DeclaredDelay,
-    /// Of a fenced lock: the mark without its token, and the token; and that under which no pod starts.
+    /// For a fenced lock, the token and the mark without it. Under the token `closed`, no pod starts.
     pub(crate) mark: (u64, String),
     pub(crate) closed: u64,
 }
 
 impl Registers {
-    /// Register by register the greater.
+    /// Merges the registers, each to the greater value.
     pub(crate) fn merged(&self, other: &Self, plant: Plant) -> Self {
         let slot = if self.slot.0 == other.slot.0 && self.slot.1 != other.slot.1 {
             match plant {
@@ -57,7 +57,7 @@ impl Registers {
         }
     }
 
-    /// The greatest `held` of a lock is never below the floor.
+    /// Returns the marks. The greatest `held` of a lock is never below the floor.
     pub(crate) fn marks(&self) -> Marks {
         Marks {
             held: self.held.max(self.held_floor),
@@ -82,7 +82,7 @@ impl Registers {
         }
     }
 
-    /// Raises what a marked lease has beside it.
+    /// Raises the registers of a marked lease.
     pub(super) fn raise(&mut self, token: u64, fence: &str, delay: u64, plant: Plant) {
         let delay = std::time::Duration::from_millis(delay);
         let fence = match plant {
@@ -95,7 +95,7 @@ impl Registers {
         }
     }
 
-    /// The planted fault: the mark with the first lease that this master would continue.
+    /// Returns the planted fault: the mark with the first lease that this master would continue.
     fn own_first(&self, token: u64, fence: &str) -> String {
         let parts = |mark: &str| mark.split(',').map(str::to_owned).collect::<Vec<_>>();
         let (own, new) = (parts(&self.mark.1), parts(fence));

@@ -25,15 +25,15 @@ pub(crate) struct Agent {
     pub(super) clocks: ClockWatch,
     round: u64,
     observation: Option<Observation>,
-    /// Masters that it does not reach.
+    /// The masters that the agent does not reach.
     pub(crate) cut: Vec<bool>,
     pub(super) pods: Vec<Pod>,
-    /// When the objects of pods were deleted by force.
+    /// The times at which objects of pods were deleted by force.
     pub(super) forced: Vec<Instant>,
     pub(super) next: u64,
 }
 
-/// What happens on a node.
+/// An event on a node.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// A round begins.
@@ -71,9 +71,9 @@ pub(crate) enum Step {
     Call {
         pod: u64,
     },
-    /// The kubelet publishes a pod, or one is deleted by a user.
+    /// The kubelet publishes a pod, or a user deletes one.
     Publish,
-    /// Nothing of the cluster reaches a master any more.
+    /// No node and no candidate of the cluster reaches a master any more.
     CutOff,
 }
 
@@ -100,7 +100,7 @@ impl Agent {
         self.pods.iter().any(|pod| pod.runs)
     }
 
-    /// Every container of every pod that has an object is reported as terminated.
+    /// Removes every pod that has an object: all its containers are reported as terminated.
     pub(crate) fn delete_all(&mut self) {
         self.pods.retain(|pod| pod.forced);
     }
@@ -109,7 +109,7 @@ impl Agent {
         self.pods.iter_mut().find(|pod| pod.number == number)
     }
 
-    /// What a planted fault makes of a reading.
+    /// Applies a planted fault to a reading.
     fn planted(&self, mut reading: Reading) -> Reading {
         match (&reading.lease, self.planted.model) {
             // A lease of the own cluster counts, marked or not.
@@ -118,7 +118,7 @@ impl Agent {
             {
                 reading.reservation = Some((self.cluster.to_string(), *left));
             }
-            // It gives a permit, too, before the holder marks it.
+            // The lease gives a permit, too, before the holder marks it.
             (Some((Obstacle::Lease(lease), _)), Plant::PermitBeforeMark)
                 if lease.cluster.uid() == self.cluster.uid() =>
             {
@@ -196,7 +196,7 @@ impl World {
         let reserved = server.reservation(self.now).map(str::to_owned);
         let reading = Reading {
             time: server.micros(self.now),
-            // Set when it is heard.
+            // Set when the agent receives the reading.
             received: BootInstant::default(),
             lease: lease.map(|value| (Obstacle::Lease(value), left(server.left(self.now)))),
             reservation: reserved.map(|text| (text, left(server.reserved_left(self.now)))),
@@ -273,7 +273,7 @@ impl World {
         self.on_node(at, agent, Step::Round);
     }
 
-    /// Ends the pods that were started in other clusters.
+    /// Marks the pods that were started in other clusters as outdated.
     pub(super) fn outdate_pods(&mut self, candidate: usize) {
         if self.is_excused(candidate) {
             return;
@@ -286,7 +286,7 @@ impl World {
         }
     }
 
-    /// S8: no pod of a cluster runs while a holder of another cluster may start targets.
+    /// Checks S8: no pod of a cluster runs while a holder of another cluster may start targets.
     pub(crate) fn check_pods(&mut self) {
         let outdated = |agent: &&Agent| agent.pods.iter().any(|pod| pod.runs && pod.outdated);
         if let Some(agent) = self.agents.iter().find(outdated) {
@@ -310,7 +310,7 @@ impl World {
         }
     }
 
-    /// The candidate that may start targets, and the token.
+    /// Returns the candidate that may start targets, and its token.
     pub(crate) fn starter(&self) -> Option<(usize, u64)> {
         let all = self.candidates.iter().zip(&self.may_start).enumerate();
         all.filter_map(|(candidate, (of, marked))| {
@@ -333,7 +333,7 @@ pub(super) fn agents(world: &mut World) -> Vec<Agent> {
         .collect()
 }
 
-/// What a holder declares, and what others wait at least where nothing was declared.
+/// The delay that a holder declares, and the least wait of a new holder if no delay was declared.
 pub(crate) const DELAY: Duration = Duration::from_millis(200);
 
 pub(crate) fn longer(clock: &Rate, now: Instant, delay: Duration) -> Instant {

@@ -1,4 +1,4 @@
-//! Carries out what a candidate wants.
+//! Carries out the requests of a candidate.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ impl World {
                     began,
                     until,
                 } => {
-                    // The end of a lease from before the clock stood still is worth nothing.
+                    // The end of a lease from before the clock stood still is invalid.
                     if self.clock_stood_still(candidate) {
                         continue;
                     }

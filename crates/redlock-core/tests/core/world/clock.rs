@@ -22,7 +22,7 @@ pub(crate) struct Stopped {
     at: BootInstant,
     ended: Instant,
     length: Instant,
-    /// The masters that it had heard just before, and of these those that answered a later request.
+    /// The masters that the candidate had heard just before. Those in `heard` have answered a later request.
     witnesses: Vec<bool>,
     heard: Vec<bool>,
     excused: bool,
@@ -82,7 +82,7 @@ impl World {
         self.put_off_timers(candidate, nanos);
     }
 
-    /// Delays its timers, which stand still, too.
+    /// Delays the timers of the candidate, which stand still, too.
     fn put_off_timers(&mut self, candidate: usize, nanos: u64) {
         let events = &self.events;
         let own = |id: &usize| {
@@ -108,9 +108,10 @@ impl World {
         }
     }
 
-    /// Enters a reply to a request that was sent at `sent`.
+    /// Records a reply to a request that was sent at `sent`.
     pub(super) fn heard(&mut self, candidate: usize, master: usize, sent: Instant) {
-        // A request from before the end of a stop may show a time amid it: no base for the next stop.
+        // A request from before the end of a stop may show a time during it, so it is no base for the next
+        // stop.
         if self.stopped[candidate]
             .as_ref()
             .is_none_or(|stopped| sent >= stopped.ended)
@@ -162,7 +163,8 @@ impl World {
     }
 }
 
-/// While the clock stands still the process does not run, and the model has set its clock back already.
+/// Reports whether the beliefs of a candidate are excused. While its clock stands still, the process does not
+/// run, and the model has already set the clock back.
 fn excused(candidate: &Candidate, stopped: Option<&Stopped>, at: Instant) -> bool {
     stopped.is_some_and(|stopped| {
         let believed = stopped.excused && stopped.token.is_some() && stopped.token == candidate.token();

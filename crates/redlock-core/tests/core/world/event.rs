@@ -1,4 +1,4 @@
-//! What happens in a world, each at its instant.
+//! The events of a world, each at its instant.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub(crate) enum Call {
     Poll(u64),
     Script {
         transmit: Box<Transmit>,
-        /// In true time.
+        /// The deadline, in true time.
         deadline: Instant,
     },
 }
@@ -69,7 +69,7 @@ pub(crate) enum What {
         request: Request,
     },
     Answers(Box<Answered>),
-    /// A try to connect ended: with a connection to this run of the server, or without one.
+    /// An attempt to connect ended, with a connection to this run of the server or without one.
     Opened {
         candidate: usize,
         life: u32,
@@ -123,7 +123,7 @@ pub(crate) enum What {
     Resume {
         master: usize,
     },
-    /// A crashed master is there again, with what it knew.
+    /// A crashed master is back, with the data that it kept.
     Back {
         master: usize,
         run: u64,
@@ -134,14 +134,14 @@ pub(crate) enum What {
         candidate: usize,
         life: u32,
     },
-    /// A slot comes due.
+    /// A slot is due.
     Slot,
-    /// On a node of a cluster, of a fenced lock.
+    /// An event on a node of a cluster, for a fenced lock.
     Node {
         agent: usize,
         step: super::agent::Step,
     },
-    /// What a holder of a fenced lock does with its targets.
+    /// An action of a holder of a fenced lock on its targets.
     Targets {
         candidate: usize,
         life: u32,
@@ -151,7 +151,7 @@ pub(crate) enum What {
 }
 
 impl What {
-    /// The process that it happens to, if it is one.
+    /// Returns the process to which the event happens, if any.
     pub(super) fn addressee(&self) -> Option<(usize, u32)> {
         match self {
             Self::Answers(answered) => Some((answered.candidate, answered.life)),

@@ -1,5 +1,5 @@
-//! What a holder of a fenced lock does with its targets, as the operator does: it waits the takeover delay, marks, starts,
-//! and stops cleanly before it gives the lock back.
+//! The actions of a holder of a fenced lock on its targets, as the operator takes them: it waits for the
+//! takeover delay, marks, starts, and stops cleanly before it gives the lock back.
 
 use redlock_core::{
     ClusterId, Event, Mark, Marks, ReleaseMode,
@@ -23,7 +23,7 @@ pub(crate) enum Step {
 }
 
 impl World {
-    /// A sibling adopts at once; after a clean end nothing runs.
+    /// Handles a win. A sibling adopts at once; after a clean end no pod runs.
     pub(super) fn on_won_fenced(
         &mut self,
         candidate: usize,
@@ -52,7 +52,7 @@ impl World {
         let late = [0, 50, 600][self.rng.usize(..3)];
         let late = self.rng.u64(..=late * MS);
         self.later(candidate, token, at + late, Step::Start);
-        // It may be asked to leave before it marks.
+        // The holder may be asked to leave before it marks its lease.
         if late > 0 && self.rng.u32(..8) == 0 {
             let abstain = std::time::Duration::from_millis(500);
             let to = self.agents[candidate % 2].cluster.clone();
@@ -107,7 +107,7 @@ impl World {
         for agent in 0..self.agents.len() {
             if self.agents[agent].cluster.uid() == uid {
                 self.agents[agent].delete_all();
-                // One that a user starts meanwhile.
+                // A pod that a user starts meanwhile.
                 self.add_pod(agent);
             }
         }
@@ -147,7 +147,8 @@ impl World {
         }
     }
 
-    /// A whole cluster, its nodes and its candidates. Masters may lose their memory meanwhile.
+    /// Cuts off a whole cluster, its nodes and its candidates, or reconnects it. Masters may lose their
+    /// memory meanwhile.
     pub(super) fn cut_off(&mut self, agent: usize, cut: bool) {
         self.count("cluster cut off");
         self.agents[agent].cut.fill(cut);
@@ -163,7 +164,7 @@ impl World {
         }
     }
 
-    /// A node is cut off, its holder is given an order, and soon after no candidate of that cluster is reached.
+    /// Cuts off a node and gives its holder an order. Soon after, no candidate of that cluster is reached.
     fn abandon(&mut self, agent: usize) {
         self.count("abandoned node");
         self.agents[agent].cut.fill(true);
@@ -185,7 +186,7 @@ impl World {
         self.on_node(at, agent, super::agent::Step::CutOff);
     }
 
-    /// Of a node.
+    /// Injects a fault of a node.
     pub(crate) fn node_fault(&mut self, master: usize) {
         let agent = self.rng.usize(..self.agents.len());
         match self.rng.u32(..12) {
@@ -207,7 +208,8 @@ impl World {
         }
     }
 
-    /// A holder of the other cluster reaches one master alone before it marks its lease. The node does not reach that one.
+    /// Lets a holder of the other cluster reach one master alone, which the node does not reach, before it
+    /// marks its lease.
     fn mark_on_a_minority(&mut self, agent: usize, master: usize) {
         let mut others = (0..self.candidates.len()).filter(|c| c % 2 != agent);
         let unmarked = |c: &usize| self.token_held(*c).is_some() && self.may_start[*c].is_none();
@@ -219,8 +221,8 @@ impl World {
         }
     }
 
-    /// As if the master was the last one to be sealed after a total loss, later than the first win: its floor is above the
-    /// token of that win. The lease and its mark have been repeated there since.
+    /// Treats the master as the last one to be sealed after a total loss, later than the first win: its floor
+    /// is above the token of that win. The lease and its mark have been repeated there since.
     fn seal_with_later_floor(&mut self, master: usize) {
         let marks = self.masters.iter().map(|master| master.registers.mark.0);
         let (last, server) = (marks.max().unwrap_or_default(), &mut self.masters[master]);

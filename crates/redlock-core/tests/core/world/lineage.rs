@@ -1,4 +1,4 @@
-//! Since when each holder knows the pods of its cluster.
+//! The time since which each holder knows the pods of its cluster.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use crate::{plant::Plant, rate::Instant};
 /// The holders of a fenced lock, as they see the pods of their clusters.
 #[derive(Debug)]
 pub(crate) struct Lineages {
-    /// What the last win of each candidate showed.
+    /// The result of the last win of each candidate.
     won: Vec<Option<(u64, Succession, Begun)>>,
-    /// Since when the process of each candidate knows the pods.
+    /// The time since which the process of each candidate knows the pods.
     reach: Vec<Option<Reach<Instant>>>,
     /// The mark of each token: all masters get the same one.
     marks: BTreeMap<u64, String>,
@@ -30,7 +30,7 @@ impl Lineages {
         }
     }
 
-    /// A process begins, and with it its watch of pods.
+    /// Handles the start of a process, with which its watch of pods begins.
     pub(super) fn begin(&mut self, candidate: usize) {
         self.reach[candidate] = None;
     }
@@ -39,7 +39,7 @@ impl Lineages {
         self.won[candidate] = Some((token, succession, Begun::of(false, marks)));
     }
 
-    /// The lease is about to be marked.
+    /// Records that the lease is about to be marked.
     pub(super) fn starts(&mut self, candidate: usize, token: u64, planted: Plant, now: Instant) {
         let won = self.won[candidate].filter(|(won, ..)| *won == token);
         let reach = &mut self.reach[candidate];
@@ -56,7 +56,7 @@ impl Lineages {
         });
     }
 
-    /// Whether the lease of the candidate begins a lineage.
+    /// Reports whether the lease of the candidate begins a lineage.
     pub(super) fn begins(&self, candidate: usize) -> bool {
         self.won[candidate].is_some_and(|(token, succession, _)| succession.first.0 == token)
     }
@@ -68,8 +68,9 @@ impl Lineages {
 }
 
 impl World {
-    /// Whether the holder may judge that all pods are gone. A pod whose object was deleted by force may still run, and a
-    /// holder that does not know the pods since the lineage began cannot know of all of them.
+    /// Reports whether the holder may judge that all pods are gone. A pod whose object was deleted by force
+    /// may still run, and a holder that does not know the pods since the lineage began cannot know of all of
+    /// them.
     pub(super) fn may_confirm(&self, candidate: usize, token: u64) -> bool {
         let adopter = (self.planted.model == Plant::AdopterReleases).then_some(self.now);
         let now = self.candidates[candidate].clock.moment(self.now);
@@ -82,7 +83,7 @@ impl World {
         !seen || self.planted.model == Plant::ForceDeletedGone
     }
 
-    /// The user deletes the object of a pod by force: its containers run on.
+    /// Deletes the object of a pod by force, as a user: its containers continue to run.
     pub(super) fn delete_by_force(&mut self, agent: usize, pod: usize) {
         self.count("pod deleted by force");
         let (now, unaware) = (self.now, self.rng.bool());
@@ -91,7 +92,7 @@ impl World {
         of.forced.push(now);
     }
 
-    /// The same, of every pod of the cluster that runs.
+    /// Deletes by force the object of every pod of the cluster that runs.
     pub(super) fn delete_running_by_force(&mut self, candidate: usize) {
         let agent = candidate % 2;
         for pod in 0..self.agents[agent].pods.len() {
@@ -101,7 +102,7 @@ impl World {
         }
     }
 
-    /// Under one token, all masters have the same mark.
+    /// Checks that all masters have the same mark under one token.
     pub(super) fn check_mark(&mut self, master: usize) {
         let (token, mark) = &self.masters[master].registers.mark;
         if *token == 0 || mark == "nobody" {

@@ -1,4 +1,4 @@
-//! The way between candidates and masters, and the sockets of a stopped master.
+//! The network between candidates and masters, and the sockets of a stopped master.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::{
     scripts,
 };
 
-/// For how long a candidate waits for a connection.
+/// The time for which a candidate waits for a connection.
 const PATIENCE: u64 = 1_000 * MS;
 
-/// Beyond the deadline of a command.
+/// The time after the deadline of a command at which a write counts as late.
 const LATE: u64 = 500 * MS;
 
 impl World {
@@ -31,7 +31,7 @@ impl World {
         micros * 1_000
     }
 
-    /// The candidate marks its lease, with some delay that other clusters shall wait.
+    /// Marks the lease of the candidate, with some takeover delay for other clusters.
     pub(super) fn declare(&mut self, candidate: usize) {
         let delay = Duration::from_secs(self.delays.u64(1..4) * 20);
         let out = self.candidates[candidate].mark(self.now, Mark::Held { delay }, &mut self.rng);
@@ -67,7 +67,7 @@ impl World {
         self.carry(candidate, out);
     }
 
-    /// A connection is lost; both sides learn it soon.
+    /// Loses a connection. Both sides learn of the loss soon.
     pub(crate) fn reset(&mut self, candidate: usize, master: usize) {
         let Some(connection) = self.candidates[candidate].connection(master) else {
             return;
@@ -83,7 +83,7 @@ impl World {
         self.at(at, what);
     }
 
-    /// A candidate takes other credentials: another connection in the place of the present one.
+    /// Gives a candidate other credentials: another connection replaces the present one.
     pub(crate) fn renew_connection(&mut self, candidate: usize, master: usize) {
         let run = self.opened[candidate][master] == self.runs[master];
         let heard = !self.cut[candidate][master] && !self.deaf[candidate][master];
@@ -102,7 +102,7 @@ impl World {
         }
         if self.cut[candidate][master] || self.rng.f64() < self.weather.loss {
             self.count("lost request");
-            // Lost bytes may be a lost connection.
+            // Lost bytes may mean a lost connection.
             let hears = self.candidates[candidate].connection(master).is_some()
                 && self.opened[candidate][master] == self.runs[master];
             if hears
@@ -187,7 +187,7 @@ impl World {
         self.at(at, What::Answers(Box::new(answered)));
     }
 
-    /// What the server that this candidate reaches under the name of the master shows of itself.
+    /// Returns the facts of the server that this candidate reaches under the name of the master.
     pub(crate) fn facts(&self, candidate: usize, master: usize) -> MasterFacts {
         if let (Some(twin), 0, true) = (&self.twin, master, self.candidates[candidate].reaches_twin()) {
             return scripts::facts(
@@ -214,7 +214,7 @@ impl World {
         }
     }
 
-    /// Runs one script call: its members at once, each for itself.
+    /// Runs one script call: all members at one instant, each by itself.
     fn run_script(&mut self, candidate: usize, transmit: &Transmit, deadline: Instant) -> Reply {
         let (master, now) = (transmit.id.master, self.now);
         if self.masters[master].micros(now) > transmit.not_after {
@@ -289,7 +289,7 @@ impl World {
             Answer::Script(id, reply) => by.on_reply(self.now, (id, connection), reply, &mut self.rng),
         };
         self.carry(candidate, out);
-        // The clock of a server that is gone is no witness.
+        // The clock of a server that is gone is not a witness.
         if taken && run == self.runs[master] {
             self.heard(candidate, master, sent_at);
         }
@@ -313,7 +313,8 @@ impl World {
         }
     }
 
-    /// A server that was stopped runs what waits in its sockets, in order on each connection and in any between.
+    /// Resumes a stopped server: it runs the requests in its sockets, in order on each connection and in any
+    /// order across connections.
     pub(crate) fn resume(&mut self, master: usize) {
         let mut waiting = self.hung[master].take().unwrap_or_default();
         while !waiting.is_empty() {

@@ -8,33 +8,34 @@ use redlock_core::{
 use super::{World, agent::Step};
 use crate::rate::MS;
 
-/// An agent or its guardian is scheduled so late at most. A freeze is due 50 ms before the end of a permit.
+/// The longest delay with which an agent or its guardian is scheduled. A freeze is due 50 ms before the end
+/// of a permit.
 const LATEST: u64 = 45 * MS;
-/// Of one node.
+/// Number of pods of one node.
 const PODS: usize = 2;
 
 #[derive(Debug)]
 pub(crate) struct Pod {
     pub(super) number: u64,
     pub(super) record: Record,
-    /// What the table holds.
+    /// The entry in the table.
     pub(super) stored: Option<Stored>,
-    /// The kubelet has started its containers, in a frozen cgroup or not.
+    /// Whether the kubelet has started its containers, in a frozen cgroup or not.
     started: bool,
-    /// Its containers execute.
+    /// Whether its containers execute.
     pub(super) runs: bool,
-    /// A holder of another cluster may have started targets since its containers started.
+    /// Whether a holder of another cluster may have started targets since its containers started.
     pub(super) outdated: bool,
-    /// Its containers are dead: the next ones start afresh.
+    /// Whether its containers are dead: the next ones start afresh.
     pub(super) killed: bool,
-    /// Its object was deleted by force.
+    /// Whether its object was deleted by force.
     pub(super) forced: bool,
-    /// The kubelet does not reach its API server: it starts containers again without an object.
+    /// Whether the kubelet does not reach its API server: it starts containers again without an object.
     pub(super) unaware: bool,
 }
 
 impl Pod {
-    /// A pod that has started containers, and has an object.
+    /// Reports whether the pod has started containers that are not dead, and has an object.
     fn may_be_forced(&self) -> bool {
         self.started && !self.killed && !self.forced
     }
@@ -121,7 +122,7 @@ impl World {
         }
     }
 
-    /// At any time, whether or not the cluster holds the lock.
+    /// Publishes or deletes a pod at any time, whether or not the cluster holds the lock.
     pub(super) fn publish_pod(&mut self, agent: usize) {
         let pick = self.rng.usize(..40);
         let pods = &mut self.agents[agent].pods;
@@ -154,7 +155,7 @@ impl World {
         });
     }
 
-    /// The agent is started anew: it knows of each pod what the table holds.
+    /// Restarts the agent, which knows each pod by its entry in the table.
     pub(crate) fn restart_agent(&mut self, agent: usize) {
         self.count("restart of an agent");
         let of = &mut self.agents[agent];

@@ -48,7 +48,7 @@ impl Sealer {
 pub(crate) enum Sealing {
     /// All masters are asked.
     Ask,
-    /// They have answered that request.
+    /// The masters have answered that request.
     Answers {
         sent: BootInstant,
     },
