@@ -37,10 +37,11 @@ enum Command {
     Remove(LockName, ReleaseMode),
     StepDown(LockName, Duration),
     HandOver(LockName, ClusterId, Option<FencingToken>),
-    /// Writes into the registers that targets are about to start, or that all have stopped. The reply is true if a
-    /// majority wrote it.
+    /// Records in the registers that targets are about to start, or that all targets have stopped. The reply
+    /// is true if a majority recorded it.
     Mark(LockName, FencingToken, Mark, oneshot::Sender<bool>),
-    /// Reads or claims slots of a target. Bypasses the machine, whether or not this process contends for the lock.
+    /// Reads or claims slots of a target. Bypasses the machine, so this process need not contend for the
+    /// lock.
     Ask(LockName, masters::Command, oneshot::Sender<Completion>),
     Ping(oneshot::Sender<()>),
     /// Reserves these locks for siblings and releases the others.
@@ -56,8 +57,8 @@ pub struct Elector {
     board: Board,
 }
 
-/// The elector's task, which its owner joins. It ends after [`Elector::shut_down`], or with [`Closed`] when the masters
-/// are gone.
+/// The elector's task, which its owner joins. It ends after [`Elector::shut_down`], or with [`Closed`] when
+/// the masters are gone.
 pub type ElectorTask = JoinHandle<Result<(), Closed>>;
 
 impl Elector {
@@ -78,7 +79,8 @@ impl Elector {
         )
     }
 
-    /// Returns an elector without masters, and a lock without a known holder, for as long as the sender is kept.
+    /// Returns an elector without masters, and the view of a lock without a known holder, which lives as long
+    /// as its sender.
     #[must_use]
     pub fn detached() -> (Self, watch::Sender<LockView>) {
         let (commands, _) = mpsc::unbounded_channel();
@@ -89,28 +91,29 @@ impl Elector {
         )
     }
 
-    /// Contends for a lock on these terms, or changes the terms. New timings take effect at the next renewal.
+    /// Contends for a lock on the given terms, or changes its terms. New timings take effect at the next
+    /// renewal.
     pub fn put(&self, lock: LockName, terms: Terms) {
         self.send(Command::Put(lock, terms));
     }
 
-    /// Gives a lock up and forgets it. A held lease ends in the given way.
+    /// Gives up a lock and forgets it. `release_mode` determines how a held lease ends.
     pub fn remove(&self, lock: LockName, release_mode: ReleaseMode) {
         self.send(Command::Remove(lock, release_mode));
     }
 
-    /// Writes into the registers that targets of a lock are about to start or to be adopted, or that all targets of
-    /// this lease have stopped. Returns true if a majority wrote it in one round, and false otherwise or if the lease
-    /// with this token is not held.
+    /// Records in the registers that targets of a lock are about to be started or adopted, or that all
+    /// targets of this lease have stopped. Returns true if a majority recorded it in one round, and false
+    /// otherwise or if the lease with this token is not held.
     pub async fn mark(&self, lock: LockName, token: FencingToken, mark: Mark) -> bool {
         let (sender, receiver) = oneshot::channel();
         self.send(Command::Mark(lock, token, mark, sender));
         receiver.await.unwrap_or(false)
     }
 
-    /// Makes one attempt to claim a slot of a target's object for a job (`<uid>@<cluster>`); it may be repeated with
-    /// the same uid. The masters do not check the holder: the caller must be the holder when it claims a slot that the
-    /// job does not have yet.
+    /// Makes one attempt to claim a slot of a target's object for a job (`<uid>@<cluster>`); the claim may be
+    /// repeated with the same uid. The masters do not check the holder: the caller must be the holder when it
+    /// claims a slot that the job does not have yet.
     pub async fn claim(&self, lock: &LockName, object: &str, slot: u64, job: &str) -> Claim {
         let (object, job) = (object.into(), job.into());
         match self
@@ -138,29 +141,28 @@ impl Elector {
         receiver.await.ok()
     }
 
-    /// Gives a lock up and abstains from it for this time.
+    /// Gives up a lock and abstains from it for the given time.
     pub fn step_down(&self, lock: LockName, abstain: Duration) {
         self.send(Command::StepDown(lock, abstain));
     }
 
-    /// Passes a lock on to a cluster.
+    /// Hands over a lock to a cluster.
     pub fn hand_over(&self, lock: LockName, to: ClusterId) {
         self.send(Command::HandOver(lock, to, None));
     }
 
-    /// Passes on the lease with this token and no other; does nothing once that lease has ended.
+    /// Hands over the lease with this token and no other; does nothing once that lease has ended.
     pub fn hand_over_lease(&self, lock: LockName, token: FencingToken, to: ClusterId) {
         self.send(Command::HandOver(lock, to, Some(token)));
     }
 
-    /// Gives every lock up: reserves the locks in `reserve` for siblings and releases the others. The task ends when
-    /// all is done.
+    /// Gives up every lock: reserves the locks in `reserve` for siblings and releases the others. The task
+    /// ends once all locks are given up.
     pub fn shut_down(&self, reserve: HashSet<LockName>) {
         self.send(Command::Shutdown(reserve));
     }
 
-    /// Waits until the task has handled this question; returns false if the task has ended. A task that hangs never
-    /// answers.
+    /// Waits until the task answers; returns false if the task has ended. Never returns if the task hangs.
     pub async fn answers(&self) -> bool {
         let (sender, receiver) = oneshot::channel();
         self.send(Command::Ping(sender));
@@ -177,7 +179,7 @@ impl Elector {
             .cloned()
     }
 
-    /// Returns the present view of every lock.
+    /// Returns the current view of every lock.
     #[must_use]
     pub fn standings(&self) -> Vec<(LockName, LockView)> {
         let board = self.board.read().unwrap_or_else(PoisonError::into_inner);
@@ -187,8 +189,8 @@ impl Elector {
             .collect()
     }
 
-    /// Passes the present view of each lock to `look`, without a copy. `look` must return at once: it blocks the
-    /// publication of that lock, and adding or removing locks.
+    /// Passes the current view of each lock to `look`, without a copy. `look` must return at once: it blocks
+    /// the publication of that lock, and adding or removing locks.
     pub fn each(&self, mut look: impl FnMut(&LockName, &LockView)) {
         let board = self.board.read().unwrap_or_else(PoisonError::into_inner);
         for (lock, view) in board.iter() {

@@ -1,7 +1,7 @@
-//! Speaks to N independent masters in parallel, of which a majority decides.
+//! Communicates with N independent masters in parallel; a majority of them decides.
 //!
-//! Owns the connections, the scripts and the seals. Knows nothing of Kubernetes, and decides nothing: [`crate::lease`]
-//! interprets the votes.
+//! Owns the connections, the scripts and the seals. Knows nothing of Kubernetes, and decides nothing:
+//! [`crate::lease`] interprets the votes.
 
 mod access;
 mod adopt;

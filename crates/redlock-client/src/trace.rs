@@ -1,7 +1,7 @@
 //! Writes the inputs and outputs of the engines and the machines of this process into a file, for a replay.
 //!
-//! Off unless the process enables it. Passwords and certificates are no input of an engine or of a machine, so a trace
-//! never contains them.
+//! Off unless the process enables it. Passwords and certificates are not inputs of an engine or a machine, so
+//! a trace never contains them.
 
 use std::{
     fs::{File, OpenOptions},
@@ -30,13 +30,13 @@ struct Recording {
 #[derive(Debug)]
 enum Message {
     Line(String),
-    /// Answered when all lines before it are in the file.
+    /// Answered once all earlier lines are in the file.
     Flush(Sender<()>),
 }
 
-/// Records every engine and machine that this process creates from now on. The file is `path` with the process id
-/// appended, and then a number if an earlier process with the same id left a file. A thread writes lines as soon as
-/// they arrive: a process that is killed loses only the last ones.
+/// Records every engine and machine that this process creates after this call. The file is `path` with the
+/// process id appended, and then a number if an earlier process with the same id left a file. A thread writes
+/// lines as soon as they arrive: a process that is killed loses only the last lines.
 ///
 /// Returns the name of the file.
 ///
@@ -117,5 +117,6 @@ fn write(mut file: File, incoming: &Receiver<Message>) {
     }
 }
 
-/// The lines written at once. Bounds the memory of the text when lines arrive faster than the file takes them.
+/// Number of lines written at once. Bounds the memory of the text when lines arrive faster than the file
+/// takes them.
 const AT_ONCE: usize = 1024;

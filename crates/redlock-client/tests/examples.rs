@@ -1,6 +1,6 @@
 //! Tests the examples on real servers.
 
-// The exceptions of the lints for tests cover test functions only, not the programs.
+// The lints exempt test functions, but not the programs.
 #[allow(dead_code, reason = "the program has a main of its own")]
 #[path = "../examples/exactly_one_worker.rs"]
 mod exactly_one_worker;

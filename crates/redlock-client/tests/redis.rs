@@ -1,6 +1,6 @@
-//! The protocol on real Redis servers.
+//! Tests the protocol on real Redis servers.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// The lints exempt test functions, but not the functions that the tests share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "redis/acl.rs"]

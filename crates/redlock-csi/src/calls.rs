@@ -1,4 +1,4 @@
-//! The calls in progress, at most one a volume.
+//! Tracks the calls in progress, at most one for each volume.
 
 use std::{
     collections::HashMap,
@@ -8,7 +8,8 @@ use std::{
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Each call has a token that cancels it and one that is cancelled at its end.
+/// The calls by target. Each call has a token that cancels it, and another token that is cancelled at its
+/// end.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     by_target: Mutex<HashMap<PathBuf, Handle>>,
@@ -30,7 +31,7 @@ pub(crate) struct Call {
 }
 
 impl Calls {
-    /// `None` where a call for the volume is in progress.
+    /// Begins a call; `None` if a call for the volume is in progress.
     pub(crate) fn begin(self: &Arc<Self>, target: &Path) -> Option<Call> {
         let mut calls = self.lock();
         if calls.contains_key(target) {
@@ -50,7 +51,7 @@ impl Calls {
         })
     }
 
-    /// Cancels the call in progress for the volume, waits for its end, and begins another one.
+    /// Cancels the call in progress for the volume, waits for its end, and begins another call.
     pub(crate) async fn replace(self: &Arc<Self>, target: &Path) -> Call {
         loop {
             if let Some(call) = self.begin(target) {
@@ -65,7 +66,7 @@ impl Calls {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, Handle>> {
-        // The map is whole after each statement.
+        // The map is consistent after each statement.
         self.by_target.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

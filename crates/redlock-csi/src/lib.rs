@@ -1,8 +1,10 @@
-//! Serves the CSI driver `fencing.redlock.dev` to the kubelet: an inline volume whose publish call gates the start of a pod.
+//! Serves the CSI driver `fencing.redlock.dev` to the kubelet: an inline volume whose publish call gates the
+//! start of a pod.
 //!
-//! The kubelet calls NodePublishVolume after it has created the cgroup of a pod and before it starts a container. [`serve`] checks each
-//! call and passes it to [`Volumes`], which answers when the pod may start. The volume is a plain directory below the directory of the
-//! kubelet; nothing is mounted. The messages have only the fields that are used.
+//! The kubelet calls NodePublishVolume after it has created the cgroup of a pod and before it starts a
+//! container. [`serve`] checks each call and passes it to [`Volumes`], which answers when the pod may start.
+//! The volume is a plain directory below the directory of the kubelet; nothing is mounted. The messages have
+//! only the fields that are used.
 
 mod calls;
 pub mod messages;
@@ -20,5 +22,5 @@ pub use sockets::SocketError;
 pub use target::Target;
 pub use volumes::{Pod, PublishError, PublishRequest, UnpublishError, UnpublishRequest, Volumes};
 
-/// The name of the driver, as in `csi.driver` of a volume and as the name of the CSIDriver object.
+/// The name of the driver: the value of `csi.driver` of a volume, and the name of the CSIDriver object.
 pub const DRIVER_NAME: &str = "fencing.redlock.dev";

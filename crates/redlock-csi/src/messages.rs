@@ -1,6 +1,8 @@
-//! The messages of CSI v1 and of the plugin registration of the kubelet, with the fields that are used. Prost skips all other fields.
+//! Defines the messages of CSI v1 and of the plugin registration of the kubelet, with the fields that are
+//! used. Prost skips all other fields.
 //!
-//! The numbers are those of csi.proto (container-storage-interface/spec, v1) and of k8s.io/kubelet/pkg/apis/pluginregistration/v1.
+//! The numbers are those of csi.proto (container-storage-interface/spec, v1) and of
+//! k8s.io/kubelet/pkg/apis/pluginregistration/v1.
 
 use std::collections::HashMap;
 
@@ -75,7 +77,7 @@ pub struct NodeUnpublishVolumeRequest {
     pub target_path: String,
 }
 
-/// What the kubelet reads from the registration socket.
+/// The information that the kubelet reads from the registration socket.
 #[derive(Clone, PartialEq, Message)]
 pub struct PluginInfo {
     /// Named `type` in the protocol.

@@ -1,4 +1,5 @@
-//! The services Identity and Node of CSI: checks calls, keeps them apart, and makes and removes the directories of volumes.
+//! Implements the services Identity and Node of CSI: checks calls, keeps them apart, and creates and removes
+//! the directories of volumes.
 
 use std::{
     fs::{self, DirBuilder, Permissions},
@@ -27,9 +28,9 @@ use crate::{
     volumes::{PublishError, PublishRequest, UnpublishRequest, Volumes},
 };
 
-/// Containers of any user read the files.
+/// The mode of the directory: containers of any user read the files.
 const MODE: u32 = 0o755;
-/// The kubelet writes it beside the directory of each CSI volume before it publishes the volume.
+/// The file that the kubelet writes next to the directory of each CSI volume before it publishes the volume.
 const VOLUME_DATA: &str = "vol_data.json";
 
 #[derive(Debug)]
@@ -38,7 +39,7 @@ pub(crate) struct Node<V> {
     pub(crate) node_name: String,
     pub(crate) kubelet_dir: PathBuf,
     pub(crate) calls: Arc<Calls>,
-    /// Owns the calls in progress: they continue when the kubelet gives them up.
+    /// Owns the calls in progress: they continue even if the kubelet gives them up.
     pub(crate) tasks: TaskTracker,
     pub(crate) shutdown: CancellationToken,
 }
@@ -160,7 +161,8 @@ fn refusal(error: PublishError) -> Status {
     }
 }
 
-/// A pod that waits has no directory: one that a killed process left could not be distinguished from that of a pod that was started.
+/// Creates the directory of a volume. A waiting pod has no directory: a directory that a killed process left
+/// could not be distinguished from that of a started pod.
 fn create(target: &Path) -> Result<(), Status> {
     let created = match DirBuilder::new().mode(MODE).create(target) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
@@ -188,8 +190,8 @@ struct VolumeData {
     driver_name: String,
 }
 
-/// A pod follows one lock. The kubelet records each volume before it publishes the volume, so one of two calls at the same time sees the
-/// record of the other one.
+/// Refuses a second volume, because a pod follows one lock. The kubelet records each volume before it
+/// publishes the volume, so one of two simultaneous calls sees the record of the other.
 fn refuse_second(target: &Target) -> Result<(), Status> {
     let other = other_volume(target).map_err(|error| {
         Status::unavailable(format!(
@@ -206,8 +208,8 @@ fn refuse_second(target: &Target) -> Result<(), Status> {
     }
 }
 
-/// Finds another volume of this driver in the directory of the pod. A record that is no JSON is still being written, and the call for its
-/// volume is to come.
+/// Finds another volume of this driver in the directory of the pod. A record that is not JSON is still being
+/// written, and the call for its volume follows later.
 fn other_volume(target: &Target) -> io::Result<Option<String>> {
     let Some(volumes) = target.path().ancestors().nth(2) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The registration of the driver at the kubelet (`pluginregistration.Registration`).
+//! Registers the driver with the kubelet (`pluginregistration.Registration`).
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     rpc::{Answer, Methods, unary, unimplemented},
 };
 
-/// The kubelet accepts versions of CSI 1.
+/// The supported version of CSI. The kubelet accepts versions of CSI 1.
 const CSI_VERSION: &str = "1.0.0";
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Registration {
     }
 }
 
-/// A registration that fails is tried again by the kubelet, with growing pauses.
+/// Logs the result. The kubelet retries a failed registration, with growing pauses.
 fn report(status: &RegistrationStatus) {
     if status.plugin_registered {
         info!(driver = DRIVER_NAME, "the kubelet registered the driver");

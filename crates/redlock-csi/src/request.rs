@@ -1,4 +1,5 @@
-//! Checks calls of the kubelet: volumes in the wrong place or with the wrong fields are refused with the field and the right value.
+//! Checks calls of the kubelet. The refusal of a volume in the wrong place or with a wrong field names the
+//! field and the right value.
 
 use std::{collections::HashMap, path::Path};
 
@@ -20,7 +21,7 @@ const POD_NAMESPACE: &str = "csi.storage.k8s.io/pod.namespace";
 const POD_NAME: &str = "csi.storage.k8s.io/pod.name";
 const POD_UID: &str = "csi.storage.k8s.io/pod.uid";
 
-/// Refusals end with the kubelet's event FailedMount, and the kubelet calls again.
+/// Checks a call to publish. After a refusal, the kubelet records the event FailedMount and calls again.
 pub(crate) fn publish(kubelet_dir: &Path, call: NodePublishVolumeRequest) -> Result<PublishRequest, Status> {
     if call.volume_id.is_empty() {
         return Err(invalid("the volume ID is missing"));

@@ -1,4 +1,5 @@
-//! Serves unary methods over tonic without generated code: one function from the path of a call to its answer.
+//! Serves unary methods over tonic without generated code: one function maps the path of a call to its
+//! answer.
 
 use std::{
     convert::Infallible,

@@ -15,10 +15,11 @@ use crate::{
     volumes::Volumes,
 };
 
-/// Answers that are on their way at the shutdown take less. A client that keeps its connection open is not waited for.
+/// The time to wait at the shutdown: answers that are on their way take less. The server does not wait longer
+/// for a client that keeps its connection open.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
-/// Where and as which node the driver is served.
+/// The node and the sockets of the driver.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The name of the Node object; the kubelet stores it in the CSINode object.
@@ -32,15 +33,15 @@ pub struct Options {
 }
 
 impl Options {
-    /// The sockets at the usual places below the directory of the kubelet.
+    /// Returns options with the sockets at the usual places below the directory of the kubelet.
     pub fn new(node_name: impl Into<String>, kubelet_dir: impl Into<PathBuf>) -> Self {
         let kubelet_dir = kubelet_dir.into();
         let name = crate::DRIVER_NAME;
         Self {
             node_name: node_name.into(),
             csi_socket: kubelet_dir.join("plugins").join(name).join("csi.sock"),
-            // The kubelet sends the percent-encoded path of this socket as the HTTP/2 authority, and the server accepts percent signs
-            // before an `@` only.
+            // The kubelet sends the percent-encoded path of this socket as the HTTP/2 authority, and the
+            // server accepts percent signs only before an `@`.
             registration_socket: kubelet_dir
                 .join("plugins_registry")
                 .join(format!("csi@{name}-reg.sock")),
@@ -49,7 +50,7 @@ impl Options {
     }
 }
 
-/// The reason for which the driver is not served.
+/// The reason why the driver is not served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(transparent)]
@@ -61,7 +62,7 @@ pub enum ServeError {
 /// Serves until the shutdown, then ends the calls in progress and removes the sockets.
 ///
 /// # Errors
-/// A socket that cannot be bound, or a failure of the transport.
+/// Returns an error if a socket cannot be bound, or if the transport fails.
 pub async fn serve<V: Volumes>(
     volumes: V,
     options: Options,
@@ -81,7 +82,7 @@ pub async fn serve<V: Volumes>(
     let registration = Endpoint::new(Registration {
         endpoint: options.csi_socket.clone(),
     });
-    // After the driver: the kubelet calls it as soon as it finds the registration.
+    // Bound after the driver's socket: the kubelet calls the driver as soon as it finds the registration.
     let (_registration_socket, registration_listener) = Socket::bind(&options.registration_socket)?;
     let serving = async {
         tokio::try_join!(

@@ -1,5 +1,5 @@
-//! Sockets at well-known paths that two processes may serve one after the other: during an update the next node agent starts before the
-//! present one ends.
+//! Binds sockets at well-known paths that two processes may serve one after the other: during an update, the
+//! next node agent starts before the current one ends.
 
 use std::{
     fs::{self, File, Metadata, Permissions},
@@ -11,7 +11,7 @@ use std::{
 use tokio::net::UnixListener;
 use tracing::warn;
 
-/// Root alone connects: a call makes and removes directories of pods.
+/// The mode of a socket. Only root connects, because a call creates and removes directories of pods.
 const MODE: u32 = 0o600;
 
 /// A socket that could not be served.
@@ -22,7 +22,8 @@ pub struct SocketError {
     source: io::Error,
 }
 
-/// A bound socket. Its file is removed at the end, unless the file is that of another process by then.
+/// A bound socket. Its file is removed when this value is dropped, unless another process has replaced the
+/// file.
 #[derive(Debug)]
 pub(crate) struct Socket {
     path: PathBuf,
@@ -31,7 +32,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Takes the place of a socket that a process before left or still serves.
+    /// Binds a socket. Replaces a socket that an earlier process left behind or still serves.
     pub(crate) fn bind(path: &Path) -> Result<(Self, UnixListener), SocketError> {
         bind(path).map_err(|source| SocketError {
             path: path.to_owned(),
@@ -54,7 +55,8 @@ fn bind(path: &Path) -> io::Result<(Socket, UnixListener)> {
     };
     fs::create_dir_all(directory)?;
     let _turn = turn(directory)?;
-    // The kubelet ignores names with a dot in front. The rename shows it a socket that answers, and never a moment without one.
+    // The kubelet ignores names with a leading dot. Because of the rename, the kubelet always finds a socket
+    // that answers.
     let new = directory.join(format!(".{}.new", name.to_string_lossy()));
     absent(fs::remove_file(&new))?;
     let listener = UnixListener::bind(&new)?;

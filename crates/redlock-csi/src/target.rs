@@ -1,4 +1,4 @@
-//! The target path of a volume, checked to be one that the kubelet makes.
+//! Checks that the target path of a volume is one that the kubelet creates.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -50,30 +50,31 @@ impl Target {
             return Err(TargetError::Uid { uid: uid.to_owned() });
         }
         Ok(Self {
-            // Without repeated slashes: calls for one volume are compared by it.
+            // Without repeated slashes, because calls for one volume are compared by the path.
             path: kubelet_dir.join(inside.components().collect::<PathBuf>()),
             uid: uid.to_owned(),
             volume: volume.to_owned(),
         })
     }
 
-    /// The directory that containers see.
+    /// Returns the directory that containers see.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The UID of the pod.
+    /// Returns the UID of the pod.
     pub fn uid(&self) -> &str {
         &self.uid
     }
 
-    /// The name of the volume in the pod.
+    /// Returns the name of the volume in the pod.
     pub fn volume(&self) -> &str {
         &self.volume
     }
 }
 
-/// Of an object, or the hash that names a static pod. The UID becomes part of the name of a cgroup.
+/// Reports whether this is the UID of an object, or the hash that names a static pod. The UID becomes part of
+/// the name of a cgroup.
 pub(crate) fn is_uid(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_lowercase() || byte == b'-';
     (1..=64).contains(&text.len()) && text.bytes().all(allowed)

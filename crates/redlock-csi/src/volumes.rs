@@ -1,4 +1,4 @@
-//! The part that decides when a pod may start, as the driver calls it.
+//! Defines the interface of the part that decides when a pod may start.
 
 use std::future::Future;
 
@@ -26,17 +26,18 @@ pub struct PublishRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnpublishRequest {
     pub volume_id: String,
-    /// Names the UID of the pod; the kubelet passes no more.
+    /// Names the UID of the pod; the kubelet passes nothing else about the pod.
     pub target: Target,
 }
 
-/// The reason for which a pod does not start now. The text of a variant is shown in the event FailedMount of the pod, one sentence.
+/// The reason why a pod does not start now. The text of a variant is one sentence, which is shown in the
+/// event FailedMount of the pod.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// The volume of this pod can never be published.
     #[error("{0}")]
     Invalid(String),
-    /// The pod must not start yet: its cluster does not hold the lock, or a condition that a person must change.
+    /// The pod must not start yet: its cluster does not hold the lock, or a person must change a condition.
     #[error("{0}")]
     NotYet(String),
     /// The state is not known yet. The kubelet keeps the directory and tries again.
@@ -51,18 +52,19 @@ pub struct UnpublishError(pub String);
 
 /// Decides when a pod may start, and follows the pod until its volume is unpublished.
 pub trait Volumes: Send + Sync + 'static {
-    /// Returns when the pod may start. A pod that is known is answered at once: a restarted kubelet publishes its volumes again. The
-    /// directory of the target is created after the call, unless the call has created it.
+    /// Returns when the pod may start. For a known pod, returns at once: a restarted kubelet publishes its
+    /// volumes again. The directory of the target is created after the call, unless the call has created it.
     ///
-    /// The call continues where the kubelet gives it up, and its result is that of the next call. It is dropped at an await point only
-    /// where the volume is unpublished meanwhile, and [`unpublish`](Self::unpublish) follows; or where the driver ends.
+    /// The call continues if the kubelet gives it up, and its result is that of the next call. The call is
+    /// dropped at an await point only if the volume is unpublished in the meantime, and
+    /// [`unpublish`](Self::unpublish) follows, or if the driver ends.
     ///
-    /// The kubelet does not unpublish a volume that was refused as `Invalid` or `NotYet`, even when the pod was deleted
-    /// during the call: such a refusal must leave no state.
+    /// The kubelet does not unpublish a volume that was refused as `Invalid` or `NotYet`, even when the pod
+    /// was deleted during the call: such a refusal must leave no state.
     fn publish(&self, request: PublishRequest) -> impl Future<Output = Result<(), PublishError>> + Send;
 
-    /// Forgets the pod of the volume, and writes no more into its directory. A volume that is not known is no error. The directory is
-    /// removed afterwards.
+    /// Forgets the pod of the volume, and no longer writes into its directory. An unknown volume is not an
+    /// error. The directory is removed afterwards.
     fn unpublish(&self, request: UnpublishRequest)
     -> impl Future<Output = Result<(), UnpublishError>> + Send;
 

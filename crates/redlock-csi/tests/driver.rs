@@ -105,7 +105,7 @@ async fn a_refused_volume_leaves_no_directory_and_names_the_reason() {
         assert_eq!(refused.message(), "cluster us-1 holds lock report");
         assert!(!volume.target.exists());
     }
-    // The directory of a pod that may run is left.
+    // The directory of a pod that may run remains.
     gate.answer(Answer::Ok);
     kubelet.publish(&volume).await.unwrap();
     gate.answer(Answer::Unavailable);
@@ -142,7 +142,7 @@ async fn a_second_volume_of_the_driver_in_a_pod_is_refused() {
     );
     assert!(!second.target.exists());
     kubelet.publish(&kubelet.volume(OTHER, "redlock")).await.unwrap();
-    // A volume of another driver is no second one.
+    // A volume of another driver is not a second volume.
     let pod = kubelet.volume("22222222-4d3a-4f5e-9c1d-0123456789ab", "redlock");
     let secrets = pod.target.parent().unwrap().with_file_name("secrets");
     fs::create_dir(&secrets).unwrap();

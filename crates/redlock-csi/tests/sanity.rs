@@ -1,4 +1,5 @@
-//! Runs csi-sanity of kubernetes-csi on the driver, for the services that the driver has. `make csi-sanity` builds the program.
+//! Runs csi-sanity of kubernetes-csi on the driver, for the services that the driver has. `make csi-sanity`
+//! builds the program.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
@@ -34,12 +35,12 @@ use client::Kubelet;
 use gate::Gate;
 
 const UID: &str = "8f0c2b7e-4d3a-4f5e-9c1d-0123456789ab";
-/// These create a volume by a controller before they publish it.
+/// The tests that create a volume by a controller before they publish it.
 const NEEDS_A_CONTROLLER: &str =
     "should work|should be idempotent|should remove target path|volume is not found|does not exist";
 
-/// A controller without a known capability: csi-sanity asks for the list even where the driver has no controller, and requires
-/// that it has an entry.
+/// A controller without a known capability: csi-sanity asks for the list even if the driver has no
+/// controller, and requires that the list has an entry.
 #[derive(Clone)]
 struct NoCapabilities;
 

@@ -1,8 +1,8 @@
-//! The agent of a node: starts a pod of a fenced lock by a permit of the masters, freezes the pod at the end of the permit,
-//! and thaws or kills it by what the masters show then.
+//! The agent of a node: starts a pod of a fenced lock by a permit of the masters, freezes the pod at the end
+//! of the permit, and then thaws or kills it by the findings of the masters.
 //!
-//! One task owns the records of all pods. A thread of its own writes to the cgroups, and a guardian in another process
-//! freezes by the same table.
+//! One task owns the records of all pods. A separate thread writes to the cgroups, and a guardian in another
+//! process freezes by the same table.
 
 mod freezer;
 mod owner;
@@ -42,16 +42,16 @@ use crate::{
     volume::VolumeError,
 };
 
-/// A change of which no receiver has heard is dropped: the report shows the present state.
+/// Number of changes kept for a receiver. Older changes are dropped: the report shows the current state.
 const CHANGES: usize = 256;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The table that is shared with the guardian, on tmpfs.
+    /// The directory of the table that is shared with the guardian, on tmpfs.
     pub state_dir: PathBuf,
-    /// Where the cgroup2 file system of the node is mounted.
+    /// The mount point of the cgroup2 file system of the node.
     pub cgroup_root: PathBuf,
-    /// `None` without a kubelet: then the table alone names the pods of a restarted agent.
+    /// The directory of the kubelet. Without it, the table alone names the pods of a restarted agent.
     pub kubelet_dir: Option<PathBuf>,
 }
 
@@ -64,7 +64,7 @@ pub struct PublishRequest {
     pub target: PathBuf,
 }
 
-/// Why a pod may not start. Each of them may pass: the kubelet calls again.
+/// The reason why a pod may not start. Each reason may pass: the kubelet calls again.
 #[derive(Debug, Error)]
 pub enum PublishError {
     #[error(transparent)]
@@ -87,7 +87,7 @@ pub enum PublishError {
     Stopped,
 }
 
-/// Why a volume was not unpublished.
+/// The reason why a volume was not unpublished.
 #[derive(Debug, Error)]
 pub enum UnpublishError {
     #[error("the cgroup {} of pod {uid} still has processes, which nothing would fence any more", path.display())]
@@ -124,17 +124,17 @@ pub struct Agent {
     changes: broadcast::Sender<Change>,
 }
 
-/// The task of the agent. Its owner joins it.
+/// The task of the agent, which its owner joins.
 #[derive(Debug)]
 #[must_use = "the agent ends with its task"]
 pub struct AgentTask(JoinHandle<Result<(), AgentError>>);
 
 impl Agent {
-    /// Starts the task. It takes over from an agent that runs already, restores the pods of the table, and freezes the
-    /// unknown ones.
+    /// Starts the task, which takes over from a running agent, restores the pods of the table, and freezes
+    /// unknown pods.
     ///
     /// # Errors
-    /// The table cannot be opened.
+    /// Returns an error if the table cannot be opened or the turn cannot be claimed.
     pub fn start(options: Options, resolver: Arc<dyn Resolver>) -> Result<(Self, AgentTask), AgentError> {
         let (commands, received) = mpsc::unbounded_channel();
         let (ready, seen) = watch::channel(false);
@@ -167,10 +167,10 @@ impl Agent {
             .unwrap_or(Err(PublishError::Stopped))
     }
 
-    /// The volume is no longer used: nothing guards the pod any more.
+    /// Unpublishes a volume that is no longer used. The pod is no longer guarded.
     ///
     /// # Errors
-    /// The pod still runs, or that is unknown, or the directory cannot be removed.
+    /// Returns an error if the pod still runs, if that is unknown, or if the directory cannot be removed.
     pub async fn unpublish(&self, uid: &str, target: &Path) -> Result<(), UnpublishError> {
         let (uid, of) = (uid.to_owned(), target.to_owned());
         self.ask(|answer| Command::Unpublish(uid, of, answer))
@@ -178,24 +178,25 @@ impl Agent {
             .unwrap_or(Err(UnpublishError::Stopped))
     }
 
-    /// Whether a guardian runs and has acknowledged every record.
+    /// Reports whether a guardian runs and has acknowledged every record, and the volumes of the kubelet are
+    /// known.
     #[must_use]
     pub fn ready(&self) -> bool {
         *self.ready.borrow()
     }
 
-    /// Every pod and quorum; `None` once the agent has ended.
+    /// Returns the state of every pod and quorum; `None` once the agent has ended.
     pub async fn report(&self) -> Option<Report> {
         self.ask(Command::Report).await
     }
 
-    /// Freezes, thaws, kills and starts from now on.
+    /// Subscribes to the starts, freezes, thaws, kills and releases of pods.
     #[must_use]
     pub fn changes(&self) -> broadcast::Receiver<Change> {
         self.changes.subscribe()
     }
 
-    /// Ends the task. The pods run on until their permits end; then the guardian freezes them.
+    /// Ends the task. The pods continue to run until their permits end; then the guardian freezes them.
     pub fn shut_down(&self) {
         let _ = self.commands.send(Command::ShutDown);
     }
@@ -211,7 +212,7 @@ impl AgentTask {
     /// Waits for the end. Cancel safe.
     ///
     /// # Errors
-    /// Returns the reason, where the task did not end by [`Agent::shut_down`].
+    /// Returns the reason if the task did not end by [`Agent::shut_down`].
     pub async fn ended(&mut self) -> Result<(), AgentError> {
         let failed = |error: JoinError| Err(AgentError::Task(error.to_string()));
         (&mut self.0).await.unwrap_or_else(failed)

@@ -1,7 +1,8 @@
-//! A cgroup of version 2: created below the cgroup of this process, killed as a whole, and known to be empty.
+//! Handles a cgroup of version 2: creates it below the cgroup of this process, kills it as a whole, and
+//! detects that it is empty.
 //!
-//! Each operation is a read or a write of one file of the kernel's interface. A state that cannot be read is an error, and never
-//! an empty cgroup.
+//! Each operation is a read or a write of one file of the kernel's interface. A state that cannot be read is
+//! an error, never an empty cgroup.
 
 mod error;
 mod own;
@@ -35,14 +36,16 @@ const PROCESSES: &str = "cgroup.procs";
 const KILL: &str = "cgroup.kill";
 const EVENTS: &str = "cgroup.events";
 const TYPE: &str = "cgroup.type";
-/// More than the kernel writes into `cgroup.events`.
+/// A size greater than that of `cgroup.events`.
 const EVENTS_LENGTH: usize = 256;
-/// A pass signals the processes that the one before did not see. Processes that fork faster than that are killed at the deadline.
+/// Number of passes of a signal. Each pass signals the processes that earlier passes did not see. Processes
+/// that fork faster are killed at the deadline.
 const PASSES: u32 = 8;
 /// The number of processes that are open at once while they are signalled.
 const OPEN_AT_ONCE: usize = 64;
 
-/// The files that decide are open from the beginning: a process with too many open files can kill the cgroup, too.
+/// A cgroup. The files that matter are open from the beginning, so a process with too many open files can
+/// still kill the cgroup.
 #[derive(Debug)]
 pub struct Cgroup {
     path: PathBuf,
@@ -51,10 +54,11 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// A new one below the cgroup of this process.
+    /// Creates a cgroup below the cgroup of this process.
     ///
     /// # Errors
-    /// No cgroup2 file system, no right to create a cgroup there, a threaded parent, or a kernel without `cgroup.kill`.
+    /// Returns an error without a cgroup2 file system, without the right to create a cgroup there, below a
+    /// threaded parent, or on a kernel without `cgroup.kill`.
     pub fn create(name: &str) -> Result<Self, CgroupError> {
         Self::create_below(&own::directory()?, name)
     }
@@ -69,7 +73,7 @@ impl Cgroup {
         opened
     }
 
-    /// One that exists.
+    /// Opens a cgroup that exists.
     pub fn open(path: PathBuf) -> Result<Self, CgroupError> {
         let file = path.join(KILL);
         let kill = match OpenOptions::new().write(true).open(&file) {
@@ -86,7 +90,7 @@ impl Cgroup {
         &self.path
     }
 
-    /// Moves a process into it, with all of its threads and without its children.
+    /// Moves a process into the cgroup, with all its threads but without its children.
     pub fn add(&self, process: Pid) -> Result<(), CgroupError> {
         let file = self.path.join(PROCESSES);
         let opened = OpenOptions::new().write(true).open(&file);
@@ -95,13 +99,13 @@ impl Cgroup {
             .map_err(|cause| CgroupError::add(&file, cause))
     }
 
-    /// SIGKILL to every process in it and in the cgroups below it, also to those that are being forked.
+    /// Sends SIGKILL to every process in the cgroup and below it, including processes that are being forked.
     pub fn kill(&self) -> Result<(), CgroupError> {
         let written = self.kill.write_all_at(b"1", 0);
         written.map_err(|cause| CgroupError::file("writing", &self.path.join(KILL), cause))
     }
 
-    /// Whether no process is in it, nor in a cgroup below it.
+    /// Reports whether no process is in the cgroup or below it.
     pub fn is_empty(&self) -> Result<bool, CgroupError> {
         let file = || self.path.join(EVENTS);
         let mut text = [0; EVENTS_LENGTH];
@@ -113,7 +117,7 @@ impl Cgroup {
             .ok_or_else(|| CgroupError::file("reading", &file(), ErrorKind::InvalidData.into()))
     }
 
-    /// Waits until the cgroup is empty, or for this time at most; returns whether it is empty.
+    /// Waits until the cgroup is empty, for at most this time; returns whether it is empty.
     pub fn is_empty_within(&self, time: Duration) -> Result<bool, CgroupError> {
         let end = clock::now() + time;
         loop {
@@ -124,7 +128,8 @@ impl Cgroup {
                 return Ok(empty);
             }
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            // It also ends by a signal, such as that of a child which was killed here, and by an event of another kind.
+            // The poll also ends by a signal, such as SIGCHLD of a child that was killed here, and by an
+            // event of another kind.
             let _ = poll(
                 &mut [PollFd::new(self.events.as_fd(), PollFlags::POLLPRI)],
                 timeout,
@@ -132,7 +137,7 @@ impl Cgroup {
         }
     }
 
-    /// Sends a signal to each process in it and below it that `wanted` does not leave out.
+    /// Sends a signal to each process in the cgroup and below it for which `wanted` returns true.
     pub fn signal(&self, signal: Signal, wanted: impl Fn(Pid) -> bool) -> Result<(), CgroupError> {
         let mut seen = HashSet::new();
         for _ in 0..PASSES {
@@ -148,7 +153,8 @@ impl Cgroup {
         Ok(())
     }
 
-    /// A number that is still in the cgroup once its process is open cannot have been given to a process outside of it.
+    /// Signals these processes. A number that is still in the cgroup once its process is open cannot belong
+    /// to a process outside the cgroup.
     fn signal_each(&self, signal: Signal, numbers: &[Pid]) -> Result<(), CgroupError> {
         let opened: Vec<(Pid, OwnedFd)> = numbers
             .iter()
@@ -158,14 +164,15 @@ impl Cgroup {
         let inside = opened.iter().filter(|(pid, _)| inside.contains(pid));
         for (_, process) in inside {
             if let Some(signal) = process::Signal::from_named_raw(signal as i32) {
-                // It may have ended.
+                // The process may have ended.
                 let _ = process::pidfd_send_signal(process, signal);
             }
         }
         Ok(())
     }
 
-    /// Removes the directory, and those that its processes created below it. The kernel refuses that while a process is in one.
+    /// Removes the directory, and those that its processes created below it. The kernel refuses to remove a
+    /// directory with a process.
     pub fn remove(&self) -> Result<(), CgroupError> {
         remove(&self.path)
     }
@@ -175,7 +182,8 @@ fn open(process: Pid) -> Option<OwnedFd> {
     process::pidfd_open(process::Pid::from_raw(process.as_raw())?, PidfdFlags::empty()).ok()
 }
 
-/// Below a cgroup whose threads are distributed over cgroups, a new one holds no process.
+/// Checks the type: below a cgroup whose threads are distributed over cgroups, a new cgroup cannot hold a
+/// process.
 fn check_type(path: &Path) -> Result<(), CgroupError> {
     let file = path.join(TYPE);
     match fs::read_to_string(&file) {
@@ -184,14 +192,15 @@ fn check_type(path: &Path) -> Result<(), CgroupError> {
             path: path.to_owned(),
             kind: kind.trim().to_owned(),
         }),
-        // Every cgroup2 file system has `cgroup.type`. Without it this is another one, and `open` reports
-        // `cgroup.kill`.
+        // Every cgroup2 file system has `cgroup.type`. Without it, this is another file system, and `open`
+        // reports the missing `cgroup.kill`.
         Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(()),
         Err(cause) => Err(CgroupError::file("reading", &file, cause)),
     }
 }
 
-/// Of a cgroup and of all below it. A process of a foreign pid namespace has the number 0 here, which is no process to signal.
+/// Returns the processes of a cgroup and of all cgroups below it. A process of a foreign pid namespace has
+/// the number 0 here and cannot be signalled.
 fn processes(path: &Path) -> Result<Vec<Pid>, CgroupError> {
     let file = path.join(PROCESSES);
     let text = unless_gone(fs::read_to_string(&file));
@@ -208,7 +217,8 @@ fn directories(path: &Path) -> Result<Vec<PathBuf>, CgroupError> {
     unless_gone(crate::directories::below(path)).map_err(|cause| CgroupError::file("reading", path, cause))
 }
 
-/// A cgroup that was removed meanwhile has no process, and those of a threaded one are in the list of the cgroup above it.
+/// Replaces a list that is gone or not supported by an empty one: a cgroup that was removed in the meantime
+/// has no process, and the processes of a threaded cgroup are in the list of the cgroup above it.
 fn unless_gone<T: Default>(read: io::Result<T>) -> io::Result<T> {
     let gone = [Errno::ENOENT, Errno::ENODEV, Errno::EOPNOTSUPP].map(|errno| Some(errno as i32));
     read.or_else(|cause| {
@@ -255,7 +265,8 @@ mod tests {
         }
     }
 
-    /// A folder of another file system has no files of a cgroup, as one of a kernel before 5.14 has no `cgroup.kill`.
+    /// A folder of another file system has no files of a cgroup, just as a cgroup of a kernel before 5.14 has
+    /// no `cgroup.kill`.
     #[test]
     fn cgroup_that_cannot_be_killed_is_refused_and_removed() {
         let folder = tempfile::tempdir().unwrap();
@@ -269,7 +280,7 @@ mod tests {
         assert!(!folder.path().join("new").exists());
     }
 
-    /// The kernel reports a freeze by the same file.
+    /// The kernel reports a freeze in the same file.
     #[test]
     fn wait_for_an_empty_cgroup_outlasts_another_event() {
         let created = Cgroup::create(&format!("test-events-{}", std::process::id()));

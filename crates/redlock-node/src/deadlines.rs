@@ -1,4 +1,5 @@
-//! When which pod is frozen: the pure part of the guardian, and of the thread of the agent that freezes.
+//! Determines when each pod is frozen: the pure part of the guardian, and of the freezing thread of the
+//! agent.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ pub struct Deadlines(BTreeMap<String, Deadline>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Deadline {
     until: BootInstant,
-    /// When this end became known.
+    /// The time at which this end became known.
     since: BootInstant,
     frozen: Option<BootInstant>,
 }
@@ -27,8 +28,8 @@ impl Deadline {
 }
 
 impl Deadlines {
-    /// The pod may run until then, as is known since `now`. Another end than before is that of a later record: a freeze
-    /// that is repeated for the former one ends.
+    /// Records that the pod may run until `until`, which is known since `now`. A different end is that of a
+    /// later record: a freeze that is repeated for the former end stops.
     pub fn set(&mut self, uid: &str, until: BootInstant, now: BootInstant) {
         if self.0.get(uid).is_none_or(|known| known.until != until) {
             let deadline = Deadline {
@@ -40,31 +41,31 @@ impl Deadlines {
         }
     }
 
-    /// The end that was set last.
+    /// Returns the end that was set last.
     #[must_use]
     pub fn until(&self, uid: &str) -> Option<BootInstant> {
         self.0.get(uid).map(|deadline| deadline.until)
     }
 
-    /// Its volume is unpublished.
+    /// Removes a pod that is no longer guarded.
     pub fn remove(&mut self, uid: &str) {
         self.0.remove(uid);
     }
 
-    /// The pods to freeze at `now`, for the first time or again.
+    /// Returns the pods to freeze at `now`, for the first time or again.
     #[must_use]
     pub fn due(&self, now: BootInstant) -> Vec<String> {
         let due = self.0.iter().filter(|(_, deadline)| deadline.next() <= now);
         due.map(|(uid, _)| uid.clone()).collect()
     }
 
-    /// Whether the pod is frozen at `now` by its last record.
+    /// Reports whether the pod must be frozen at `now` by its last record.
     #[must_use]
     pub fn is_due(&self, uid: &str, now: BootInstant) -> bool {
         self.0.get(uid).is_some_and(|deadline| deadline.next() <= now)
     }
 
-    /// Whether the pod may run at `now`, with the time that a freeze needs.
+    /// Reports whether the pod may run at `now`: more time is left than a freeze needs.
     #[must_use]
     pub fn permits(&self, uid: &str, now: BootInstant) -> bool {
         self.0
@@ -72,7 +73,8 @@ impl Deadlines {
             .is_some_and(|deadline| now < deadline.until - FREEZE_BEFORE)
     }
 
-    /// The freeze was written at `now`. Returns since when it was due, for the first freeze by this end.
+    /// Records that the freeze was written at `now`. Returns, for the first freeze by this end, the time at
+    /// which it was due.
     pub fn froze(&mut self, uid: &str, now: BootInstant) -> Option<BootInstant> {
         let deadline = self.0.get_mut(uid)?;
         let first = deadline
@@ -83,7 +85,7 @@ impl Deadlines {
         first
     }
 
-    /// When the next freeze is due.
+    /// Returns the time at which the next freeze is due.
     #[must_use]
     pub fn next(&self) -> BootInstant {
         let next = self.0.values().map(Deadline::next);

@@ -1,4 +1,4 @@
-//! Reads directories that the kubelet may remove meanwhile.
+//! Reads directories that the kubelet may remove in the meantime.
 
 use std::{
     fs, io,
@@ -7,7 +7,7 @@ use std::{
 
 use nix::errno::Errno;
 
-/// The directories below one; none if it does not exist.
+/// Returns the directories below `path`; empty if it does not exist.
 pub(crate) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
@@ -24,7 +24,7 @@ pub(crate) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Whether a file does not exist, or is one of a cgroup that was removed.
+/// Reports whether a file does not exist, or belongs to a cgroup that was removed.
 pub(crate) fn is_gone(cause: &io::Error) -> bool {
     let gone = [Errno::ENOENT, Errno::ENODEV].map(|errno| Some(errno as i32));
     gone.contains(&cause.raw_os_error())

@@ -1,8 +1,10 @@
-//! The guardian: freezes each pod of the table at the end of its permit, whether or not the agent runs.
+//! Runs the guardian, which freezes each pod of the table at the end of its permit, whether or not the agent
+//! runs.
 //!
-//! A process of its own without a runtime. It waits for no disk. It freezes, and never thaws or kills. Before each freeze it
-//! reads the entry again, so that a later one counts. An entry that is deleted without its end is kept until then;
-//! that of a released pod has none, and its pod is frozen.
+//! The guardian is a separate process without a runtime. It does not wait for a disk. It freezes, and never
+//! thaws or kills. Before each freeze, it reads the entry again, so that a later entry counts. If an entry is
+//! deleted without the state `Ended`, the guardian keeps the end of its permit; the entry of a released pod
+//! has no end, and its pod is frozen at once.
 
 mod scan;
 
@@ -33,16 +35,17 @@ use crate::{
     waker::Waker,
 };
 
-/// The interval of heartbeats, and of reading all entries: a change that inotify did not report is found within it.
+/// The interval of heartbeats, and of reading all entries: a change that inotify did not report is found
+/// within this time.
 const REFRESH: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The table, on tmpfs.
+    /// The directory of the table, on tmpfs.
     pub state_dir: PathBuf,
-    /// Where the cgroup2 file system of the node is mounted.
+    /// The mount point of the cgroup2 file system of the node.
     pub cgroup_root: PathBuf,
-    /// The pods that the kubelet has volumes for are frozen while the table has no entry for them.
+    /// The directory of the kubelet. A pod with a volume there is frozen while the table has no entry for it.
     pub kubelet_dir: Option<PathBuf>,
 }
 
@@ -54,16 +57,16 @@ pub enum GuardianError {
     Wait(#[from] io::Error),
 }
 
-/// SIGTERM and SIGINT, as a file that can be waited for.
+/// SIGTERM and SIGINT, as a file to wait for.
 #[derive(Debug)]
 pub struct Signals(SignalFd);
 
 impl Signals {
-    /// Call this before the process has further threads: as the first process of a container, it would otherwise lose a
-    /// signal to a thread that does not block the signal.
+    /// Blocks both signals. Call this before the process has further threads: as the first process of a
+    /// container, it would otherwise lose a signal to a thread that does not block the signal.
     ///
     /// # Errors
-    /// The kernel refuses the file.
+    /// Returns an error if the kernel refuses the file.
     pub fn block() -> io::Result<Self> {
         let mut signals = SigSet::empty();
         signals.add(Signal::SIGTERM);
@@ -77,7 +80,7 @@ impl Signals {
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// The table cannot be opened, or the kernel refuses a timer.
+/// Returns an error if the table cannot be opened, or if the kernel refuses a timer.
 pub fn run(options: &Options, signals: &Signals) -> Result<(), GuardianError> {
     Guardian::new(options)?.run(&signals.0)
 }
@@ -87,20 +90,20 @@ struct Guardian {
     table: Table,
     deadlines: Deadlines,
     cgroups: BTreeMap<String, Cgroup>,
-    /// What the kernel refused.
+    /// The reasons why the guardian is degraded.
     degraded: Vec<String>,
     refresh_at: BootInstant,
     /// `None` without a directory of the kubelet.
     scan: Option<Scan>,
-    /// The volumes that the kubelet had when the guardian started are known.
+    /// Whether the volumes that the kubelet had when the guardian started are known.
     scanned: bool,
 }
 
-/// Where a pod is frozen.
+/// The cgroup in which a pod is frozen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Cgroup {
     At(PathBuf),
-    /// As above. The entry was deleted, and not by its end.
+    /// The cgroup of an entry that was deleted without the state `Ended`.
     Deleted(PathBuf),
     /// The entry cannot be read, or was lost.
     Unknown,
@@ -139,7 +142,8 @@ impl Guardian {
             self.freeze_due();
             if clock::now() >= self.refresh_at {
                 self.refresh();
-                // A directory that was deleted and created again is another one. What changed meanwhile is read once more.
+                // A directory that was deleted and created again is another one. Changes in the meantime are
+                // read once more.
                 if changes.as_ref().map(|(_, inode)| *inode) != self.inode() {
                     changes = self.watch();
                     self.refresh();
@@ -164,7 +168,7 @@ impl Guardian {
         }
     }
 
-    /// `None` where inotify is not available: the entries are then read each second.
+    /// Watches the entries; `None` if inotify is not available: the entries are then read every second.
     fn watch(&self) -> Option<(Inotify, u64)> {
         let inode = self.inode()?;
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok()?;
@@ -257,7 +261,7 @@ impl Guardian {
         self.cgroups.remove(uid);
     }
 
-    /// Frozen at once, and each second.
+    /// Freezes an unknown pod at once, and again every second.
     fn unknown(&mut self, uid: &str, reason: &str) {
         let known = self.cgroups.insert(uid.to_owned(), Cgroup::Unknown);
         if known != Some(Cgroup::Unknown) {
@@ -266,8 +270,8 @@ impl Guardian {
         self.deadlines.set(uid, BootInstant::default(), clock::now());
     }
 
-    /// The pods of which the kubelet has a volume and the table no entry: the table was lost before the guardian started. A
-    /// pod that appears later is about to be started by the agent.
+    /// Finds the pods that have a volume of the kubelet but no entry: the table was lost before the guardian
+    /// started. A pod that appears later is about to be started by the agent.
     fn find_lost(&mut self, published: &[Published]) {
         let has_volume = |uid: &str| published.iter().any(|volume| volume.uid == uid);
         let over: Vec<String> = self
@@ -294,7 +298,8 @@ impl Guardian {
         unknown.map(|(uid, _)| uid.as_str())
     }
 
-    /// A pod whose cgroup is known does not wait for the searches for others, each of which walks the whole tree.
+    /// Freezes the pods that are due. A pod whose cgroup is known waits for at most one search for another
+    /// cgroup: each search walks the whole tree.
     fn freeze_due(&mut self) {
         self.freeze_known();
         for uid in self.deadlines.due(clock::now()) {
@@ -353,7 +358,7 @@ impl Guardian {
     }
 }
 
-/// An error with its causes.
+/// Returns the text of an error with its causes.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,5 +1,5 @@
-//! The volumes of this driver that the kubelet has on disk: which pods of the node are fenced, even where the table is
-//! lost.
+//! Finds the volumes of this driver that the kubelet has on disk. They show the fenced pods of the node, even
+//! if the table is lost.
 
 use std::{
     fs, io,
@@ -11,12 +11,12 @@ use thiserror::Error;
 
 use crate::{directories, volume};
 
-/// The driver, as a pod names it.
+/// The name of the driver in a pod.
 pub const DRIVER: &str = "fencing.redlock.dev";
-/// Written by the kubelet before it calls the driver, and removed after the volume is unpublished.
+/// The file that the kubelet writes before it calls the driver, and removes after the volume is unpublished.
 const VOLUME_DATA: &str = "vol_data.json";
 const CSI_VOLUMES: &str = "volumes/kubernetes.io~csi";
-/// The directory that the driver is given, beside the data.
+/// The directory that the kubelet gives to the driver, next to the data.
 const MOUNT: &str = "mount";
 
 /// A volume of this driver.
@@ -39,10 +39,10 @@ struct VolumeData {
     driver: String,
 }
 
-/// All volumes of the driver below the kubelet's directory.
+/// Returns all volumes of the driver below the kubelet's directory.
 ///
 /// # Errors
-/// A directory cannot be read: which pods are fenced is unknown.
+/// Returns an error if a directory cannot be read: the fenced pods are then unknown.
 pub fn published(kubelet: &Path) -> Result<Vec<Published>, KubeletError> {
     let mut found = Vec::new();
     let pods = kubelet.join("pods");
@@ -71,7 +71,8 @@ pub fn published(kubelet: &Path) -> Result<Vec<Published>, KubeletError> {
     Ok(found)
 }
 
-/// Where the data cannot be read, by the files that the driver has written into the volume.
+/// Reports whether a volume belongs to this driver. If the data cannot be read, the files that the driver has
+/// written into the volume decide.
 fn is_of_this_driver(data: &Path, target: &Path) -> bool {
     match fs::read(data).map(|bytes| serde_json::from_slice::<VolumeData>(&bytes)) {
         Ok(Ok(data)) => data.driver == DRIVER,

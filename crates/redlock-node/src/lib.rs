@@ -1,8 +1,8 @@
-//! Node fencing: a pod of a fenced lock runs only by a permit of the masters of its lock.
+//! Fences pods on a node: a pod of a fenced lock runs only by a permit of the masters of its lock.
 //!
-//! The decisions are in `redlock_core::fence`. This crate runs them on a node, without Kubernetes. The [`agent`] polls the
-//! masters, and freezes, thaws and kills cgroups. The [`guardian`] is a process of its own that freezes by the [`table`] when
-//! the agent cannot.
+//! `redlock_core::fence` makes the decisions. This crate carries them out on a node, without Kubernetes. The
+//! [`agent`] polls the masters, and freezes, thaws and kills cgroups. The [`guardian`] is a separate process
+//! that freezes by the [`table`] if the agent cannot.
 
 pub mod agent;
 pub mod cgroup;

@@ -1,5 +1,5 @@
-//! What the state directory of a node shows of its fenced pods: for an administrator, even where neither the agent nor
-//! an API server answers.
+//! Lists the fenced pods of a node from its state directory, for an administrator, even if neither the agent
+//! nor an API server answers.
 
 use std::{
     io,
@@ -20,14 +20,16 @@ use crate::{
     table::{Entry, EntryState, Found, PodName, Table, TableError, Waiting},
 };
 
-/// Thousands of volumes are read within it. A longer read is that of a disk that hangs.
+/// The time to wait for a read. Thousands of volumes are read within it; a longer read shows that the disk
+/// hangs.
 const READ_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The table that agent and guardian share.
+    /// The directory of the table that agent and guardian share.
     pub state_dir: PathBuf,
-    /// Shows the pods that wait; `None` shows those of the table alone.
+    /// The directory of the kubelet, which shows the pods that wait; with `None`, only the pods of the table
+    /// are shown.
     pub kubelet_dir: Option<PathBuf>,
 }
 
@@ -35,12 +37,12 @@ pub struct Options {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Listing {
-    /// `None` where that cannot be found out.
+    /// Whether an agent acts; `None` if that cannot be determined.
     pub agent_acts: Option<bool>,
     /// `None` if no guardian has reported since the machine booted.
     pub guardian: Option<Guardian>,
     pub pods: Vec<PodRow>,
-    /// Why the pods that wait are not known, if they are not.
+    /// The reason why the pods that wait are unknown, if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
 }
@@ -50,21 +52,21 @@ pub struct Listing {
 pub struct Guardian {
     pub reported_seconds_ago: f64,
     pub runs: bool,
-    /// What the kernel refused to it.
+    /// The reasons why the guardian is degraded.
     pub degraded: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PodState {
-    /// It has not started, and has no permit.
+    /// The pod has not started, and has no permit.
     Waiting,
     Running,
     Frozen,
     Killed,
-    /// It runs without a permit, by the word of an administrator.
+    /// The pod runs without a permit, by order of an administrator.
     Released,
-    /// Its record cannot be read: it is frozen.
+    /// The record of the pod cannot be read: the pod is frozen.
     Unknown,
 }
 
@@ -77,15 +79,15 @@ pub struct PodRow {
     /// `namespace/name` of the LeaderLock.
     pub lock: String,
     pub state: PodState,
-    /// From now; negative once it has ended.
+    /// The time from now until the end of the permit; negative once the permit has ended.
     pub permit_ends_in_seconds: Option<f64>,
-    /// The guardian has acknowledged the record.
+    /// Whether the guardian has acknowledged the record.
     pub guarded: bool,
-    /// Why it does not run by a permit.
+    /// The reason why the pod does not run by a permit.
     pub reason: String,
 }
 
-/// What the cgroup of a pod is to do.
+/// The requested state of the cgroup of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cgroup {
     Frozen,
@@ -111,7 +113,7 @@ impl PodState {
 /// Reads the table, and the volumes of the kubelet.
 ///
 /// # Errors
-/// There is no table, or it cannot be read.
+/// Returns an error if there is no table, or if it cannot be read.
 pub fn read(options: &Options) -> Result<Listing, TableError> {
     let table = Table::existing(&options.state_dir)?;
     let now = clock::now();
@@ -141,7 +143,8 @@ pub fn read(options: &Options) -> Result<Listing, TableError> {
             known.push(volume.uid);
         }
     }
-    // The kubelet removes the directory of a refused volume until its next call. What an agent that has ended saw is of the past.
+    // The kubelet removes the directory of a refused volume until its next call. The observations of an agent
+    // that has ended are outdated.
     if agent_acts != Some(false) {
         shown.retain(|uid, _| !known.contains(uid));
         pods.extend(
@@ -163,7 +166,7 @@ pub fn read(options: &Options) -> Result<Listing, TableError> {
     })
 }
 
-/// The thread is not joined: the read of a disk that hangs cannot be ended.
+/// Reads the volumes on a thread, which is not joined: a read from a disk that hangs cannot be ended.
 fn published(kubelet: &Path) -> Result<Vec<Published>, String> {
     let (read, awaited) = mpsc::channel();
     let directory = kubelet.to_owned();
@@ -193,7 +196,7 @@ fn cgroup(entry: &Entry) -> Cgroup {
     }
 }
 
-/// `None` for a pod that has ended.
+/// Returns the row of an entry; `None` for a pod that has ended.
 fn of_entry(entry: &Entry, guarded: bool, cgroup: Cgroup, now: BootInstant) -> Option<PodRow> {
     let (state, until) = match &entry.state {
         EntryState::Permitted(run) if now < run.run().freeze_at() => {
@@ -243,7 +246,7 @@ fn unknown(uid: &str, reason: String) -> PodRow {
     }
 }
 
-/// A pod of which the kubelet has a volume, or that an agent has seen.
+/// Returns the row of a pod that has a volume of the kubelet, or that an agent has seen.
 fn without_entry(uid: &str, waiting: Option<&Waiting>) -> PodRow {
     match waiting {
         Some(waiting) => row(&waiting.pod, &waiting.declared, waiting.why.clone()),

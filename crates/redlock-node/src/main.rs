@@ -1,8 +1,9 @@
-//! Agent and guardian as processes of their own, for the tests of this package. `redlock node-agent` and `redlock
-//! node-guardian` are the commands of the program.
+//! Runs agent and guardian as separate processes, for the tests of this package. The commands of the program
+//! are `redlock node-agent` and `redlock node-guardian`.
 //!
-//! The agent takes calls as lines of the standard input, `publish UID NAMESPACE NAME LOCK TARGET`, `unpublish UID TARGET`
-//! and `report`, and writes each answer as one line. `write FILE` and `storm FILE` are what the tests run in a pod.
+//! The agent takes calls as lines of standard input, `publish UID NAMESPACE NAME LOCK TARGET`, `unpublish UID
+//! TARGET` and `report`, and writes each answer as one line. The tests run `write FILE` and `storm FILE` in a
+//! pod.
 
 use std::{
     collections::BTreeMap,
@@ -78,7 +79,7 @@ fn run() -> Result<(), Failure> {
     }
 }
 
-/// Writes the boot-time clock each 0.2 ms: when code of a pod ran.
+/// Writes the boot-time clock every 0.2 ms, to show when code of a pod ran.
 fn write_moments(file: &Path) -> Result<(), Failure> {
     let mut file = OpenOptions::new().create(true).append(true).open(file)?;
     loop {
@@ -87,7 +88,7 @@ fn write_moments(file: &Path) -> Result<(), Failure> {
     }
 }
 
-/// A thousand threads that sleep briefly, and one that starts processes without a pause.
+/// Runs a thousand threads that sleep briefly, and one that starts processes without a pause.
 fn storm(file: &Path) -> Result<(), Failure> {
     const THREADS: usize = 1_000;
     for _ in 0..THREADS {
@@ -126,7 +127,7 @@ async fn agent(options: Options, locks: PathBuf) -> Result<(), Failure> {
     }
 }
 
-/// The lines of the standard input. The thread ends with it, or with the process.
+/// Returns the lines of standard input. The thread ends with the input or with the process.
 fn lines() -> mpsc::UnboundedReceiver<String> {
     let (lines, received) = mpsc::unbounded_channel();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Asks the kernel to schedule a thread before all others, and to keep its memory.
+//! Asks the kernel to schedule a thread before all others, and to keep the memory of the process loaded.
 
 use nix::{
     libc::MCL_ONFAULT,
@@ -9,13 +9,13 @@ use thread_priority::{
     set_thread_priority_and_policy, thread_native_id,
 };
 
-/// Above every process without real-time scheduling, and below the threads of the kernel (50).
+/// A priority above every process without real-time scheduling, and below the threads of the kernel (50).
 const PRIORITY: u8 = 10;
 
-/// SCHED_FIFO for the calling thread.
+/// Sets SCHED_FIFO for the calling thread.
 ///
 /// # Errors
-/// Returns the reason, and what to permit.
+/// Returns the reason and the capability to add.
 pub fn schedule_first() -> Result<(), String> {
     let refused = |reason: String| {
         format!(
@@ -33,19 +33,19 @@ pub fn schedule_first() -> Result<(), String> {
     .map_err(|reason| refused(format!("{reason:?}")))
 }
 
-/// Keeps all memory of the process, now and later.
+/// Locks all memory of the process, now and later.
 ///
 /// # Errors
-/// Returns the reason, and what to permit.
+/// Returns the reason and the capability to add.
 pub fn lock_memory() -> Result<(), String> {
     lock(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
 }
 
-/// Keeps the memory that the process has used, now and later. The runtime has a thread for each processor, and all of
-/// their stacks, if loaded, would exceed the limit of a container.
+/// Locks the memory that the process has used, now and later. The runtime has a thread for each processor,
+/// and their whole stacks, if loaded, would exceed the limit of a container.
 ///
 /// # Errors
-/// Returns the reason, and what to permit.
+/// Returns the reason and the capability to add.
 pub fn keep_used_memory() -> Result<(), String> {
     let on_fault = MlockAllFlags::from_bits_retain(MCL_ONFAULT);
     lock(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE | on_fault)

@@ -1,7 +1,8 @@
-//! Lets a frozen or killed pod run without a permit, by the word of an administrator.
+//! Lets a frozen or killed pod run without a permit, by order of an administrator.
 //!
-//! The agent that acts carries out the request, and the entry of the table shows the guardian that the pod is not to be frozen.
-//! Where no agent acts, the same decision is carried out here, with the turn of an agent held. The lock is never touched.
+//! The agent that acts carries out the request, and the entry of the table shows the guardian that it must
+//! not freeze the pod. If no agent acts, the same decision is carried out here, while the turn of an agent is
+//! held. The fenced lock is never touched.
 
 use std::{
     io,
@@ -26,15 +27,16 @@ use crate::{
     table::{Entry, EntryState, Found, ReleasedRun, Table, TableError},
 };
 
-/// An agent takes a request within a second.
+/// The time to wait for an agent, which takes a request within a second.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
-/// An agent that has taken a request stores the release in the same turn of its task.
+/// The time to wait for the release. An agent that has taken a request stores the release in the same turn of
+/// its task.
 const STORED_WITHIN: Duration = Duration::from_secs(1);
-/// The guardian acknowledges within a second, even where inotify reports nothing.
+/// The time to wait for the guardian, which acknowledges within a second even if inotify reports nothing.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(20);
 
-/// Why a pod is not released.
+/// The reason why a pod is not released.
 #[derive(Debug, Error)]
 pub enum ReleaseError {
     #[error(transparent)]
@@ -82,11 +84,11 @@ pub struct Plan {
     pub entry: Entry,
 }
 
-/// Which process carried out the release.
+/// The process that carried out the release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     Agent,
-    /// No agent acts on this node.
+    /// The command itself: no agent acts on this node.
     Command,
 }
 
@@ -102,7 +104,7 @@ pub enum Guardian {
 pub struct Released {
     pub by: By,
     pub guardian: Guardian,
-    /// The cgroup is no longer frozen, or gone.
+    /// Whether the cgroup is no longer frozen, or is gone.
     pub thawed: bool,
 }
 
@@ -110,7 +112,7 @@ impl Plan {
     /// Finds a pod by its UID, its name, or `namespace/name`.
     ///
     /// # Errors
-    /// There is no such pod, or it cannot be released.
+    /// Returns an error if there is no such pod, or if it cannot be released.
     pub fn make(state_dir: &Path, pod: &str) -> Result<Self, ReleaseError> {
         let table = Table::existing(state_dir)?;
         let entry = find(&table, pod)?;
@@ -122,10 +124,10 @@ impl Plan {
         })
     }
 
-    /// Waits until the pod runs, and until the guardian has acknowledged that.
+    /// Releases the pod. Waits until it runs, and until the guardian has acknowledged that.
     ///
     /// # Errors
-    /// The pod is not released, or that is unknown.
+    /// Returns an error if the pod is not released, or if that is unknown.
     pub fn carry_out(&self, reason: &str) -> Result<Released, ReleaseError> {
         let uid = &self.entry.pod.uid;
         let now = clock::now();
@@ -137,8 +139,9 @@ impl Plan {
         self.confirm(done?.as_ref())
     }
 
-    /// Waits for the agent that acts. Where none does, the release is carried out here, and no agent acts while the result exists.
-    /// A command that stood still until `end`, as one that was stopped by Ctrl-Z, releases nothing.
+    /// Waits for the agent that acts. If no agent acts, the release is carried out here, and no agent acts
+    /// while the result exists. A command that stood still until `end`, for example after Ctrl-Z, releases
+    /// nothing.
     fn follow(&self, reason: &str, end: BootInstant) -> Result<Option<Vacant>, ReleaseError> {
         let uid = &self.entry.pod.uid;
         let mut taken = None;
@@ -167,8 +170,8 @@ impl Plan {
         }
     }
 
-    /// A guardian that had read the entry before may freeze the pod once more, and then acknowledges the release. Where no agent
-    /// acts, the thaw is repeated until then.
+    /// Waits for the guardian. A guardian that had read the earlier entry may freeze the pod once more before
+    /// it acknowledges the release. If no agent acts, the thaw is repeated until then.
     fn confirm(&self, vacant: Option<&Vacant>) -> Result<Released, ReleaseError> {
         let by = if vacant.is_some() { By::Command } else { By::Agent };
         let end = clock::now() + ACKNOWLEDGED_WITHIN;
@@ -196,7 +199,7 @@ impl Plan {
         }
     }
 
-    /// As an agent that is started now decides and acts. No agent acts meanwhile.
+    /// Decides and acts like an agent that is started now. No agent acts in the meantime.
     fn by_command(&self, _vacant: &Vacant, reason: &str, end: BootInstant) -> Result<(), ReleaseError> {
         let entry = &self.entry;
         // An agent may have released the pod and killed it since.
@@ -283,11 +286,12 @@ fn find(table: &Table, pod: &str) -> Result<Entry, ReleaseError> {
     }
 }
 
-/// By the record and the cgroup. The agent decides once more.
+/// Checks the record and the cgroup. The agent decides again.
 fn judge(entry: &Entry, now: BootInstant) -> Result<(), ReleaseError> {
     let name = format!("{}/{}", entry.pod.namespace, entry.pod.name);
     match &entry.state {
-        // A guardian may have frozen it by the entry before, or the command that released it has ended before the thaw.
+        // A guardian may have frozen the pod by the earlier entry, or the command that released it may have
+        // ended before the thaw.
         EntryState::Released(_) if matches!(pod::is_freeze_requested(&entry.cgroup), Ok(Some(true))) => {
             Ok(())
         }

@@ -1,4 +1,4 @@
-//! Finds what a node must know of a declared lock.
+//! Finds the properties of a declared lock that a node must know.
 
 use std::{collections::BTreeMap, fs, io, path::PathBuf, pin::Pin};
 
@@ -12,7 +12,7 @@ use crate::{
     table::PodName,
 };
 
-/// Why a lock fences no pod.
+/// The reason why a lock fences no pod.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Unresolved {
     #[error(
@@ -32,26 +32,26 @@ pub enum Unresolved {
 /// A read of the object of a pod. The agent bounds its time.
 pub type PresenceRead = Pin<Box<dyn Future<Output = Presence> + Send>>;
 
-/// The source of locks, credentials and pods, such as the API server. Locks and credentials are answered at once, from earlier
-/// reads.
+/// The source of locks, credentials and pods, such as the API server. Locks and credentials are returned at
+/// once, from earlier reads.
 pub trait Resolver: Send + Sync + 'static {
-    /// A declared lock of a namespace.
+    /// Returns a declared lock of a namespace.
     ///
     /// # Errors
-    /// No pod can be fenced by this lock.
+    /// Returns an error if no pod can be fenced by this lock.
     fn resolve(&self, namespace: &str, name: &str) -> Result<LockSpec, Unresolved>;
 
-    /// How the masters of a quorum are accessed.
+    /// Returns the access to the masters of a quorum.
     ///
     /// # Errors
-    /// Returns the reason why that is not known.
+    /// Returns the reason why the access is unknown.
     fn access(&self, quorum: &QuorumSpec) -> Result<Access, String>;
 
-    /// Reads whether the object of a pod exists, by a request that begins when the future is polled first.
+    /// Reads whether the object of a pod exists, by a request that begins when the future is first polled.
     fn presence(&self, pod: &PodName) -> PresenceRead;
 }
 
-/// Reads locks from a JSON file, anew for each call, for nodes without Kubernetes.
+/// Reads locks from a JSON file, for nodes without Kubernetes. Reads the file again for each call.
 #[derive(Clone, Debug)]
 pub struct FileResolver {
     path: PathBuf,
@@ -62,9 +62,9 @@ pub struct FileResolver {
 struct File {
     cluster: ClusterSpec,
     quorums: Vec<QuorumSpec>,
-    /// By `namespace/name`.
+    /// The locks, by `namespace/name`.
     locks: BTreeMap<String, DeclaredLock>,
-    /// By the name of the quorum; the password is in a file.
+    /// The users, by the name of the quorum; the password is in a file.
     #[serde(default)]
     users: BTreeMap<String, User>,
 }
@@ -72,12 +72,12 @@ struct File {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct DeclaredLock {
-    /// On the masters: the declared name unless it is given.
+    /// The name on the masters; by default, the declared name with its namespace.
     lock_name: Option<String>,
     quorum: String,
     lease_milliseconds: u64,
     retry_milliseconds: u64,
-    /// False for a lock without `spec.fencing: Node`.
+    /// Whether the lock has `spec.fencing: Node`.
     fencing: bool,
 }
 

@@ -1,6 +1,7 @@
-//! What a node must know of a lock: where its masters are, and by which timings it is held.
+//! Describes a lock for a node: its masters, and the timings by which it is held.
 //!
-//! It is stored with the record of a pod, so that a restarted agent needs no API server. Credentials are not part of it.
+//! The description is stored with the record of a pod, so that a restarted agent needs no API server.
+//! Credentials are not part of it.
 
 use std::time::Duration;
 
@@ -9,13 +10,13 @@ use redlock_core::{ClusterId, LockName, fence::Pace};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// One lock, as a pod of this cluster depends on it.
+/// A lock that pods of this cluster depend on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LockSpec {
-    /// The name on the masters.
+    /// The name of the lock on the masters.
     pub name: String,
-    /// The own cluster: its pods run while it holds the lock.
+    /// The own cluster, whose pods run while it holds the lock.
     pub cluster: ClusterSpec,
     pub lease_milliseconds: u64,
     pub retry_milliseconds: u64,
@@ -29,21 +30,22 @@ pub struct ClusterSpec {
     pub uid: String,
 }
 
-/// The masters of a quorum, and what their fingerprint contains.
+/// The masters of a quorum, and the contents of their fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QuorumSpec {
-    /// By which its credentials are found.
+    /// The name by which the credentials of the quorum are found.
     pub name: String,
     pub masters: Vec<MasterSpec>,
     pub key_prefix: String,
     pub longest_lease_milliseconds: u64,
     pub acquire_limit_milliseconds: u64,
     pub command_timeout_milliseconds: u64,
-    /// Whether the quorum declares credentials. The masters of any other quorum never get those of the agent.
+    /// Whether the quorum declares credentials. The masters of any other quorum never receive the credentials
+    /// of the agent.
     #[serde(default)]
     pub authenticated: bool,
-    /// The id of the quorum, where it is known: 32 hex digits.
+    /// The id of the quorum, if it is known: 32 hex digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
@@ -55,7 +57,7 @@ pub struct MasterSpec {
     pub url: String,
 }
 
-/// How the masters of a quorum are accessed, by a user that only reads.
+/// The access to the masters of a quorum, for a user that only reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     pub credentials: Credentials,
@@ -75,7 +77,7 @@ pub enum SpecError {
 
 impl LockSpec {
     /// # Errors
-    /// The name is no name of a lock.
+    /// Returns an error if the name is not that of a lock.
     pub fn lock_name(&self) -> Result<LockName, SpecError> {
         LockName::parse(&self.name).map_err(|reason| SpecError::Lock {
             value: self.name.clone(),
@@ -84,7 +86,7 @@ impl LockSpec {
     }
 
     /// # Errors
-    /// The name or the UID is no part of a cluster id.
+    /// Returns an error if the name or the UID is not valid in a cluster id.
     pub fn cluster_id(&self) -> Result<ClusterId, SpecError> {
         ClusterId::new(&self.cluster.name, &self.cluster.uid).map_err(|reason| SpecError::Cluster {
             value: format!("{}/{}", self.cluster.name, self.cluster.uid),
@@ -92,9 +94,9 @@ impl LockSpec {
         })
     }
 
-    /// This lock with the urls of `declared`, where it is the same lock on the same masters and the urls have changed. An id of
-    /// the quorum that was not known is taken over, so that the urls of a later quorum of the same name are not. All else stays:
-    /// a pod keeps its timings.
+    /// Returns this lock with the urls of `declared`, if it is the same lock on the same masters and the urls
+    /// or the quorum id have changed. An id that was unknown is adopted, so that the urls of a later quorum
+    /// of the same name are not. All other values stay: a pod keeps its timings.
     #[must_use]
     pub fn moved_to(&self, declared: &Self) -> Option<Self> {
         let (own, other) = (&self.quorum, &declared.quorum);
@@ -123,10 +125,10 @@ impl LockSpec {
 }
 
 impl QuorumSpec {
-    /// The configuration of masters that are only read.
+    /// Returns the configuration of masters that are only read.
     ///
     /// # Errors
-    /// The id of the quorum is not valid.
+    /// Returns an error if the id of the quorum is not valid.
     pub fn config(&self, access: Access, cluster: ClusterId) -> Result<MastersConfig, SpecError> {
         let id = |value: &String| {
             QuorumId::parse(value).ok_or_else(|| SpecError::QuorumId {
@@ -196,7 +198,7 @@ mod tests {
             |other| other.quorum.key_prefix = "second".into(),
             |other| other.quorum.masters[0].name = "m1".into(),
             |other| other.quorum.id = Some("1".repeat(32)),
-            // The status was lost: which quorum it is now is unknown.
+            // The status was lost, so the present quorum is unknown.
             |other| other.quorum.id = None,
         ];
         for (index, edit) in edits.into_iter().enumerate() {

@@ -1,8 +1,8 @@
 //! The table that agent and guardian share: a directory on tmpfs, with one entry for each pod.
 //!
-//! An entry is replaced by a rename, so a reader sees one whole entry. The guardian acknowledges an entry with a copy of the
-//! bytes that it has read. An entry that cannot be read, has another version or was written before the machine booted shows
-//! nothing: its pod is frozen.
+//! An entry is replaced by a rename, so a reader sees one whole entry. The guardian acknowledges an entry
+//! with a copy of the bytes that it has read. An entry that cannot be read, has another version or was
+//! written before the machine booted shows nothing: its pod is frozen.
 
 mod heartbeat;
 mod requests;
@@ -30,15 +30,16 @@ pub use self::{
 };
 use crate::spec::LockSpec;
 
-/// Of the format. A guardian freezes what an agent of another version has written.
+/// The version of the format. A guardian freezes the pod of an entry that an agent of another version has
+/// written.
 const VERSION: u32 = 1;
 const ENTRIES: &str = "pods";
 const ACKNOWLEDGED: &str = "acknowledged";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Files that are about to be renamed.
+/// Begins the names of files that are about to be renamed.
 const TEMPORARY: char = '.';
 
-/// A pod by what names it.
+/// The names of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PodName {
     pub uid: String,
@@ -46,23 +47,23 @@ pub struct PodName {
     pub name: String,
 }
 
-/// One pod.
+/// The entry of one pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
     version: u32,
     boot_id: String,
-    /// No two entries are equal: the acknowledgement of one is not that of another.
+    /// Makes entries differ, so that the acknowledgement of one entry is not that of another.
     generation: u64,
     pub pod: PodName,
     pub cgroup: PathBuf,
-    /// The directories of its volumes.
+    /// The directories of the volumes of the pod.
     pub targets: BTreeSet<PathBuf>,
     /// `namespace/name` of the declared lock.
     pub declared: String,
     pub lock: LockSpec,
     pub state: EntryState,
-    /// Why it was frozen or killed, for `redlock fence list`; empty where it runs.
+    /// The reason why the pod was frozen or killed, for `redlock fence list`; empty if it runs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
@@ -74,7 +75,7 @@ pub enum Found {
         entry: Box<Entry>,
         bytes: Vec<u8>,
     },
-    /// Nothing is known of the pod. It is frozen.
+    /// Nothing is known of the pod, which is frozen.
     Unreadable {
         reason: String,
     },
@@ -95,25 +96,26 @@ pub struct TableError {
 pub struct Table {
     directory: PathBuf,
     boot_id: String,
-    /// Of the files that this handle is about to rename. Two guardians run side by side during an upgrade, and the process id of
-    /// each is that of its own container: both are 1.
+    /// The suffix of the files that this handle is about to rename. Two guardians run side by side during an
+    /// upgrade, and both have the process id 1, each in its own container.
     writer: String,
 }
 
 impl Entry {
-    /// Whether it was written later than another one of the same pod.
+    /// Reports whether this entry was written later than another entry of the same pod.
     #[must_use]
     pub const fn is_later(&self, other: &Self) -> bool {
         self.generation > other.generation
     }
 
-    /// Whether an administrator lets the pod run without a permit.
+    /// Reports whether an administrator lets the pod run without a permit.
     #[must_use]
     pub const fn is_released(&self) -> bool {
         matches!(self.state, EntryState::Released(_))
     }
 
-    /// Until when it may run; `None` once it has ended. A pod that was killed may not, and one that was released may without an end.
+    /// Returns the time until which the pod may run; `None` once the entry has ended. A killed pod may not
+    /// run until it starts afresh, and a released pod may run without an end.
     #[must_use]
     pub fn until(&self) -> Option<BootInstant> {
         match &self.state {
@@ -124,7 +126,7 @@ impl Entry {
         }
     }
 
-    /// What a restarted agent restores.
+    /// Returns the state that a restarted agent restores.
     #[must_use]
     pub fn stored(&self) -> Stored {
         match &self.state {
@@ -139,10 +141,10 @@ impl Entry {
 }
 
 impl Table {
-    /// Creates the directories that are missing.
+    /// Opens the table, and creates the directories that are missing.
     ///
     /// # Errors
-    /// The directory cannot be created, or the boot id cannot be read.
+    /// Returns an error if a directory cannot be created, or if the boot id cannot be read.
     pub fn open(directory: &Path) -> Result<Self, TableError> {
         let table = Self::at(directory)?;
         table.create()?;
@@ -159,10 +161,10 @@ impl Table {
         })
     }
 
-    /// One that an agent or a guardian has made, for a command that reads it.
+    /// Opens a table that an agent or a guardian has created, for a command that reads it.
     ///
     /// # Errors
-    /// The directory does not exist, or the boot id cannot be read.
+    /// Returns an error if the directory does not exist, or if the boot id cannot be read.
     pub fn existing(directory: &Path) -> Result<Self, TableError> {
         let table = Self::at(directory)?;
         let entries = table.entries();
@@ -172,10 +174,10 @@ impl Table {
         }
     }
 
-    /// Creates the directories anew where they were deleted.
+    /// Creates the directories again if they were deleted.
     ///
     /// # Errors
-    /// They cannot be created.
+    /// Returns an error if they cannot be created.
     pub fn create(&self) -> Result<(), TableError> {
         for directory in [self.entries(), self.acknowledgements(), self.requests()] {
             fs::create_dir_all(&directory).map_err(|cause| failed("creating", &directory, cause))?;
@@ -183,10 +185,10 @@ impl Table {
         Ok(())
     }
 
-    /// Checks that the table is on a tmpfs: a write to a disk may take long.
+    /// Checks that the table is on a tmpfs: a write to a disk may take a long time.
     ///
     /// # Errors
-    /// Returns the reason, and what to do.
+    /// Returns the reason and the remedy.
     pub fn is_on_tmpfs(&self) -> Result<(), String> {
         match statfs(&self.directory) {
             Ok(found) if found.filesystem_type() == TMPFS_MAGIC => Ok(()),
@@ -197,19 +199,19 @@ impl Table {
         }
     }
 
-    /// The directory of the entries, to be watched.
+    /// Returns the directory of the entries, for a watch.
     #[must_use]
     pub fn entries(&self) -> PathBuf {
         self.directory.join(ENTRIES)
     }
 
-    /// The directory of the acknowledgements, to be watched.
+    /// Returns the directory of the acknowledgements, for a watch.
     #[must_use]
     pub fn acknowledgements(&self) -> PathBuf {
         self.directory.join(ACKNOWLEDGED)
     }
 
-    /// An entry of this boot. `now` makes it differ from each one before.
+    /// Builds an entry of this boot. `now` makes it differ from every earlier entry.
     #[must_use]
     pub fn entry(
         &self,
@@ -232,7 +234,7 @@ impl Table {
         }
     }
 
-    /// A later entry of the same pod.
+    /// Builds a later entry of the same pod.
     #[must_use]
     pub fn changed(&self, entry: &Entry, state: EntryState, now: BootInstant) -> Entry {
         let of = (entry.pod.clone(), entry.cgroup.clone(), entry.targets.clone());
@@ -240,10 +242,10 @@ impl Table {
         self.entry(of, by, state, now)
     }
 
-    /// Returns the bytes that the guardian acknowledges.
+    /// Stores an entry. Returns the bytes that the guardian acknowledges.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn store(&self, entry: &Entry) -> Result<Vec<u8>, TableError> {
         let path = self.entries().join(&entry.pod.uid);
         let bytes = serde_json::to_vec(entry).map_err(|cause| failed("encoding", &path, cause.into()))?;
@@ -294,10 +296,10 @@ impl Table {
         }
     }
 
-    /// All entries.
+    /// Returns all entries.
     ///
     /// # Errors
-    /// The directory cannot be read.
+    /// Returns an error if the directory cannot be read.
     pub fn load(&self) -> Result<BTreeMap<String, Found>, TableError> {
         let names = names(&self.entries())?;
         Ok(names
@@ -309,12 +311,12 @@ impl Table {
     /// Records that the guardian has read this entry and keeps its end.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn acknowledge(&self, uid: &str, bytes: &[u8]) -> Result<(), TableError> {
         self.replace(&self.acknowledgements().join(uid), bytes)
     }
 
-    /// Whether the guardian has acknowledged exactly this entry.
+    /// Reports whether the guardian has acknowledged exactly this entry.
     #[must_use]
     pub fn is_acknowledged(&self, uid: &str, bytes: &[u8]) -> bool {
         fs::read(self.acknowledgements().join(uid)).is_ok_and(|read| read == bytes)
@@ -323,7 +325,7 @@ impl Table {
     /// Removes an entry that has ended, once the guardian has acknowledged that.
     ///
     /// # Errors
-    /// A file cannot be removed.
+    /// Returns an error if a file cannot be removed.
     pub fn remove(&self, uid: &str) -> Result<(), TableError> {
         for path in [self.entries().join(uid), self.acknowledgements().join(uid)] {
             match fs::remove_file(&path) {

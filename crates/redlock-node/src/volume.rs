@@ -1,4 +1,5 @@
-//! The files in the volume of a pod. Each is replaced by a rename: the pod reads a whole value.
+//! Reads and writes the files in the volume of a pod. Each file is replaced by a rename, so the pod reads a
+//! whole value.
 
 use std::{
     fs,
@@ -16,10 +17,10 @@ const UNTIL: &str = "valid-until-boot-milliseconds";
 const FILES: [&str; 4] = [LOCK, TOKEN, CLUSTER, UNTIL];
 const NANOS_PER_MILLISECOND: u64 = 1_000_000;
 
-/// What the pod reads.
+/// The values that the pod reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contents {
-    /// `<namespace>/<name>` of the declared lock. A restarted agent without a table resolves it again.
+    /// `<namespace>/<name>` of the declared lock. A restarted agent without a table resolves the lock again.
     pub lock: String,
     pub token: FencingToken,
     pub cluster: String,
@@ -37,15 +38,16 @@ pub struct VolumeError {
 /// Creates the directory.
 ///
 /// # Errors
-/// It cannot be created.
+/// Returns an error if the directory cannot be created.
 pub fn create(target: &Path) -> Result<(), VolumeError> {
     fs::create_dir_all(target).map_err(|cause| failed("creating", target, cause))
 }
 
-/// Writes the files into the directory, which exists: one that the kubelet has removed must not appear again.
+/// Writes the files into an existing directory: a directory that the kubelet has removed must not appear
+/// again.
 ///
 /// # Errors
-/// A file cannot be written.
+/// Returns an error if a file cannot be written.
 pub fn write(target: &Path, contents: &Contents) -> Result<(), VolumeError> {
     let until = contents.until.as_nanos() / NANOS_PER_MILLISECOND;
     for (name, value) in [
@@ -61,10 +63,10 @@ pub fn write(target: &Path, contents: &Contents) -> Result<(), VolumeError> {
     Ok(())
 }
 
-/// Removes the directory with the files of this driver, and nothing else.
+/// Removes the files of this driver and the directory, and nothing else.
 ///
 /// # Errors
-/// A file cannot be removed.
+/// Returns an error if a file or the directory cannot be removed.
 pub fn remove(target: &Path) -> Result<(), VolumeError> {
     let gone = |removed: io::Result<()>, path: &Path| match removed {
         Err(cause) if cause.kind() != ErrorKind::NotFound => Err(failed("removing", path, cause)),
@@ -78,13 +80,13 @@ pub fn remove(target: &Path) -> Result<(), VolumeError> {
     gone(fs::remove_dir(target), target)
 }
 
-/// Whether this driver has written the volume.
+/// Reports whether this driver has written the volume.
 #[must_use]
 pub fn is_written(target: &Path) -> bool {
     target.join(LOCK).exists() && target.join(UNTIL).exists()
 }
 
-/// The declared lock of a volume that was written before: namespace and name.
+/// Returns namespace and name of the declared lock of a volume that was written before.
 #[must_use]
 pub fn lock(target: &Path) -> Option<(String, String)> {
     let text = fs::read_to_string(target.join(LOCK)).ok()?;

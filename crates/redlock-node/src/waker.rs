@@ -12,7 +12,7 @@ use nix::{
 };
 use redlock_core::BootInstant;
 
-/// A timer that counts the time of a suspended machine, as a permit does.
+/// A timer that counts the time during which the machine is suspended, as a permit does.
 #[derive(Debug)]
 pub(crate) struct Waker(TimerFd);
 
@@ -22,7 +22,7 @@ impl Waker {
         Ok(Self(TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?))
     }
 
-    /// Returns at `moment`, or as soon as a file can be read: which of them can.
+    /// Waits until `moment`, or until a file can be read. Returns which files can be read.
     pub(crate) fn wait<const N: usize>(
         &self,
         moment: BootInstant,

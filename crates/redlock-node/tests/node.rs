@@ -1,6 +1,6 @@
-//! Agent and guardian as real processes, on real cgroups and real masters behind proxies.
+//! Tests agent and guardian as real processes, on real cgroups and real masters behind proxies.
 
-// The permission of the lints for tests covers test functions, not the functions that they share.
+// The lints exempt test functions, but not the functions that the tests share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod node {

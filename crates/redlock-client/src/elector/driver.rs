@@ -21,22 +21,22 @@ use crate::{
 };
 use slot::Slot;
 
-/// Deliveries taken in one turn; between turns, timers and orders get their chance.
+/// Maximum number of deliveries taken in one turn; timers and orders are handled between turns.
 const AT_ONCE: usize = 1024;
 
-/// The place of a lock in this task. Names are hashed and compared where they come in, not at every event.
+/// The index of a lock in `slots`. Names are hashed and compared when they arrive, not at every event.
 type Place = u32;
 
 #[derive(Debug)]
 struct Pending {
     place: Place,
-    /// The slot may be another's by the time of the delivery.
+    /// The generation of the slot, which may be reused before the delivery arrives.
     generation: u64,
     round: u64,
     started: BootInstant,
 }
 
-/// See the module above.
+/// The task described in the module documentation.
 pub(super) struct Driver {
     masters: Masters,
     holder: HolderIdentity,
@@ -85,7 +85,8 @@ impl Driver {
         }
     }
 
-    /// Ends when all is given up after `Shutdown`, when every handle is gone, or when the masters are.
+    /// Runs until all locks are given up after `Shutdown` or the loss of every handle, or until the masters
+    /// are gone.
     pub(super) async fn run(
         mut self,
         mut orders: mpsc::UnboundedReceiver<Command>,
@@ -95,8 +96,8 @@ impl Driver {
         while !(self.closing && self.places.is_empty()) {
             let next = self.timers.first().map(|(moment, _)| *moment);
             tokio::select! {
-                // Timers first: after a pause, an expired lease is reported before any other work. Then the clock: a
-                // delivery that was read by another clock does not count.
+                // Timers first: after a pause, an expired lease is reported before any other work. Then the
+                // clock: a delivery that was timed before a clock step does not count.
                 biased;
                 () = clock::sleep_until(next.unwrap_or(BootInstant::NEVER)), if next.is_some() => self.on_timers()?,
                 Ok(()) = self.clock.changed() => self.on_clock_step()?,
@@ -138,7 +139,7 @@ impl Driver {
     fn on_clock_step(&mut self) -> Result<(), Closed> {
         self.all().into_iter().try_for_each(|place| {
             if let Some(slot) = self.slot(place) {
-                // Also of a lease that was lost before: its machine has no end to publish any more.
+                // Includes a lease that was already lost: its machine no longer publishes an end.
                 slot.publish(LockView::clock_stepped);
             }
             self.event(place, Event::ClockStepped)
@@ -184,7 +185,7 @@ impl Driver {
             return Ok(());
         };
         if slot.leaving {
-            // Being given up: contend again once that is done.
+            // The lock is being given up; the task contends again afterwards.
             slot.again = Some(terms);
             return Ok(());
         }
@@ -214,8 +215,9 @@ impl Driver {
         self.event(place, Event::TimerFired)
     }
 
-    /// Sends the mark to the masters without the state machine: it does not change the holder of the lock. It counts for
-    /// this lease only, and not for the next one. After the first mark of a fenced lease the machine renews.
+    /// Sends the mark to the masters without the state machine, because a mark does not change the holder.
+    /// The mark counts for this lease only, not for the next one. After the first mark of a fenced lease, the
+    /// machine renews.
     fn mark(
         &mut self,
         lock: &LockName,
@@ -288,7 +290,7 @@ impl Driver {
             delivery,
             Completion::RenewalUndecided | Completion::NotWon(Loss::NoQuorum(_))
         ) {
-            // Masters also lose their votes when time passes, and no notice reports that.
+            // Masters also lose their votes as time passes, and no notice reports that.
             self.voting &= self.masters.voters() >= self.masters.size().majority();
         }
         let Some(outcome) = delivery.outcome(slot.ending_by_reserve) else {
@@ -304,7 +306,7 @@ impl Driver {
         }
     }
 
-    /// Gives one event to the machine of a lock and carries out what it answers.
+    /// Gives one event to the machine of a lock and carries out the resulting actions.
     fn event(&mut self, place: Place, event: Event) -> Result<(), Closed> {
         let Some(slot) = self.slot(place) else {
             return Ok(());

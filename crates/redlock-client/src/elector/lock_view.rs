@@ -10,15 +10,16 @@ use crate::{
     masters::LeaseAttempt,
 };
 
-/// A snapshot, replaced at every change. Its methods take the time, so an old snapshot gives no authority past its end.
+/// A snapshot, replaced at every change. Its methods take the time, so an old snapshot gives no authority
+/// past its end.
 #[derive(Clone, Debug)]
 pub struct LockView {
     authority: Option<Authority>,
-    /// Another holder, by the last observation.
+    /// The other holder that the last observation showed.
     pub holder: Option<Holder>,
     /// The number of changes of the holder that this process saw.
     pub transitions: u64,
-    /// Time since 1970 of the last acquisition by this process.
+    /// The time of the last acquisition by this process, since 1970.
     pub acquired: Option<Duration>,
     /// The end of the lease that the last acquisition of this process followed.
     pub takeover: Option<Takeover>,
@@ -27,15 +28,15 @@ pub struct LockView {
     /// The time at which the last renewal (or acquisition) was won.
     pub renewed: Option<BootInstant>,
     pub participation: Participation,
-    /// The registers as they were when this process acquired the lock last.
+    /// The registers at the last acquisition by this process.
     pub marks: Marks,
-    /// Of a fenced lock: what that acquisition showed of the holders before.
+    /// The earlier holders of a fenced lock, as that acquisition showed them.
     pub succession: Option<Succession>,
-    /// The last other holder that was seen, even after its end.
+    /// The last other holder that was seen, even after its lease has ended.
     pub last_holder: Option<Holder>,
     /// The holder before `last_holder`.
     pub former_holder: Option<Holder>,
-    /// The leases up to this token were acquired before the last step of the local clock.
+    /// The greatest token of a lease from before the last step of the local clock.
     stepped_after: Option<FencingToken>,
     last_token: Option<FencingToken>,
     last_seen: Option<Nonce>,
@@ -91,15 +92,17 @@ impl LockView {
         self.stepped_after >= Some(token)
     }
 
-    /// Reports whether this is the last lease that this process had. The token cannot decide this: an observation may
-    /// find a smaller grant number at most masters than the largest, which became the token.
+    /// Reports whether `holder` has the last lease that this process had. The token cannot decide this: on
+    /// most masters, an observation may find a smaller grant number than the largest one, which became the
+    /// token.
     #[must_use]
     pub fn is_own(&self, holder: &Holder) -> bool {
         let own = self.own.as_ref();
         own.is_some_and(|own| own.stem.nonce() == holder.nonce)
     }
 
-    /// Reports whether the fenced lease of this process with this token is marked by now: pods may have started under it.
+    /// Reports whether the fenced lease of this process with this token is marked, so that pods may have
+    /// started under it.
     #[must_use]
     pub fn is_marked(&self, token: FencingToken) -> bool {
         let fence = self.own.as_ref().and_then(|own| own.fence());
@@ -118,13 +121,13 @@ impl LockView {
         self.renewed = Some(now);
     }
 
-    /// Ends the authority of every lease that was acquired before.
+    /// Ends the authority of every lease that was acquired before the step.
     pub(super) fn clock_stepped(&mut self) {
         self.authority = None;
         self.stepped_after = self.last_token;
     }
 
-    /// Enters the observed holder; returns true if it is a new one.
+    /// Records the observed holder; returns true if the holder is new.
     pub(super) fn standby(&mut self, holder: Option<Holder>) -> bool {
         self.authority = None;
         let new = holder.as_ref().is_some_and(|h| self.last_seen != Some(h.nonce));

@@ -19,15 +19,15 @@ pub enum RenewResult {
     Undecided,
 }
 
-/// Receives the events. Called from the elector's task: must return at once.
+/// Receives the events of locks. The elector's task calls the methods, so they must return at once.
 pub trait Watcher: Send + Sync + std::fmt::Debug {
     fn acquire_ended(&self, lock: &LockName, result: AcquireResult, took: Duration);
-    /// `margin` is the share of the lease that remained when the renewal was won.
+    /// `margin` is the share of the lease that remained when the round of the renewal ended.
     fn renew_ended(&self, lock: &LockName, result: RenewResult, margin: f64);
-    /// `gap` is the time from the end of the old lease to now, if there was an old lease.
+    /// `takeover` includes the time from the end of the old lease to now, if there was an old lease.
     fn acquired(&self, lock: &LockName, won: &Won, takeover: Option<(Takeover, Duration)>);
     fn ended(&self, lock: &LockName, reason: EndReason);
-    /// The published holder of the lock has changed, or there is no longer one. Not called for a renewal.
+    /// Called when the published holder of the lock has changed or is gone, but not for a renewal.
     fn changed(&self, _: &LockName) {}
 }
 

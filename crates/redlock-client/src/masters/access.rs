@@ -62,7 +62,7 @@ impl Access {
     }
 }
 
-/// Omits the kind of the error, which is a word of the client library.
+/// Returns the text of an error without its kind, which is a term of the client library.
 fn refusal(error: &redis::RedisError) -> String {
     let text = error.to_string();
     text.strip_suffix(" - InvalidClientConfig")
@@ -71,8 +71,8 @@ fn refusal(error: &redis::RedisError) -> String {
 }
 
 impl Tls {
-    /// Rejects a file without any certificate. The client library would accept the file and trust no server, and every
-    /// master would appear unreachable.
+    /// Rejects a file without any certificate. The client library would accept the file and trust no server,
+    /// and every master would appear unreachable.
     fn check(&self) -> Result<(), ConfigError> {
         let certificates = |what: &str, pem: &Secret| {
             let mut count = 0;

@@ -1,4 +1,5 @@
-//! Adopts the fingerprint that the masters store, when the caller has only urls: names, longest lease and T_acquire.
+//! Adopts the fingerprint that the masters store (names, longest lease and T_acquire), if the caller has only
+//! urls.
 //!
 //! The stored fingerprints must agree, and N must be the number of urls; otherwise adoption fails.
 
@@ -22,11 +23,11 @@ pub enum Agreement {
 /// A configuration under the fingerprint that its masters carry.
 #[derive(Clone, Debug)]
 pub struct Adopted {
-    /// The longest lease and T_acquire are the stored ones. The names stay those that were given with the urls: no
-    /// stored name is known to belong to a given url, and a wrong name would mislead.
+    /// The longest lease and T_acquire are the stored ones. The names remain those that were given with the
+    /// urls: the url of a stored name is unknown, and a wrong name would mislead.
     pub config: MastersConfig,
     pub fingerprint: Fingerprint,
-    /// False if no master carries a fingerprint: then it is that of the given configuration.
+    /// Whether a master carries the fingerprint. Otherwise it is that of the given configuration.
     pub stored: bool,
 }
 
@@ -62,7 +63,7 @@ pub enum AdoptError {
 }
 
 impl Adopted {
-    /// Returns a configuration that names its masters, for which no fingerprint has to be adopted.
+    /// Wraps a configuration that names its masters, for which no fingerprint has to be adopted.
     #[must_use]
     pub fn as_configured(config: MastersConfig) -> Self {
         Self {
@@ -89,7 +90,8 @@ impl Adopted {
     }
 }
 
-/// Reads the fingerprint that the masters carry. If none carries one, the fingerprint of `config` stays.
+/// Reads the fingerprint that the masters carry. If no master carries one, the result has the fingerprint of
+/// `config`.
 ///
 /// # Errors
 /// Returns an error if too few masters answer, if they disagree, or if their number is not that of the urls.
@@ -104,8 +106,9 @@ pub async fn adopt(config: MastersConfig, agreement: Agreement) -> Result<Adopte
     adopted
 }
 
-/// Adopts the fingerprint and opens the masters, for a process that takes part and waits for them. Masters that carry
-/// the fingerprint of `config`, as `init` writes it by default, are connected to only once.
+/// Adopts the fingerprint and opens the masters, for a process that takes part and waits for them. Connects
+/// only once to masters that carry the fingerprint of `config`, which is the one that `init` writes by
+/// default.
 ///
 /// # Errors
 /// See [`adopt`].
@@ -187,7 +190,7 @@ fn carried(status: &MasterStatus) -> Option<(&str, &str)> {
     (!none).then_some((&facts.run_id, &facts.fingerprint))
 }
 
-/// Returns the text that this many servers carry; one server under two urls counts once.
+/// Returns the text that at least `majority` servers carry; a server under two urls counts once.
 fn agreed(all: &[MasterStatus], majority: usize) -> Option<String> {
     let mut carried: Vec<(&str, &str)> = all.iter().filter_map(carried).collect();
     carried.sort_unstable();
@@ -211,7 +214,7 @@ fn account(status: &MasterStatus) -> String {
 }
 
 impl MasterStatus {
-    /// Reports whether the user, the password or the permissions are not accepted.
+    /// Reports whether the master does not accept the user, the password or the permissions.
     #[must_use]
     pub fn auth(&self) -> bool {
         let troubles = [&self.trouble, &self.not_permitted, &self.not_renewed];

@@ -44,7 +44,7 @@ pub struct Tls {
     pub client: Option<(Secret, Secret)>,
 }
 
-/// One Redis server of the N.
+/// One of the N Redis servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MasterConfig {
     pub name: String,
@@ -54,23 +54,23 @@ pub struct MasterConfig {
 
 #[derive(Clone, Debug)]
 pub struct MastersConfig {
-    /// In the order of the votes.
+    /// The masters, in the order of the votes.
     pub masters: Vec<MasterConfig>,
     pub key_prefix: String,
     pub credentials: Credentials,
     pub tls: Tls,
-    /// The own cluster, part of every lease and reservation.
+    /// The cluster of this process, part of every lease and reservation.
     pub cluster: ClusterId,
     /// The deadline of one command at one master.
     pub command_timeout: Duration,
     pub longest_lease: Duration,
     /// T_acquire: no attempt lasts longer.
     pub acquire_limit: Duration,
-    /// The id of the quorum, where it was stored outside the masters; the process then joins no other quorum. `None`
-    /// stands for the id that a majority of the masters shows.
+    /// The id of the quorum, if it was stored outside the masters; the process then joins no other quorum.
+    /// `None` stands for the id that a majority of the masters shows.
     pub quorum: Option<QuorumId>,
-    /// Whether to re-seal masters that lost their memory. False for programs that only read: rotated credentials are then
-    /// tried out without the scripts that write.
+    /// Whether to re-seal masters that lost their memory. False for programs that only read: rotated
+    /// credentials are then tried out without the scripts that write.
     pub reseal: bool,
 }
 
@@ -105,9 +105,9 @@ pub enum ConfigError {
 pub const DEFAULT_KEY_PREFIX: &str = "redlock";
 
 impl MastersConfig {
-    /// Returns a configuration of masters m0, m1, … at these urls, with the defaults of a `RedisQuorum`, for a
-    /// long-running program: it re-seals masters that lost their memory. Every candidate must name the same masters in
-    /// the same order.
+    /// Returns a configuration of masters m0, m1, … at these urls, with the defaults of a `RedisQuorum`, for
+    /// a long-running program: it re-seals masters that lost their memory. Every candidate must name the same
+    /// masters in the same order.
     #[must_use]
     pub fn new(urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let masters = urls.into_iter().enumerate().map(|(index, url)| MasterConfig {
@@ -146,8 +146,8 @@ impl MastersConfig {
     }
 }
 
-/// Returns the text before the last `@`, wherever it is. A password with a `/`, `?` or `#` ends the url early for a
-/// parser, and must be hidden all the same.
+/// Splits a url, without its scheme, at the last `@`, wherever it is. A password with a `/`, `?` or `#` ends
+/// the url early for a parser, but must still be hidden.
 pub(crate) fn credentials(url: &str) -> Option<(&str, &str)> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.rsplit_once('@')

@@ -1,6 +1,6 @@
 //! Carries out the outputs of the engine: sends its script calls and hands completions to their callers.
 //!
-//! Decides only one thing: the consequence of a completion that no caller takes.
+//! Decides only one thing: how to handle a completion that no caller takes.
 
 mod call;
 
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::clock;
 
-/// The calls taken in one turn; further calls wait for the next turn.
+/// Maximum number of calls taken in one turn; further calls wait for the next turn.
 const AT_ONCE: usize = 512;
 
 /// Receives every script call: its master, its operation, its votes (granted, refused, unknown) and its duration.
@@ -43,7 +43,8 @@ type Transmits = FuturesUnordered<Pin<Box<dyn Future<Output = Replied> + Send>>>
 /// Reads and writes for one connection until it ends.
 pub(crate) type Carried = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The task described in the module. Runs until every sender of calls is gone and all calls under way have ended.
+/// The task described in the module documentation. Runs until every sender of calls is gone and all calls
+/// under way have ended.
 pub(crate) struct Driver {
     pub(crate) links: Arc<[Arc<Link>]>,
     pub(crate) shared: Arc<Shared>,
@@ -52,7 +53,7 @@ pub(crate) struct Driver {
     pub(crate) connections: mpsc::UnboundedReceiver<Carried>,
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
     pub(crate) meter: Option<Arc<dyn Meter>>,
-    /// Once cancelled, the driver takes the calls that were sent before, and no more.
+    /// Once cancelled, the driver takes the calls that were sent before, and no others.
     pub(crate) closing: CancellationToken,
 }
 
@@ -61,7 +62,7 @@ pub(crate) struct Driver {
 pub(crate) struct Ended {
     /// The undos that could not be repeated before the end.
     pub(crate) repeats_left: usize,
-    /// The connections end with this value.
+    /// The connections, which end when this value is dropped.
     _connections: FuturesUnordered<Carried>,
 }
 
@@ -104,7 +105,7 @@ struct Running {
     replied: Vec<Replied>,
     outputs: Vec<Output>,
     timer: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// The time at which the timer ends.
+    /// The time at which the timer fires.
     armed: BootInstant,
     /// Whether calls may still arrive.
     open: bool,
@@ -128,8 +129,8 @@ impl Running {
         }
     }
 
-    /// Takes replies and calls, and carries out the outputs of the engine, once. Wakes its task where more may follow:
-    /// [`Turns`] bounds the turns in a row.
+    /// Takes replies and calls and carries out the outputs of the engine, once. Wakes its own task if more
+    /// may follow; [`Turns`] bounds the turns in a row.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
         // Registered before the engine is polled, so that later inputs wake the driver.
         self.driver.shared.register(cx.waker());
@@ -137,7 +138,7 @@ impl Running {
         if self.receive_calls(cx) {
             return Poll::Ready(Turn::LetIn);
         }
-        // The channel does not wake the task for a call that a full batch left there.
+        // The channel does not wake the task for a call that a full batch left in it.
         let calls_left = self.batch.len() == AT_ONCE;
         let (next, idle) = self.feed();
         let again = if self.outputs.is_empty() {
@@ -158,8 +159,8 @@ impl Running {
         Poll::Pending
     }
 
-    /// Writes queued calls and reads replies, as many as one poll of a connection may. A reply that was read counts
-    /// before a deadline does, however late this task was woken.
+    /// Writes queued calls and reads replies, as many as one poll of a connection permits. A reply that was
+    /// read takes precedence over a deadline, however late this task was woken.
     fn exchange(&mut self, cx: &mut Context<'_>) {
         while let Poll::Ready(Some(connection)) = self.driver.connections.poll_recv(cx) {
             self.connections.push(connection);
@@ -175,7 +176,8 @@ impl Running {
         }
     }
 
-    /// Returns true if further callers are to be let in before these calls are taken.
+    /// Receives calls into the batch. Returns true if further callers should be let in before the batch is
+    /// handled.
     fn receive_calls(&mut self, cx: &mut Context<'_>) -> bool {
         if self.open && self.driver.closing.is_cancelled() {
             self.driver.calls.close();
@@ -188,13 +190,14 @@ impl Running {
                 Poll::Pending => break,
             }
         }
-        // A single caller waits for no other.
+        // A single caller does not wait for others.
         let crowd = self.batch.len() > 1 || (!self.batch.is_empty() && !self.callers.is_empty());
         self.let_in = crowd && !self.let_in && self.batch.len() < AT_ONCE;
         self.let_in
     }
 
-    /// Feeds the engine with all new inputs and takes its outputs. Returns its next deadline and whether it is idle.
+    /// Feeds all new inputs to the engine and takes its outputs. Returns its next deadline and whether it is
+    /// idle.
     fn feed(&mut self) -> (Option<BootInstant>, bool) {
         let Self {
             driver,
@@ -232,8 +235,8 @@ impl Running {
         })
     }
 
-    /// Returns true if the deadline has come. Resets the timer only if it would end too late: arming it for each batch
-    /// costs more than the batch.
+    /// Returns true if the deadline has been reached. Resets the timer only if it would fire too late: arming
+    /// it for each batch costs more than the batch.
     fn set_timer(&mut self, cx: &mut Context<'_>, next: Option<BootInstant>) -> bool {
         if let Some(next) = next.filter(|next| *next < self.armed) {
             self.armed = next;
@@ -290,7 +293,7 @@ impl Running {
         }));
     }
 
-    /// Undoes a lease that was won for a caller that is gone.
+    /// Delivers a completion, and undoes a lease that was won for a caller that is gone.
     fn complete(
         &mut self,
         request: RequestId,

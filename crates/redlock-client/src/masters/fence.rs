@@ -1,4 +1,5 @@
-//! Reads fenced locks at all masters, for the agent of a node: one call of a script that writes nothing for each master.
+//! Reads fenced locks at all masters for the agent of a node, with one call of a read-only script for each
+//! master.
 
 use std::sync::Arc;
 
@@ -18,15 +19,16 @@ use crate::clock;
 /// One round over all masters.
 #[derive(Debug)]
 pub struct FenceRound {
-    /// Read before the first byte was sent.
+    /// The time that was read before the first byte was sent.
     pub sent: BootInstant,
-    /// By master.
+    /// The readings of each master, by its index.
     pub readings: Vec<Result<FenceReadings, Unknown>>,
-    /// The local clock stepped or stood still during the round, as the calls and polls of the connections show.
+    /// Whether the local clock stepped or stood still during the round, as the calls and polls of the
+    /// connections show.
     pub local_clock_stepped: bool,
 }
 
-/// What one master shows of the locks, in the order of the call.
+/// The readings of the locks at one master, in the order of the call.
 #[derive(Debug)]
 pub struct FenceReadings {
     pub clock: Sample,
@@ -34,7 +36,8 @@ pub struct FenceReadings {
 }
 
 impl Masters {
-    /// Reads these locks, and waits for every master that may vote until the command timeout. Writes nothing.
+    /// Reads these locks, and waits for every master that may vote, up to the command timeout. Writes
+    /// nothing.
     pub async fn read_fences(&self, locks: &[Arc<LockKeys>]) -> FenceRound {
         let steps = self.local_steps();
         let stamp = self.shared().read(|engine, _| engine.stamp());
@@ -48,7 +51,8 @@ impl Masters {
         }
     }
 
-    /// The number of steps of the local clock that the connections have shown, as [`FenceRound::local_clock_stepped`].
+    /// Returns the number of steps of the local clock that the connections have shown, as in
+    /// [`FenceRound::local_clock_stepped`].
     #[must_use]
     pub fn clock_steps(&self) -> u64 {
         self.local_steps()

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{MasterStatus, Masters, Notices};
 
-/// A local master is polled within a millisecond; a user does not notice this interval.
+/// The interval of checks. A local master is polled within a millisecond; a user does not notice this
+/// interval.
 const TICK: Duration = Duration::from_millis(5);
 
 impl MasterStatus {
@@ -25,7 +26,8 @@ impl Masters {
     /// Longer than the wait for a connection with the default command timeout.
     pub const FIRST_LOOK: Duration = Duration::from_secs(2);
 
-    /// Waits until every master is known or `enough` holds, at most `bound`; returns the statuses at that time.
+    /// Waits until every master is known or `enough` holds, for at most `bound`; returns the statuses at that
+    /// time.
     pub async fn first_look(
         &self,
         bound: Duration,
@@ -35,7 +37,7 @@ impl Masters {
             .await
     }
 
-    /// Waits in the same way, but wakes at notices. The notices of that time are consumed.
+    /// Waits in the same way, but also wakes at each notice. Consumes the notices of that time.
     pub(super) async fn first_look_heard(
         &self,
         notices: &mut Notices,

@@ -38,7 +38,7 @@ use super::{
 };
 use crate::clock;
 
-/// Requests that the client library queues on one connection.
+/// Number of requests that the client library queues on one connection.
 const PIPELINE: usize = 256;
 
 const URL_CHANGED: &str = "the url of the master changed";
@@ -46,7 +46,7 @@ const URL_CHANGED: &str = "the url of the master changed";
 /// The pushes of a server, except releases.
 type Pushes = mpsc::UnboundedReceiver<PushInfo>;
 
-/// One Redis server of the N, as reached from here.
+/// One of the N Redis servers, as this process reaches it.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) index: usize,
@@ -54,15 +54,15 @@ pub(crate) struct Link {
     pub(crate) keys: Keyspace,
     /// The engine of the quorum.
     pub(crate) quorum: Arc<Shared>,
-    /// The engine of the quorum, or that of a connection of its own.
+    /// The engine of the quorum, or that of a separate connection.
     shared: Arc<Shared>,
     /// Receives the releases that the master publishes. The driver, and not the link, keeps the channel open.
     notices: mpsc::WeakUnboundedSender<Notice>,
-    /// While it is held, no lock other than that of the engine is taken.
+    /// While this mutex is held, no mutex other than that of the engine is locked.
     state: Mutex<State>,
-    /// Wakes the poll of the master: a vote was "not sealed", or a request got no answer.
+    /// Wakes the poll of the master after a vote of "not sealed" or a request without an answer.
     poke: Notify,
-    /// Notifies that the connection was replaced, or is to be.
+    /// Notifies that the connection was replaced, or must be opened again.
     switched: Notify,
 }
 
@@ -90,7 +90,7 @@ impl Dial {
 }
 
 impl std::fmt::Debug for Dial {
-    // The client knows the password.
+    // The client contains the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.url)
     }
@@ -104,7 +104,7 @@ struct State {
     connection: u32,
     /// The pushes of the connection in `open`, which replaced another one that was being read.
     handed_over: Option<Pushes>,
-    /// Connections that were replaced, each with the time until which a request on it may be waited for.
+    /// Replaced connections, each with the time until which a request on it may wait for its reply.
     former: Vec<(BootInstant, CancellationToken)>,
     /// The reason why the connection still uses earlier credentials or certificates.
     not_renewed: Option<Unknown>,
@@ -132,32 +132,34 @@ pub struct MasterStatus {
     pub url: String,
     pub connected: bool,
     pub facts: Option<MasterFacts>,
-    /// The reason why it has no vote although it answers.
+    /// The reason why the master has no vote although it answers.
     pub ineligible: Option<Ineligible>,
-    /// The last error, while it is not connected.
+    /// The last error, while the master is not connected.
     pub trouble: Option<Unknown>,
-    /// The permission that the master refused when a script last ran there: that script wins no vote at it.
+    /// The permission that the master refused when a script last ran there: that script gets no vote of this
+    /// master.
     pub not_permitted: Option<Unknown>,
-    /// The reason why it refuses the new credentials or certificates; the connection continues with the earlier ones.
+    /// The reason why the master refuses the new credentials or certificates; the connection continues with
+    /// the earlier ones.
     pub not_renewed: Option<Unknown>,
-    /// The remaining wait, while this process is about to seal it.
+    /// The remaining wait, while this process is about to seal the master.
     pub sealing_left: Option<Duration>,
-    /// The reason why it cannot be sealed, whatever the wait.
+    /// The reason why the master cannot be sealed, however long the wait.
     pub seal_blocked: Option<Blocked>,
     pub latency: Duration,
     pub clock_offset_seconds: Option<f64>,
-    /// The reason why it is not asked for votes; `None` if it is asked.
+    /// The reason why the master is not asked for votes; `None` if it is asked.
     pub no_vote: Option<Unknown>,
 }
 
 impl MasterStatus {
-    /// Reports whether its votes count.
+    /// Reports whether the votes of the master count.
     #[must_use]
     pub const fn votes(&self) -> bool {
         self.no_vote.is_none()
     }
 
-    /// Reports whether it votes, and permits every script that was run there.
+    /// Reports whether the master votes and permits every script that was run there.
     #[must_use]
     pub const fn grants(&self) -> bool {
         self.votes() && self.not_permitted.is_none()
@@ -169,7 +171,7 @@ impl MasterStatus {
 pub(crate) struct Exchange {
     pub(crate) reply: Result<Reply, Unknown>,
     pub(crate) received: BootInstant,
-    /// `None` if it was not sent.
+    /// `None` if the call was not sent.
     call: Option<Call>,
 }
 
@@ -274,8 +276,8 @@ impl Link {
         self.poke.notify_one();
     }
 
-    /// Sends one script call and waits for the reply, at most `deadline`. `fill` appends keys and arguments and is
-    /// given `not_after` (microseconds of the master's TIME).
+    /// Sends one script call and waits for the reply, for at most `deadline`. `fill` appends keys and
+    /// arguments, and receives `not_after` (microseconds of the master's TIME).
     pub(crate) async fn call(
         &self,
         script: &'static Script,
@@ -310,7 +312,7 @@ impl Link {
         })
     }
 
-    /// Sends a call of a batch and waits for the reply. The engine keeps its deadline.
+    /// Sends a call of a batch and waits for the reply. The engine enforces the deadline.
     pub(super) async fn transmit(&self, transmit: &Transmit) -> Result<Reply, Unknown> {
         let until = (transmit.connection, transmit.deadline);
         self.send(until, transmit.payload.script(), |command| {
@@ -319,7 +321,7 @@ impl Link {
         .await
     }
 
-    /// Waits for the reply until the connection is closed.
+    /// Sends a script call and waits for the reply until the connection is closed.
     async fn send(
         &self,
         (connection, deadline): (ConnectionId, BootInstant),
@@ -364,8 +366,9 @@ async fn run(
         ran().insert(script.name);
     }
     match reply {
-        // This belongs to the same attempt: only this master had forgotten the script. After the deadline, the clean-up
-        // of the attempt may already be sent, and must run after all of the attempt.
+        // The retry belongs to the same attempt: only this master had forgotten the script. After the
+        // deadline, the undo of the attempt may already be sent, and must run after every call of the
+        // attempt.
         Err(unknown) if unknown.is_no_script() && clock::now() < deadline => convert::value(
             open.connection
                 .clone()

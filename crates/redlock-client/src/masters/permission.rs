@@ -1,18 +1,19 @@
-//! Detects permissions that a server refuses to its user: for each script, with the missing rule of the documented ACL
-//! line.
+//! Detects permissions that a server refuses to its user, and names the script and the missing rule of the
+//! documented ACL line.
 //!
-//! For display only. A refused permission is an unknown vote, as every other error is.
+//! For display only. A refused permission is an unknown vote, like every other error.
 
 use std::collections::BTreeMap;
 
 use redlock_core::{Keyspace, Unknown, script::Script};
 
-/// The scripts that this user was not permitted to run to their end when they last ran on a connection.
+/// The scripts that lacked a permission when they last ran on a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(BTreeMap<&'static str, Unknown>);
 
 impl Refusals {
-    /// Enters the result of one run of a script. A result that does not depend on permissions changes nothing.
+    /// Records the result of one run of a script. A result that does not depend on permissions changes
+    /// nothing.
     pub(crate) fn note<T>(&mut self, script: &Script, result: &Result<T, Unknown>) {
         match result {
             Ok(_) => drop(self.0.remove(script.name)),

@@ -1,7 +1,8 @@
-//! Runs the real scripts at a master on trial keys, and reports by name each permission that the user lacks.
+//! Runs the real scripts at a master on trial keys, and reports by name the first permission that the user
+//! lacks.
 //!
-//! Touches no lease, no reservation and no register. The trial keys are under `<prefix>:doctor:` and are deleted at the
-//! end; otherwise they expire soon after.
+//! Touches no lease, no reservation and no register. The trial keys are under `<prefix>:doctor:` and are
+//! deleted at the end; otherwise they expire soon after.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +26,7 @@ use super::{
 
 /// The lifetime of the keys of a trial that was killed.
 const LIFE: Duration = Duration::from_secs(60);
-/// Below the first grant number.
+/// The floor of the trial, below the first grant number.
 const FLOOR: u64 = 1;
 const FINGERPRINT: &str = "trial";
 /// A stall of the network or of this machine must not fail a healthy master: a trial that timed out is repeated.
@@ -42,7 +43,8 @@ pub struct PreflightError {
 }
 
 impl Masters {
-    /// Runs every script at every master. A master that was not polled yet returns its error.
+    /// Runs every script at every master. The result for a master that cannot be polled is the error of the
+    /// poll.
     pub async fn try_scripts(&self) -> Vec<Result<(), PreflightError>> {
         let links = self.links().iter();
         join_all(links.map(|link| try_out(link, self.cluster()))).await
@@ -67,7 +69,7 @@ async fn try_once(link: &Link, cluster: &ClusterId) -> Result<(), PreflightError
         LockName::internal("doctor", "trial"),
     );
     let (Ok(holder), Ok(name)) = (holder, name) else {
-        // Both texts are constants that fit.
+        // Both texts are valid constants.
         return Ok(());
     };
     let nonce = random::bits();
@@ -141,14 +143,14 @@ impl Trial<'_> {
         })
     }
 
-    /// Returns the commands of the life of a lease.
+    /// Returns the commands of a lease's life, in order.
     fn items(&self) -> Vec<Item> {
         let attempt = Arc::new(LeaseAttempt::new(self.stem.clone(), LIFE));
         let acquire = Command::Acquire {
             attempt: attempt.clone(),
             lease_duration: LIFE,
         };
-        // The floor determines the grant number: the next one after it.
+        // The grant number is the one that follows the floor.
         let (number, token) = (FLOOR + 1, FencingToken(FLOOR + 1));
         let confirm = Item::Confirm {
             attempt: attempt.clone(),
@@ -215,7 +217,7 @@ impl Trial<'_> {
             .await
     }
 
-    /// A script whose first argument is `not_after`.
+    /// Runs a script whose first argument is `not_after`.
     async fn call(
         &self,
         script: &'static Script,

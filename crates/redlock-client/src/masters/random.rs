@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The count of numbers that were made without a source of random numbers.
+/// Number of calls that had no source of random numbers.
 static WITHOUT: AtomicU64 = AtomicU64::new(0);
 
 /// Returns 128 random bits. Without a source of random numbers, they derive from the clock, the process and a count:
@@ -17,8 +17,8 @@ pub(crate) fn bits() -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-/// Returns bits that begin with the local wall clock, like a UUID of version 7, so that a reader can see their age. No
-/// decision depends on the time.
+/// Returns bits that begin with the local wall clock, like a UUID of version 7, so that a reader can see
+/// their age. No decision depends on the time.
 pub(crate) fn timed_bits() -> u128 {
     crate::clock::unix_time().as_millis() << 80 | bits() >> 48
 }

@@ -1,4 +1,4 @@
-//! Tests that no reply of a master causes a panic, with bytes of real replies changed, cut off and inserted.
+//! Tests that no reply of a master causes a panic, by changing, inserting and removing bytes of real replies.
 
 use std::{fs, path::Path, sync::LazyLock};
 
@@ -73,7 +73,7 @@ proptest! {
                 0 => bytes[place] = byte,
                 1 => bytes.insert(place, byte),
                 2 => _ = bytes.remove(place),
-                // A digit for a digit: lengths and numbers that are wrong and well-formed.
+                // Replaces a digit with a digit, for lengths and numbers that are well-formed but wrong.
                 _ if bytes[place].is_ascii_digit() => bytes[place] = b'0' + byte % 10,
                 _ => bytes.truncate(place),
             }

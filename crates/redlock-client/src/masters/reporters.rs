@@ -1,6 +1,7 @@
 //! Finds the clusters that are alive on a quorum: those that hold their reporter lock.
 //!
-//! Reads only, from every master that answers. Used for display and to check that names are unique; it elects nothing.
+//! Reads from every master that answers and writes nothing. Used for display and to check that names are
+//! unique, never for an election.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -20,14 +21,15 @@ const PURPOSE: &str = "reporter";
 /// The clusters that report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reporters {
-    /// The clusters that any master shows.
+    /// The clusters that at least one master shows.
     pub clusters: BTreeSet<ClusterId>,
     /// The number of masters whose keys were read to the end. If it is less than a majority, a missing cluster may be
     /// alive.
     pub complete: usize,
 }
 
-/// Returns the lock that the operators of a cluster hold in turn, which shows other clusters that it is alive.
+/// Returns the lock that the operators of a cluster hold in turn, which shows other clusters that the cluster
+/// is alive.
 ///
 /// # Errors
 /// Returns an error for a UID that is too long for a name.
@@ -64,7 +66,7 @@ async fn clusters(link: &Link, until: BootInstant) -> Result<(Vec<ClusterId>, bo
     let accounts = accounts(link, &locks).await?.into_iter();
     let clusters = accounts.filter_map(|account| match account.lease {
         Some((Obstacle::Lease(lease), _)) => Some(lease.cluster),
-        // The key has ended since the walk, or is not ours.
+        // The key is gone since the walk, or its value is foreign.
         _ => None,
     });
     Ok((clusters.collect(), found.complete))

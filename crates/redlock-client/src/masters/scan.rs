@@ -14,17 +14,17 @@ use redlock_core::{
 use super::{Masters, link::Link};
 use crate::clock;
 
-/// The locks in one call, which blocks the master for a fraction of a millisecond.
+/// Number of locks in one call, which blocks the master for a fraction of a millisecond.
 const CHUNK: usize = 128;
 
-/// The keys read in one step of a walk: some milliseconds of a busy server.
+/// Number of keys read in one step of a walk, which takes some milliseconds of a busy server.
 const SCAN_COUNT: u32 = 1_000;
 
 /// The names of the locks that one master knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockNames {
     pub names: BTreeSet<LockName>,
-    /// False if the walk could not read all keys in time.
+    /// Whether the walk read all keys in time.
     pub complete: bool,
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn lock_names(link: &Link, pattern: &str, until: BootInstant) -
         let [next, keys @ ..] = &reply.items[..] else {
             return Err(Unknown::Reply("the scan returned no cursor".into()));
         };
-        // A key that is not text, or not a name, is no lock of ours.
+        // A key that is not text, or not the name of a lock, is omitted.
         let names = keys
             .iter()
             .filter_map(|key| LockName::any(link.keys.lock_of(reply::text(key).ok()?)?).ok());

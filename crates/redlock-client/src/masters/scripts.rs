@@ -1,4 +1,4 @@
-//! The names of the scripts that EVALSHA takes.
+//! Computes the hashes by which EVALSHA names the scripts.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -9,7 +9,8 @@ static SHA: LazyLock<BTreeMap<&'static str, String>> = LazyLock::new(|| {
     ALL.iter().map(|script| (script.name, sha(script))).collect()
 });
 
-/// The command that runs a script and what names it, whether or not it ran on this connection before.
+/// Returns the command that runs a script, and its argument: the hash if the script ran on this connection
+/// before, and the source otherwise.
 pub(super) fn call(script: &'static Script, before: bool) -> (&'static str, &'static str) {
     match SHA.get(script.name).filter(|_| before) {
         Some(sha) => ("EVALSHA", sha),
@@ -21,8 +22,8 @@ pub(super) fn call(script: &'static Script, before: bool) -> (&'static str, &'st
 mod tests {
     use super::SHA;
 
-    /// Locks without fencing do not pay for it: these are the texts from before there was any. A change of one of
-    /// them on purpose changes its hash here.
+    /// Locks without fencing do not pay for it: their scripts are the texts from before fencing existed. An
+    /// intended change of a script must also change its hash here.
     #[test]
     fn locks_without_fencing_run_the_scripts_from_before_there_was_any() {
         for (name, sha) in [

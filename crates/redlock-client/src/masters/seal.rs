@@ -1,9 +1,9 @@
-//! Gives a master that lost its memory its vote back, with a new seal.
+//! Restores the vote of a master that lost its memory, with a new seal.
 //!
-//! Owns the way from a master without a seal to one that votes: automatically ([`Sealer`]), for new masters ([`init`])
-//! and by hand ([`reseal`]). `plan` decides, on values; `registers` merges registers. No master is sealed before every
-//! lease and every attempt that it may have voted for is over, nor without the registers of f+1 others, unless a
-//! majority lost theirs at once.
+//! Owns every way in which a master without a seal gets its vote: automatically ([`Sealer`]), for new masters
+//! ([`init`]) and by hand ([`reseal`]). `plan` makes the decisions, on values; `registers` merges registers.
+//! No master is sealed before every lease and every attempt that it may have voted for is over, nor without
+//! the registers of f+1 others, unless a majority lost theirs at once.
 
 mod init;
 mod reseal;
@@ -30,10 +30,10 @@ use self::sealing::{SealExecutor, Sealed};
 use super::{Masters, link::Link, shared::Shared};
 use crate::clock;
 
-/// The interval at which the last poll of each master is read from memory, which costs a few locks.
+/// The interval at which the last poll of each master is read from memory, which only locks a few mutexes.
 const GLANCE: Duration = Duration::from_millis(200);
-/// The interval of reads while a master is without a seal. A probe that changes restarts the wait, and users watch the
-/// remaining seconds.
+/// The interval of reads while a master is without a seal. A probe that changes restarts the wait, and users
+/// watch the remaining seconds.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The progress of a master without a seal.
@@ -94,7 +94,8 @@ impl Sealer {
         }
     }
 
-    /// Uses the last polls of the links: no exchange while every master is sealed.
+    /// Reports whether no master lacks a seal, by the last polls: no exchange takes place while all are
+    /// sealed.
     fn all_sealed(&self) -> bool {
         let lacks_seal = |link: &Arc<Link>| link.known().is_some_and(|facts| !facts.sealed());
         !self.executor.links.iter().any(lacks_seal)
@@ -200,8 +201,8 @@ impl Masters {
         self.shared().update(|engine, _| engine.remember(token, now))
     }
 
-    /// Returns the largest counter that the sealed masters report now; `None` if fewer than a majority report one. No
-    /// token that was granted before is greater.
+    /// Returns the largest counter that the sealed masters report now; `None` if fewer than a majority report
+    /// one. No token that was granted earlier is greater.
     pub async fn largest_counter(&self) -> Option<FencingToken> {
         let looks = futures_util::future::join_all(self.links().iter().map(|link| link.look())).await;
         let (fingerprint, quorum) = (self.fingerprint().to_string(), self.quorum_id());
@@ -215,7 +216,7 @@ impl Masters {
         counters.into_values().max().filter(|_| enough).map(FencingToken)
     }
 
-    /// Waits until all masters have been polled, at most for `bound`.
+    /// Waits until all masters have been polled, for at most `bound`.
     async fn connected(&self, bound: Duration) {
         /// A local master connects within a millisecond; a user does not notice this interval.
         const TICK: Duration = Duration::from_millis(5);

@@ -32,7 +32,7 @@ use super::{
     shared::Shared,
 };
 
-/// The unasked messages of the masters.
+/// The receiver of unsolicited notices about the masters.
 pub type Notices = mpsc::UnboundedReceiver<Notice>;
 
 /// The task that carries calls has ended: no lease is held.
@@ -61,7 +61,8 @@ struct Inner {
 }
 
 impl Masters {
-    /// Starts connecting; never waits for it. The tasks must be kept, watched and closed by their owner.
+    /// Starts connecting, and returns without waiting for a connection. The owner must keep, watch and close
+    /// the tasks.
     ///
     /// # Errors
     /// Returns an error for a configuration that cannot work: a wrong number of masters, a bad url, two masters with
@@ -73,7 +74,7 @@ impl Masters {
         Self::open_as(config, config.fingerprint(), meter)
     }
 
-    /// Checks whether masters can be opened with this configuration. Connects to none.
+    /// Checks whether masters can be opened with this configuration. Connects to no master.
     ///
     /// # Errors
     /// Returns an error for too few or too many masters, for two with one name or url, and for urls or certificates
@@ -86,7 +87,8 @@ impl Masters {
         clients.try_for_each(|client| client.map(drop))
     }
 
-    /// Opens the masters under a fingerprint with other names: the stored one of an adopted quorum.
+    /// Opens the masters under a fingerprint whose names may differ: the stored fingerprint of an adopted
+    /// quorum.
     pub(crate) fn open_as(
         config: &MastersConfig,
         fingerprint: Fingerprint,

@@ -45,8 +45,8 @@ impl Shared {
         }
     }
 
-    /// Returns an engine for a connection of its own, which does not affect the quorum. The driver carries the
-    /// connection, which may replace one of the quorum.
+    /// Returns an engine for a separate connection, which does not affect the quorum. The driver carries that
+    /// connection, which may later replace one of the quorum.
     pub(crate) fn apart(&self) -> Self {
         let config = Config {
             quorum: self.read(|engine, _| engine.identity().id().cloned()),
@@ -56,7 +56,7 @@ impl Shared {
         Self::with(config, false, self.connections.clone())
     }
 
-    /// The lock is a leaf: no other lock is taken under it.
+    /// Reads the engine. Its mutex is a leaf: no other mutex is locked while it is held.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Engine, BootInstant) -> T) -> T {
         // No code that panics runs under this lock; a poisoned one still holds consistent values.
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +84,7 @@ impl Shared {
         result
     }
 
-    /// Publishes steps before the input that shows a step has any other effect.
+    /// Publishes clock steps before the input that shows a step has any other effect.
     fn publish_steps(&self, engine: &Engine) {
         let steps = engine.local_steps();
         if *self.local_steps.borrow() != steps {

@@ -1,7 +1,7 @@
-//! Polls a task that wakes itself again at once, without scheduling it anew.
+//! Polls a task that wakes itself again at once, without scheduling it again.
 //!
-//! The driver and the connections that it carries wake each other frequently, and they are one task. Otherwise the
-//! runtime would queue the task for each wake, and wake another thread to run it.
+//! The driver and the connections that it carries are one task and wake each other frequently. Without this
+//! module, the runtime would queue the task for each wake, and wake another thread to run it.
 
 use std::{
     sync::{
@@ -13,7 +13,7 @@ use std::{
 
 use futures_util::task::AtomicWaker;
 
-/// The polls in a row before other tasks run.
+/// Number of polls in a row before other tasks run.
 const IN_A_ROW: usize = 64;
 
 /// Set while the future is polled.
@@ -39,7 +39,7 @@ impl Wake for Bell {
     }
 }
 
-/// The state described in the module.
+/// The state described in the module documentation.
 #[derive(Debug)]
 pub(super) struct Turns {
     bell: Arc<Bell>,
@@ -55,8 +55,8 @@ impl Turns {
         }
     }
 
-    /// Takes turns until one is ready or no event has occurred since the last one began. After a ready turn nothing
-    /// wakes the task: it must call this again.
+    /// Takes turns until a turn is ready, or until no event has occurred since the last turn began. After a
+    /// ready turn, nothing wakes the task: the task must call this method again.
     pub(super) fn poll<T>(
         &self,
         cx: &mut Context<'_>,
@@ -65,7 +65,8 @@ impl Turns {
         self.bell.task.register(cx.waker());
         let mut inner = Context::from_waker(&self.waker);
         for _ in 0..IN_A_ROW {
-            // A swap instead of a store: changes before a wake that is overwritten here are visible to the turn.
+            // A swap, not a store, so that the turn sees the changes made before a wake that is overwritten
+            // here.
             self.bell.state.swap(POLLED, SeqCst);
             if let Poll::Ready(output) = turn(&mut inner) {
                 return Poll::Ready(output);
@@ -75,7 +76,7 @@ impl Turns {
                 return Poll::Pending;
             }
         }
-        // The state does not change: the next poll is certain.
+        // The state need not change, because the next poll is certain.
         cx.waker().wake_by_ref();
         Poll::Pending
     }

@@ -1,4 +1,5 @@
-//! Tests that the line of docs/redis-acl.md permits every operation of the library, and no unneeded one.
+//! Tests that the line of docs/redis-acl.md permits every operation of the library, and no unneeded
+//! operation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,7 +101,7 @@ async fn the_documented_user_can_do_everything() {
     opened.voters(3).await;
 }
 
-/// A consequence of a missing permission is not its cause: the master has no seal for it, or no vote is won there.
+/// A missing permission may lead to a missing seal or a missing vote, but these are not the cause to report.
 #[tokio::test]
 async fn a_missing_permission_is_reported_as_such_and_not_as_a_missing_seal() {
     let line = line();
@@ -154,7 +155,7 @@ async fn other_keys_and_channels_are_refused() {
         .replace("&redlock:released", "&other:released");
     let servers = servers(vec![documented, silent]);
     for (user, prefix, script) in [
-        // Not even the first poll.
+        // Not even the first poll is permitted.
         ("redlock", "other", "look"),
         ("redlock", "redlock2", "look"),
         ("silent", "redlock", "reserve"),
@@ -173,7 +174,7 @@ async fn other_keys_and_channels_are_refused() {
     }
 }
 
-/// A connection of this user.
+/// Opens a connection as this user.
 async fn connection(server: &RedisServer, user: &str) -> redis::aio::MultiplexedConnection {
     let mut connection = raw(server).await;
     let authenticated = redis::cmd("AUTH")
@@ -227,7 +228,7 @@ async fn the_user_of_a_node_reads_every_lock_and_writes_none() {
 #[tokio::test]
 async fn each_command_of_the_user_of_a_node_is_needed() {
     let node = line_of("redlock-node");
-    // The connections need the others: a script by its hash, the probe of the gate, the channel.
+    // The connections need the other commands: a script by its hash, the probe of the gate, the channel.
     let by_the_script = ["eval", "info", "time", "hmget", "mget", "pttl"];
     let without = |word: &str| {
         let words: Vec<&str> = node

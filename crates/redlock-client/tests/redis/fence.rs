@@ -1,4 +1,4 @@
-//! docs/protocol.md, section 15: fenced locks on real servers, and what the agent of a node reads of them.
+//! Tests docs/protocol.md, section 15: fenced locks on real servers, and the readings of the agent of a node.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,11 +33,11 @@ fn there() -> ClusterId {
     ClusterId::new("there", "uid-there").unwrap()
 }
 
-/// Masters as this cluster sees them. Leases of a minute: nothing ends before the test does.
+/// Opens the masters as this cluster. With a longest lease of a minute, nothing ends before the test does.
 async fn of(servers: &[RedisServer], cluster: ClusterId) -> Opened {
     let mut config = config(servers);
     (config.cluster, config.longest_lease) = (cluster, Duration::from_secs(60));
-    // Each write is to reach every master, and is not repeated.
+    // Each write must reach every master, and is not repeated.
     (config.command_timeout, config.acquire_limit) = (PATIENT, 2 * PATIENT);
     open(&config)
 }
@@ -64,7 +64,7 @@ async fn done(masters: &Masters, command: Command) -> bool {
     }
 }
 
-/// A lease of a fenced lock on all masters.
+/// Acquires a fenced lock on all masters.
 async fn hold(servers: &[RedisServer], masters: &Masters, cluster: ClusterId) -> (Arc<LeaseAttempt>, Won) {
     let longest = Duration::from_secs(60);
     let attempt = LeaseAttempt::fenced(masters.stem(&identity("me")), longest, cluster);
@@ -95,7 +95,7 @@ async fn renew(masters: &Masters, (attempt, won): &(Arc<LeaseAttempt>, Won)) -> 
     ask(masters, command).await
 }
 
-/// The reservation, and the milliseconds that are left of it.
+/// Returns the reservation and its remaining milliseconds.
 async fn reserved(server: &RedisServer) -> (Option<String>, i64) {
     let found = redis::pipe()
         .get(RESERVED)
@@ -142,10 +142,10 @@ pub(crate) async fn eventually_marked(servers: &[RedisServer], field: &str, text
 }
 
 const GONE: std::ops::Range<i64> = -2..-1;
-/// Lease and 5 s, and what a test may take.
+/// The lease and 5 s, less the time that a test may take.
 const KEPT: std::ops::Range<i64> = 10_000..25_001;
 
-/// A marked lease, and with it the lock for this cluster, on all masters.
+/// Acquires and marks a lease, and reserves the lock for this cluster, on all masters.
 async fn keep(servers: &[RedisServer], masters: &Masters) -> (Arc<LeaseAttempt>, Won) {
     let held = hold(servers, masters, here()).await;
     assert!(mark(masters, &held, HELD).await);
@@ -186,7 +186,7 @@ async fn a_renewal_repeats_the_mark_where_it_is_missing_or_older() {
     eventually_marked(&servers, MARK, &text).await;
     let _: () = raw(&servers[0]).await.hdel("redlock:meta", MARK).await.unwrap();
     set_register(&servers[1], MARK, "1|1,uid-there,0").await;
-    // One that is as great stays: which one is valid is unknown.
+    // A mark with an equal token stays: the valid one is unknown.
     let split = format!("{}|nobody", held.1.token);
     set_register(&servers[2], MARK, &split).await;
     assert!(matches!(renew(&masters, &held).await, Completion::Renewed { .. }));
@@ -212,7 +212,7 @@ async fn a_renewal_that_is_refused_keeps_nothing_for_the_cluster() {
     eventually_reserved(&servers[..2], None, GONE).await;
 }
 
-/// Its release would delete the reservation of the later lease.
+/// The release of such a lease would delete the reservation of the later lease.
 #[tokio::test]
 async fn a_lease_is_not_put_back_where_a_later_one_is_marked() {
     let (servers, masters) = three().await;
@@ -228,13 +228,13 @@ async fn a_lease_is_not_put_back_where_a_later_one_is_marked() {
     eventually_reserved(&servers, None, GONE).await;
 }
 
-/// A reservation without the mark would extend the permits by an earlier one.
+/// A reservation without the mark would extend the permits by an earlier mark.
 #[tokio::test]
 async fn a_full_memory_extends_no_reservation_whose_mark_it_refuses() {
     let (servers, masters) = three().await;
     let held = keep(&servers, &masters).await;
     for server in servers.iter() {
-        // A lease that needs no longer life: the mark is the first write of the script.
+        // The lease needs no extension, so the mark is the first write of the script.
         let () = redis::pipe()
             .hdel("redlock:meta", MARK)
             .pexpire("redlock:lease:a/b", 50_000)
@@ -289,7 +289,7 @@ async fn only_a_confirmed_stop_removes_a_marked_lease_and_the_reservation() {
     };
     assert!(!done(&masters, release(&held)).await);
     assert!(value(&servers[0], LOCK).await.is_some());
-    // A sibling wins after the lease ended, and gives the lock back before it marks anything.
+    // A sibling wins after the lease ended, and releases the lock before it writes a mark.
     for server in servers.iter() {
         let _: () = raw(server).await.del("redlock:lease:a/b").await.unwrap();
     }
@@ -367,12 +367,12 @@ fn convert(value: redis::Value) -> Value {
     }
 }
 
-/// What the agent reads of these locks at one master.
+/// Returns the readings of the agent for these locks at one master.
 async fn read(server: &RedisServer, locks: &[&str], not_after: u64) -> Result<Vec<Reading>, String> {
     read_on(&mut raw(server).await, server, locks, not_after).await
 }
 
-/// The same on a connection of another user.
+/// Reads the same on a connection of another user.
 pub(crate) async fn read_by(
     connection: &mut MultiplexedConnection,
     server: &RedisServer,

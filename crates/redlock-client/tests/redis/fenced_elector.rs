@@ -1,4 +1,4 @@
-//! docs/protocol.md, section 15: the elector holds a fenced lock.
+//! Tests docs/protocol.md, section 15: the elector holds a fenced lock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ async fn an_elector_marks_a_fenced_lock_and_releases_it_after_a_confirmed_stop_o
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let mut here = config(&servers);
     here.longest_lease = Duration::from_secs(400);
-    // The mark and the renewal after it are to reach each master, even on a busy machine.
+    // The mark and the renewal after it must reach every master, even on a busy machine.
     here.command_timeout = PATIENT;
     let opened = open(&here);
     init(&opened).await.unwrap();
@@ -29,7 +29,7 @@ async fn an_elector_marks_a_fenced_lock_and_releases_it_after_a_confirmed_stop_o
         tasks: _tasks,
     } = opened;
     let (elector, _task) = Elector::start(masters, notices, identity("me"), Arc::new(Silent));
-    // After its first renewal it renews later than this test waits for anything.
+    // After its first renewal, the elector renews again later than the longest wait of this test.
     let timings = Timings {
         lease_duration: Duration::from_secs(300),
         renew_deadline: Duration::from_secs(250),

@@ -117,7 +117,7 @@ async fn a_total_loss_is_sealed_above_a_token_that_was_remembered_and_no_grant_i
 #[tokio::test]
 async fn init_seals_new_masters_at_once_and_states_that_nothing_was_held() {
     let servers = servers();
-    // Foreign keys, more than one step of a scan reads, do not matter; nor does a probe.
+    // Foreign keys do not matter, even more of them than one step of a scan reads; nor does a probe.
     for server in servers.iter() {
         let fill = "for i = 1, 3000 do redis.call('SET', 'redlocks:' .. i, 1) end";
         let _: () = redis::Script::new(fill)
@@ -221,7 +221,7 @@ async fn two_inits_at_once_leave_one_quorum() {
     let servers = servers();
     let (one, other) = (open(&config(&servers)), open(&config(&servers)));
     let results = tokio::join!(init(&one), init(&other));
-    // Each init may fail. Whatever state they left, all masters vote in the end and agree.
+    // Each init may fail. Whatever state they leave, all masters eventually vote and agree.
     eventually(BOUND, "three voters", async || {
         if one.voters_now() == 3 {
             Ok(())

@@ -10,7 +10,7 @@ use redlock_testkit::masters::{Opened, config, open};
 use redlock_testkit::{Persistence, RedisServer, RedisServers, ServerOptions, eventually};
 
 const BOUND: Duration = Duration::from_secs(60);
-/// Nothing listens there.
+/// A url at which no server listens.
 const NOWHERE: &str = "redis://127.0.0.1:1";
 
 fn new_server() -> RedisServer {
@@ -145,7 +145,7 @@ async fn master_with_an_attached_replica_is_not_sealed() {
     let run_id: String = info.get("run_id").unwrap();
     let probe = format!("{run_id}|x");
     let _: () = connection.set("p:probe", &probe).await.unwrap();
-    // Between the poll of this master and its seal.
+    // The replica is attached between the poll of this master and its seal.
     replicate(&replica, &server).await;
     let seal = redis::Script::new(concat!(
         include_str!("../../../redlock-core/src/scripts/unsealed.lua"),
@@ -170,7 +170,7 @@ async fn backlog_from_before_the_seal_is_no_replica() {
     let replica = new_server();
     replicate(&replica, &servers[2]).await;
     promote(&replica).await;
-    // Sealed again while the backlog of a former replica stands.
+    // The master is sealed again while the backlog of a former replica still exists.
     let _: () = redis::cmd("DEL")
         .arg("redlock:meta")
         .query_async(&mut raw(&servers[2]).await)
@@ -225,7 +225,7 @@ async fn server_of_another_quorum_is_named_and_is_not_sealed_after_a_restart() {
         .await;
     tokio::time::sleep(WAIT + Duration::from_secs(2)).await;
     assert_eq!(masters.voters_now(), 2);
-    // Once emptied, it is a new master like any other.
+    // Once emptied, the server is a new master like any other.
     let _: () = redis::cmd("DEL")
         .arg("redlock:meta")
         .query_async(&mut raw(&others[2]).await)

@@ -25,7 +25,7 @@ pub(crate) async fn three() -> (redlock_testkit::RedisServers, Opened) {
 /// Longer than the stalls of a busy machine.
 pub(crate) const PATIENT: Duration = Duration::from_secs(5);
 
-/// Starts sealed servers, and masters with a command timeout so long that a caller that waits for one is detected.
+/// Starts sealed servers, and masters with a long command timeout: a caller that waits for one is detected.
 pub(crate) async fn unhurried(count: usize) -> (redlock_testkit::RedisServers, Opened) {
     let servers = redlock_testkit::RedisServers::start(count, &ServerOptions::default()).unwrap();
     let masters = open(&MastersConfig {
@@ -159,7 +159,7 @@ async fn a_counter_beyond_the_last_token_is_no_floor_and_its_master_has_no_vote(
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
     assert!(tokens.last().unwrap() < &last, "no floor: {tokens:?}");
 
-    // Just below the limit numbers run out: then no candidate gets a lock, rather than a token twice.
+    // Just below the limit, numbers run out: no candidate gets a lock, and no token is issued twice.
     let _: () = raw(&servers[1])
         .await
         .hset("redlock:meta", "counter", last - 2)
@@ -207,7 +207,7 @@ async fn authority_ends_before_the_keys_do() {
         let mut connection = raw(server).await;
         let before = clock::now();
         let left: u64 = connection.pttl("redlock:lease:a/b").await.unwrap();
-        // It was read after `before`, so the key ends at this moment or later.
+        // The key was read after `before`, so it ends at this moment or later.
         let ends = before + Duration::from_millis(left);
         assert!(valid_until < ends, "S3: {valid_until:?} {ends:?}");
     }
@@ -298,7 +298,7 @@ async fn a_grant_queued_in_the_socket_of_a_stopped_master_writes_nothing_when_it
     // The client dies: no undo, no release, its connections are reset.
     std::mem::forget(lease);
     drop(masters);
-    // Until the command is too late.
+    // Wait until the command is too late.
     tokio::time::sleep(COMMAND_TIMEOUT + Duration::from_millis(100)).await;
     one.resume().unwrap();
     let mut connection = raw(one).await;
@@ -340,7 +340,7 @@ async fn s5_an_attempt_that_is_dropped_after_it_was_won_leaves_no_key_behind() {
     let (lock, holder) = (lock_name("a/b"), identity("me"));
     let mut attempt = Box::pin(masters.acquire(&lock, &holder, LONGEST_LEASE));
     assert!(attempt.as_mut().now_or_never().is_none());
-    // It is won and delivered, but not read.
+    // The lease is won and delivered, but not read.
     eventually_values(&servers, "a/b", 3).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     drop(attempt);
@@ -441,7 +441,7 @@ async fn a_confirm_holds_only_where_the_lease_is_exactly_the_one_that_was_grante
         acknowledged >= 2
     };
     assert!(confirm((0..3).map(|m| (m, number)).collect(), number).await);
-    // Another number than the granted one, or a lease that is gone: no acknowledgement, and no counter moves.
+    // With a number that was not granted, or without the lease, nothing is confirmed and no counter moves.
     assert!(!confirm((0..3).map(|m| (m, number + 1)).collect(), number + 50).await);
     for server in servers.iter() {
         let _: () = raw(server).await.del("redlock:lease:a/b").await.unwrap();

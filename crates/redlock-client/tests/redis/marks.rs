@@ -70,7 +70,7 @@ async fn release(masters: &Opened, servers: &RedisServers, attempt: Arc<LeaseAtt
 async fn a_lock_that_was_never_held_ended_cleanly() {
     let (_servers, masters) = three().await;
     let (_, won) = acquire(&masters, "first").await;
-    // `init` writes no floor for them: nothing can be running.
+    // `init` writes no floor for the marks: no target can be running.
     assert_eq!(won.marks, Marks::default());
     assert!(!won.marks.ended_uncleanly());
 }

@@ -1,5 +1,5 @@
-//! Compares the model of a master that the simulation uses with a real server: random sequences of scripts must give
-//! the same answers and the same data after each.
+//! Compares the model of a master that the simulation uses with a real server: after each script of a random
+//! sequence, both must have given the same answer and have the same data.
 
 #[path = "model/real.rs"]
 mod real;
@@ -46,7 +46,7 @@ async fn a_real_server_behaves_like_the_model_of_the_simulation() {
         compared += compare(&mut real, Plant::Nothing, seed).await.unwrap();
     }
     println!("{compared} steps compared, seeds from {first}");
-    // A script that ran late, or while a key ended, cannot be compared; on a busy machine those are many.
+    // A script that ran late, or while a key ended, cannot be compared; a busy machine has many of them.
     assert!(compared * 50 > usize::try_from(count).unwrap() * STEPS);
 }
 
@@ -64,8 +64,8 @@ async fn a_model_that_does_something_else_is_found_out() {
         Plant::DelayLowered,
     ] {
         let (mut compared, mut seed, began) = (0, 0, Instant::now());
-        // A busy machine compares fewer steps of a sequence, and needs more sequences. The rarest mistake is found in one
-        // of ten.
+        // A busy machine compares fewer steps of a sequence, and needs more sequences. The rarest fault is
+        // found in one sequence of ten.
         let enough = 10 * usize::try_from(SEQUENCES).unwrap() * STEPS;
         loop {
             let steps = compare(&mut real, plant, seed).await;

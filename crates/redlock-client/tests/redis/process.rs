@@ -1,5 +1,5 @@
-//! Tests that a seal belongs to one process. Another process behind the same url, address or connection gives no vote,
-//! whatever is stored there.
+//! Tests that a seal belongs to one process. Another process behind the same url, address or connection gives
+//! no vote, whatever is stored there.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -71,7 +71,7 @@ async fn carry(mut client: TcpStream, mut targets: watch::Receiver<SocketAddr>) 
                 },
                 read = server.read(&mut down) => match read {
                     Ok(length) if length > 0 => client.write_all(&down[..length]).await.unwrap(),
-                    // The server has ended. The client does not learn of it.
+                    // The server has ended, which the client does not notice.
                     _ => {
                         let _ = targets.changed().await;
                         break;
@@ -109,7 +109,7 @@ async fn behind_a_switch() -> (RedisServers, Switch, redlock_testkit::masters::O
     let switch = Switch::to(&servers[0]).await;
     let mut config = config(&servers);
     config.masters[0].url.clone_from(&switch.url);
-    // A new seal would give a vote again.
+    // A new seal would restore the vote.
     config.reseal = false;
     let masters = open(&config);
     redlock_client::masters::init(&masters).await.unwrap();

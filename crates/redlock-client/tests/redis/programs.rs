@@ -1,4 +1,5 @@
-//! docs/servers.md: the program behind a url is named, and one that cannot keep leases is refused by its name.
+//! Tests docs/servers.md: the program behind a url is named, and a program that cannot keep leases is refused
+//! by its name.
 
 use redlock_client::masters::{Ineligible, InitError, MasterConfig, MasterStatus, Refusal, init};
 use redlock_core::Server;
@@ -9,7 +10,7 @@ const DRAGONFLY: &str = "redis_version:7.4.0\ndragonfly_version:df-v1.40.1\nredi
 const GARNET: &str = "garnet_version:1.1.9\nrun_id:1f\nredis_version:7.4.3\nredis_mode:standalone";
 const UNKNOWN: &str = "server_name:newdb\nredis_version:7.2.4\nrun_id:2a\nredis_mode:standalone";
 
-/// m0 is a real server, the others are these programs.
+/// Opens masters of which m0 is a real server and the others are these programs.
 fn beside(programs: &[FakeServer]) -> (RedisServers, Opened) {
     let servers = RedisServers::start(1, &ServerOptions::default()).unwrap();
     let mut config = config(&servers);
@@ -87,8 +88,8 @@ async fn program_that_runs_no_script_is_refused_by_its_name() {
     assert!(error.to_string().contains("Garnet 1.1.9"), "{error}");
 }
 
-/// A field that the user may not read, or that is unknown, is no reason to refuse the server by name. The server has no
-/// vote nevertheless.
+/// A field that the user may not read, or that is unknown, is no reason to refuse the server by name. The
+/// server still has no vote.
 #[tokio::test]
 async fn program_without_a_known_name_is_reported_and_not_refused() {
     let programs = [None, Some(UNKNOWN), Some("os:Linux"), Some("")]

@@ -44,7 +44,7 @@ impl Held {
             let mut tick = tokio::time::interval(EVERY);
             let mut excused = Instant::now();
             while ended.try_recv().is_err() {
-                // After a pause of this process its facts are old, and show nothing of the masters.
+                // After a pause of this process, its facts are outdated and show nothing about the masters.
                 if tick.tick().await.elapsed() > Duration::from_secs(1) {
                     excused = Instant::now() + Duration::from_secs(2);
                 }
@@ -97,7 +97,7 @@ async fn connections(servers: &[RedisServer]) -> BTreeSet<String> {
     all
 }
 
-/// Waits until all connections from before are replaced.
+/// Waits until all earlier connections are replaced.
 async fn renewed(servers: &[RedisServer], before: &BTreeSet<String>) {
     eventually(BOUND, "all connections are new ones", async || {
         let now = connections(servers).await;
@@ -152,7 +152,7 @@ async fn a_password_is_rotated_without_a_vote_lost_and_used_from_then_on() {
         "{life:?}"
     );
 
-    // All connections are opened anew at once: the lease survives that, too.
+    // All connections are opened again at once: the lease also survives that.
     let held = Held::keep(&masters, masters.acquire_soon("c/d", "me").await);
     let before = connections(&servers).await;
     everywhere(&servers, &["CLIENT", "KILL", "USER", "redlock"]).await;

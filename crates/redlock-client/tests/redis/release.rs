@@ -1,4 +1,4 @@
-//! docs/protocol.md, sections 8 and 9: release, undo and reserve; and section 10: what a standby observes.
+//! Tests docs/protocol.md, sections 8 and 9 (release, undo, reserve) and 10 (observations of a standby).
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -50,7 +50,7 @@ async fn of_cluster(servers: &[redlock_testkit::RedisServer], name: &str) -> Ope
     opened
 }
 
-/// Waits until so many processes hear of releases, of every server.
+/// Waits until this number of processes is subscribed to the releases of every server.
 async fn subscribed(servers: &[redlock_testkit::RedisServer], processes: usize) {
     let what = format!("{processes} processes subscribed everywhere");
     eventually(BOUND, &what, async || {
@@ -106,7 +106,7 @@ async fn an_undo_notifies_standbys_unless_its_attempt_was_lost() {
     told_everywhere(&mut standby, "a/b").await;
 }
 
-/// Its attempt may have been granted by a majority: standbys that were refused wait for the end of its lease.
+/// A majority may have granted the attempt: standbys that were refused wait for the end of its lease.
 #[tokio::test]
 async fn a_candidate_that_leaves_while_it_acquires_notifies_standbys() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
@@ -124,7 +124,7 @@ async fn a_candidate_that_leaves_while_it_acquires_notifies_standbys() {
     let far = open(&far);
     far.voters(3).await;
     subscribed(&servers, 2).await;
-    // The answers to a grant come so much later than the grant: time to leave in between.
+    // The answers arrive this much later than the grants, so the candidate can leave in between.
     for proxy in &proxies {
         proxy.set(Mode::Delay(Duration::from_millis(600)));
     }
@@ -223,7 +223,7 @@ async fn after_a_reserve_only_candidates_of_that_cluster_may_enter() {
     }
     assert!(here.try_acquire("a/b", "here").await.is_none());
     let lease = there.try_acquire("a/b", "there").await.unwrap();
-    // The release takes the reservation of the own cluster with it.
+    // The release also deletes the reservation for the own cluster.
     assert!(lease.release().await.unwrap());
     let _theirs = here.acquire_soon("a/b", "here").await;
 }
@@ -306,13 +306,13 @@ async fn a_reserve_needs_a_majority_of_leases_that_are_mine() {
     assert!(!ask(&masters, Command::Reserve { attempt, cluster }).await);
 }
 
-/// An undo there would let another cluster in as soon as the shortest of the reservations has run out.
+/// An undo there would admit another cluster as soon as the shortest of the reservations has run out.
 #[tokio::test]
 async fn where_a_reserve_was_not_heard_of_it_is_repeated_and_the_lease_stays_until_then() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let proxy = Proxy::to_port(servers[0].port()).await;
     let mut here = config(&servers);
-    // Not over before the test is.
+    // The lease must outlast the test.
     here.longest_lease = Duration::from_secs(60);
     init(&open(&here)).await.unwrap();
     here.masters[0].url = proxy.url();

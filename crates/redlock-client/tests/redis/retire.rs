@@ -70,7 +70,7 @@ async fn another_server_takes_over_a_name_and_the_old_one_never_votes_again() {
         text.contains("retired: m2 is the server") && text.contains(&new.url()),
         "{text}"
     );
-    // It stays retired after a restart with its memory.
+    // The old server stays retired after a restart with its memory.
     old.restart().unwrap();
 
     one.voters(2).await;
@@ -126,7 +126,7 @@ async fn a_retired_server_that_lost_its_data_is_not_sealed_by_processes_that_saw
             retired(m) && run_id(m) != before
         })
         .await;
-    // Longer than the wait for a seal.
+    // The test waits for longer than the wait for a seal.
     one.voters(2).await;
     one.voters(3).await;
     let keys: u64 = redis::cmd("DBSIZE")
@@ -152,7 +152,7 @@ async fn the_same_server_by_another_name_is_only_connected_anew() {
     assert!(changed.elapsed() < WAIT, "it kept its seal");
     let life = held.life().await;
     assert_eq!(life.lost, 0, "{life:?}");
-    // Nor the url of another master.
+    // The url of another master is refused.
     let taken = masters.replace_url("m2", &servers[1].url()).unwrap_err();
     assert!(matches!(taken, ConfigError::SameUrl { .. }), "{taken}");
     let unknown = masters.replace_url("m7", &by_name).unwrap_err();
@@ -265,12 +265,12 @@ async fn two_successors_of_one_server_never_both_vote() {
         RetireOutcome::RetiredForAnother { said } => assert!(said.contains(&first.url()), "{said}"),
         _ => panic!("{outcome:?}"),
     }
-    // An administrator knows that it is the right server.
+    // The administrator states that it is the right server.
     assert_eq!(
         retire(&other, &servers[2], &second, OldServer::Stated).await,
         RetireOutcome::Retired
     );
-    // The way back is refused: its server was retired.
+    // A return to the old server is refused, because it was retired.
     let outcome = retire(&one, &first, &servers[2], MUST).await;
     assert!(
         matches!(
@@ -287,7 +287,7 @@ async fn two_successors_of_one_server_never_both_vote() {
 async fn a_new_server_with_a_seal_of_an_earlier_time_waits_for_another() {
     let (servers, masters) = sealed(3, &ServerOptions::default()).await;
     let (old, new) = (&servers[2], plain());
-    // It was m2 once, and was not retired when it was replaced.
+    // The new server was m2 once, and was not retired when it was replaced.
     let info: redis::InfoDict = redis::cmd("INFO")
         .arg("server")
         .query_async(&mut raw(&new).await)
@@ -365,7 +365,7 @@ async fn a_vote_is_taken_within_the_time_of_an_attempt_or_not_at_all() {
     let one = open(&config);
     init(&one).await.unwrap();
     one.voters(3).await;
-    // A round trip takes longer than any attempt may, and less than a command.
+    // A round trip takes longer than an attempt may, and less than a command may.
     let slow = Proxy::to_port(servers[2].port()).await;
     slow.set(Mode::Delay(config.acquire_limit * 3 / 5));
     let new = plain();

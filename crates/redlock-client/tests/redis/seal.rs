@@ -158,7 +158,7 @@ async fn flushall_takes_the_seal_with_the_registers() {
     assert!(counter(&servers[0]).await >= token_ever(&lease));
 }
 
-/// Returns the token of the lease, which may be over by now; the caller does not test its release.
+/// Returns the token of the lease, which may already be over; the caller does not test its release.
 fn token_ever(lease: &Lease) -> u64 {
     lease
         .authority_at(redlock_client::lease::BootInstant::default())
@@ -177,7 +177,8 @@ async fn a_master_started_empty_while_another_is_down_never_gives_a_second_holde
 
     servers[2].pause().unwrap();
     servers[0].restart_empty().unwrap();
-    // Free at the empty one, unknown at the one that is down: not a majority, while the lease lives and after it.
+    // The lock is free at the empty master and unknown at the one that is down: no majority, during the lease
+    // and after it.
     let blocked_for_good = eventually(BOUND, "blocked for good", async || {
         assert!(rival.try_acquire("a/b", "h2").await.is_none(), "a second holder");
         let status = rival.status().swap_remove(0);
@@ -222,7 +223,7 @@ async fn equal_slots_with_different_uids_merge_to_no_job() {
         ..ServerOptions::default()
     };
     let (servers, masters) = sealed(3, &options).await;
-    // Between two sources, and between the floor and the master's own registers.
+    // The values differ between two sources, and between the floor and the master's own registers.
     let (sources, own) = ("slot:a/b/sources", "slot:a/b/own");
     for (server, field, uid) in [
         (1, sources, "u"),

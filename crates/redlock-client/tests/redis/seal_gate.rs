@@ -12,7 +12,8 @@ fn three() -> RedisServers {
     RedisServers::start(3, &ServerOptions::default()).unwrap()
 }
 
-/// Tests an ineligible last master: init refuses it by name, the other two are sealed without it, and it gets no seal.
+/// Tests an ineligible last master: init refuses it by name, the other two are sealed without it, and it gets
+/// no seal.
 async fn refused_by_name(config: &MastersConfig, odd: &RedisServer, named: impl Fn(&Ineligible) -> bool) {
     let masters = open(config);
     let status = masters
@@ -97,7 +98,7 @@ async fn the_same_server_under_two_names() {
             })
             .await;
     }
-    // Neither counts: the third alone is no majority of masters without a seal.
+    // Neither of the two counts: the third alone is not a majority of masters without a seal.
     masters
         .master(0, "blocked", |master| {
             master.seal_blocked.is_some() && master.sealing_left == Some(Duration::ZERO)
@@ -120,7 +121,7 @@ async fn another_fingerprint() {
         })
         .await;
     assert!(masters.try_acquire("a/b", "h").await.is_none());
-    // One master loses its memory: the others are no sources for this quorum, and do not change.
+    // One master loses its memory: the others are not sources for this quorum, and do not change.
     let seal = register(&servers[1], "seal").await;
     servers[0].restart_empty().unwrap();
     masters

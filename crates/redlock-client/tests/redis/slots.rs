@@ -91,7 +91,7 @@ async fn a_slot_is_granted_to_one_job_and_to_it_again() {
         job: "3@b".into(),
     };
     assert_eq!(claims.fate(SLOT, "1@a").await, Fate::Gone(passed));
-    // Another CronJob of the same lock has a register of its own.
+    // Another CronJob of the same lock has its own register.
     let lock = lock_name("a/b");
     let other = claims.elector.claim(&lock, "other", SLOT, "1@a").await;
     assert_eq!(other, Claim::Granted);
@@ -122,7 +122,7 @@ async fn a_minority_decides_nothing() {
 #[tokio::test]
 async fn votes_of_several_rounds_are_not_summed_up() {
     let (servers, claims) = claims(3).await;
-    // One master grants; then that one is down while another one grants.
+    // One master grants; then it is down while another master grants.
     for index in [1, 2] {
         servers[index].pause().unwrap();
     }
@@ -171,7 +171,7 @@ async fn a_master_without_a_seal_neither_grants_nor_shows() {
     servers[0].restart_empty().unwrap();
     claims.voters(2).await;
     servers[1].pause().unwrap();
-    // The empty master would grant it to any job.
+    // The empty master would grant the slot to any job.
     assert_eq!(claims.claim(SLOT, "2@b").await, Claim::Undecided);
     assert_eq!(claims.fate(SLOT, "2@b").await, Fate::Open);
     assert_eq!(claims.fate(SLOT, "1@a").await, Fate::Open);

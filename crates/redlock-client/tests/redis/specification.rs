@@ -1,5 +1,5 @@
-//! Tests each step and argument of "Distributed Locks with Redis" (redis.io, the page that describes Redlock). Each
-//! test is named after one.
+//! Tests each step and argument of "Distributed Locks with Redis" (redis.io, the page that describes
+//! Redlock). Each test is named after a step or an argument.
 
 use std::time::Instant;
 

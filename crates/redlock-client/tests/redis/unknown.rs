@@ -1,4 +1,4 @@
-//! Tests docs/protocol.md, P-4: every class of error is a vote of unknown, never a refusal and never a grant.
+//! Tests docs/protocol.md, P-4: every class of error is an unknown vote, never a refusal and never a grant.
 
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ async fn a_time_out_and_then_no_vote_is_asked_for_until_it_answers_again() {
     let (servers, masters) = unhurried(3).await;
     servers[0].pause().unwrap();
     let answer = answer_of_the_first(&masters).await;
-    // A poll may have detected it first.
+    // A poll may have detected the silence first.
     let silent = match &answer {
         Answer::Unknown(Unknown::TimedOut(after)) => *after == PATIENT.as_millis(),
         Answer::Unknown(unknown) => matches!(unknown, Unknown::Silent),
@@ -158,7 +158,7 @@ async fn not_sealed() {
 #[tokio::test]
 async fn a_reply_of_another_shape() {
     let (servers, masters) = three().await;
-    // A lease key that is no string: the script fails on it.
+    // A lease key that is not a string makes the script fail.
     let _: () = raw(&servers[0])
         .await
         .hset("redlock:lease:some/lock", "a", "b")
@@ -254,9 +254,9 @@ async fn user_and_password() {
 
 #[tokio::test]
 async fn a_clock_step_of_a_master_is_seen_and_nothing_is_written() {
-    // The clock of a real server cannot be stepped alone; its TIME can be forged by a slow reply in one direction only.
-    // A table test of `offset` covers steps. This test covers an honest clock under load, which must not count as
-    // stepped.
+    // The clock of a real server cannot be stepped alone; its TIME can be forged by a slow reply in one
+    // direction only. A table test of `offset` covers steps. This test covers an honest clock under load,
+    // which must not count as stepped.
     let (_servers, masters) = sealed(3, &ServerOptions::default()).await;
     let end = std::time::Instant::now() + Duration::from_secs(2);
     while std::time::Instant::now() < end {
@@ -281,7 +281,7 @@ async fn connection_that_was_given_up_is_closed_although_calls_wait_on_it() {
     assert_eq!(proxy.open(), 1);
     proxy.set(Mode::BlackHole);
     drop(lease);
-    // Each further connection attempt lasts a second at most, with a pause before the next one.
+    // Each further connection attempt lasts at most a second, with a pause before the next one.
     eventually(BOUND, "no connection is left", async || match proxy.open() {
         0 => Ok(()),
         open => Err(open),

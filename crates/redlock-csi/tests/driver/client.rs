@@ -1,4 +1,4 @@
-//! The calls of a kubelet, in a directory of its own.
+//! Makes the calls of a kubelet, in a separate directory.
 
 use std::{
     collections::HashMap,
@@ -177,7 +177,8 @@ async fn publish(directory: Arc<TempDir>, volume: Volume) -> Result<Empty, Statu
     call(&options.csi_socket, "/csi.v1.Node/NodePublishVolume", request).await
 }
 
-/// The authority that the plugin manager of the kubelet sends: grpc-go encodes the path of the socket.
+/// Returns the authority that the plugin manager of the kubelet sends: grpc-go encodes the path of the
+/// socket.
 fn authority(socket: &Path) -> String {
     let kept = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]@".contains(&byte);
     let encoded = socket.to_str().unwrap().bytes().map(|byte| match byte {
@@ -187,7 +188,7 @@ fn authority(socket: &Path) -> String {
     encoded.collect()
 }
 
-/// As the CSI client of the kubelet.
+/// Calls a method like the CSI client of the kubelet.
 async fn call<Q, A>(socket: &Path, path: &str, request: Q) -> Result<A, Status>
 where
     Q: prost::Message + 'static,
@@ -196,7 +197,7 @@ where
     call_as(socket, "localhost", path, request).await
 }
 
-/// One connection for each call, as the kubelet does.
+/// Opens one connection for each call, as the kubelet does.
 async fn call_as<Q, A>(socket: &Path, authority: &str, path: &str, request: Q) -> Result<A, Status>
 where
     Q: prost::Message + 'static,

@@ -62,7 +62,7 @@ impl Gate {
         self.0.ready.store(ready, Ordering::SeqCst);
     }
 
-    /// The calls that wait.
+    /// Returns the number of calls that wait.
     pub fn held(&self) -> usize {
         self.0.held.load(Ordering::SeqCst)
     }

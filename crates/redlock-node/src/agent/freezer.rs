@@ -1,7 +1,8 @@
-//! The thread that writes to the cgroups of the pods, in the order of its commands, and freezes each pod at the end of
-//! its permit even when the runtime is busy.
+//! Runs the thread that writes to the cgroups of the pods, in the order of its commands, and freezes each pod
+//! at the end of its permit even if the runtime is busy.
 //!
-//! All writes of the agent are made here: a freeze by an earlier permit cannot follow the thaw by a later one.
+//! All cgroup writes of the agent are made here, so a freeze by an earlier permit cannot follow the thaw by a
+//! later permit.
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +34,7 @@ use crate::{
 
 #[derive(Debug)]
 enum Command {
-    /// The pod may run until then.
+    /// The pod may run until the given time.
     Until(String, PathBuf, BootInstant),
     Freeze(String, PathBuf),
     Thaw(String),
@@ -41,10 +42,10 @@ enum Command {
     Forget(String),
 }
 
-/// The thread froze a pod by itself, or by the first command since its permit ended.
+/// A freeze that the thread wrote by itself, or by the first command since the permit ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Froze {
-    /// From the moment at which it was due until the file was written.
+    /// The time from the moment at which the freeze was due until the file was written.
     pub(super) late: Duration,
 }
 
@@ -58,7 +59,7 @@ pub(super) struct Freezer {
 
 impl Freezer {
     /// # Errors
-    /// The kernel refuses a timer or a thread.
+    /// Returns an error if the kernel refuses a timer or a thread.
     pub(super) fn start(reports: mpsc::UnboundedSender<Froze>) -> io::Result<Self> {
         let (commands, received) = channel();
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
@@ -93,7 +94,7 @@ impl Freezer {
         self.send(Command::Freeze(uid.to_owned(), cgroup.to_owned()));
     }
 
-    /// Does nothing where the permit has ended meanwhile.
+    /// Thaws the pod, unless its permit has ended in the meantime.
     pub(super) fn thaw(&self, uid: &str) {
         self.send(Command::Thaw(uid.to_owned()));
     }
@@ -108,7 +109,7 @@ impl Freezer {
 
     fn send(&self, command: Command) {
         let sent = self.commands.as_ref().is_some_and(|to| to.send(command).is_ok());
-        // A full counter is readable, too.
+        // A full counter is also readable.
         let _ = self.wake.write(1);
         if !sent {
             tracing::error!("the thread that freezes has ended; the guardian freezes alone");

@@ -1,4 +1,4 @@
-//! The task that owns all records: gives them inputs, and carries out their effects.
+//! Runs the task that owns all records: gives them inputs, and carries out their effects.
 
 mod calls;
 mod effects;
@@ -42,9 +42,10 @@ use crate::{
     table::Table,
 };
 
-/// While a record waits for its acknowledgement or for an empty cgroup. The guardian acknowledges within a millisecond.
+/// The interval of checks while a record waits for its acknowledgement. The guardian acknowledges within a
+/// millisecond.
 const SOON: Duration = Duration::from_millis(5);
-/// The older agent sees a claim within a second.
+/// The interval of tries to take the turn. The older agent sees a claim within a second.
 const NEXT_TRY: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -55,7 +56,7 @@ pub(super) enum Command {
     ShutDown,
 }
 
-/// What outlives the turn of an agent.
+/// The state that outlives the turn of an agent.
 pub(super) struct Shared {
     pub(super) options: Options,
     pub(super) table: Table,
@@ -65,15 +66,15 @@ pub(super) struct Shared {
     pub(super) changes: broadcast::Sender<Change>,
 }
 
-/// What a read of the object of a pod has shown.
+/// The result of a read of the object of a pod.
 pub(super) struct Confirmed {
     pub(super) uid: String,
     pub(super) presence: Presence,
-    /// When the read began.
+    /// The time at which the read began.
     pub(super) asked: BootInstant,
 }
 
-/// How a turn ended.
+/// The reason why a turn ended.
 enum End {
     ShutDown,
     /// A newer agent takes over.
@@ -118,7 +119,7 @@ impl Shared {
         Ok(())
     }
 
-    /// `None` for an end before the turn has come.
+    /// Waits for the turn of this agent; `None` if the agent ends before its turn.
     async fn wait(
         &mut self,
         commands: &mut mpsc::UnboundedReceiver<Command>,
@@ -178,7 +179,8 @@ impl Owner<'_> {
                 }
                 froze = self.froze.recv() => match froze {
                     Some(froze) => self.latency.add(froze.late),
-                    // Without it a pod is neither killed nor thawed. The next process has a thread again.
+                    // Without the thread, a pod is neither killed nor thawed. The next process starts the
+                    // thread again.
                     None => return Err(AgentError::FreezerEnded),
                 },
                 Some(read) = self.kubelet.reads.join_next() => {
@@ -196,7 +198,8 @@ impl Owner<'_> {
         Ok(end)
     }
 
-    /// The pods run on until their permits end. Another agent acts once this one writes no more.
+    /// Ends the turn. The pods continue to run until their permits end. Another agent acts once this one no
+    /// longer writes.
     async fn close(self) {
         self.shared.ready.send_replace(false);
         let Self {
@@ -281,7 +284,7 @@ impl Owner<'_> {
         }
     }
 
-    /// When the round after this one begins. A call that came meanwhile has asked for one at once.
+    /// Plans the round after this one. A call that arrived in the meantime has asked for a round at once.
     fn plan_round(&mut self, spec: &QuorumSpec, sent: BootInstant) {
         let Some(quorum) = self.quorums.get_mut(spec) else {
             return;
@@ -337,7 +340,8 @@ impl Owner<'_> {
             self.effect(uid, effect);
         }
         if after == "refused" {
-            // The kubelet calls again, for a new record. An entry of a permit that ended before the pod started ends, too.
+            // The kubelet calls again, for a new record. The entry of a permit that ended before the pod
+            // started also ends.
             self.end(uid);
         }
     }

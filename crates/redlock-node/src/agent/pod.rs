@@ -1,4 +1,4 @@
-//! One pod of the agent: its record, its entry in the table, and the calls that wait for it.
+//! Holds one pod of the agent: its record, its entry in the table, and the calls that wait for it.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -25,17 +25,17 @@ pub(super) struct Caller {
 #[derive(Debug)]
 pub(super) struct Pod {
     pub(super) name: PodName,
-    /// `None` where the pod was found without an entry, and has no cgroup yet.
+    /// `None` if the pod was found without an entry and has no cgroup yet.
     pub(super) cgroup: Option<PathBuf>,
     pub(super) targets: BTreeSet<PathBuf>,
-    /// `namespace/name` of the declared lock; empty where it is not known.
+    /// `namespace/name` of the declared lock; empty if unknown.
     pub(super) declared: String,
     /// `None` until the lock of a pod without an entry is resolved again.
     pub(super) lock: Option<LockSpec>,
     pub(super) record: Record,
     pub(super) callers: Vec<Caller>,
     pub(super) stored: Option<StoredEntry>,
-    /// What the last round showed.
+    /// The finding of the last round.
     pub(super) shown: Option<Finding>,
     /// The reason of the last release.
     pub(super) release: String,
@@ -50,12 +50,12 @@ pub(super) struct StoredEntry {
 }
 
 impl Pod {
-    /// What the pod reads in its volume.
+    /// Returns the values that the pod reads in its volume.
     pub(super) fn contents(&self) -> Contents {
         let run = match self.record.state() {
             State::Running(run) | State::Storing { run, .. } => *run,
             State::Frozen { lineage, .. } => ended(lineage.unwrap_or(NO_LINEAGE)),
-            // No permit guarantees the lock: the pod can read that.
+            // The pod can read that no permit guarantees the lock.
             State::Released(release) => ended(release.lineage.unwrap_or(NO_LINEAGE)),
             State::Waiting { .. } | State::Confirming { .. } | State::Killed { .. } | State::Refused => {
                 ended(NO_LINEAGE)
@@ -90,7 +90,7 @@ impl Pod {
         matches!(self.record.state(), State::Refused)
     }
 
-    /// Why it does not run; empty where it does. `holder` is that of the lock.
+    /// Returns the reason why the pod does not run; empty if it runs. `holder` is the holder of the lock.
     pub(super) fn why(&self, holder: Option<&str>) -> String {
         match self.record.state() {
             State::Running(_) | State::Released(_) => String::new(),
@@ -106,12 +106,12 @@ impl Pod {
         }
     }
 
-    /// A killed pod starts afresh once its cgroup is empty.
+    /// Reports whether a killed pod still waits for an empty cgroup, after which it starts afresh.
     pub(super) fn waits_for_empty(&self) -> bool {
         matches!(self.record.state(), State::Killed { populated, .. } if *populated != Some(false))
     }
 
-    /// Found without an entry, and none was written since.
+    /// Reports whether the pod was found without an entry, and no entry was written since.
     pub(super) const fn is_lost(&self) -> bool {
         let state = self.record.state();
         self.stored.is_none() && matches!(state, State::Frozen { .. } | State::Killed { .. })
@@ -143,7 +143,7 @@ impl Pod {
         }
     }
 
-    /// A pod that never had a permit needs no guard.
+    /// Reports whether the pod is guarded. A pod that never had a permit needs no guard.
     pub(super) fn is_guarded(&self) -> bool {
         self.stored.as_ref().is_none_or(|stored| stored.acknowledged)
     }
@@ -161,7 +161,7 @@ fn ended(lineage: Lineage) -> Run {
     }
 }
 
-/// The change from one state to the next, if it is one to report.
+/// Returns the change from one state to the next, if it must be reported.
 pub(super) fn change(before: &'static str, after: &'static str) -> Option<ChangeKind> {
     match (before, after) {
         // A killed pod that was about to start afresh.
@@ -188,7 +188,7 @@ pub(super) const fn name(state: &State) -> &'static str {
     }
 }
 
-/// `holder` is that of the lock, if the last round has shown one.
+/// Explains a refusal. `holder` is the holder of the lock, if the last round has shown one.
 pub(super) fn explained(refusal: &Refusal, holder: Option<&str>) -> String {
     let reason = match refusal {
         Refusal::PodGone => {

@@ -1,4 +1,4 @@
-//! The masters of one quorum, and what their rounds have shown of each lock.
+//! Holds the masters of one quorum, and the evidence of their rounds about each lock.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use redlock_core::{
 use super::QuorumReport;
 use crate::spec::{Access, LockSpec, QuorumSpec, SpecError};
 
-/// Interval of the rounds until a majority has answered one.
+/// The interval of rounds until a majority has answered a round.
 const UNANSWERED: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
@@ -19,13 +19,13 @@ pub(super) struct Quorum {
     masters: Masters,
     tasks: Tasks,
     clock: ClockWatch,
-    /// The steps of the local clock that were taken as evidence.
+    /// Number of steps of the local clock that were already taken as evidence.
     steps: u64,
     locks: BTreeMap<LockSpec, Lock>,
-    /// When the next round begins, unless one is under way.
+    /// The time at which the next round begins, unless a round is under way.
     pub(super) due: BootInstant,
     pub(super) under_way: bool,
-    /// A majority answered at least one round: the connections are open.
+    /// Whether a majority has answered at least one round: the connections are open.
     answered: bool,
 }
 
@@ -36,7 +36,7 @@ struct Lock {
     holder: Option<String>,
 }
 
-/// A round over all locks that the quorum had when it began.
+/// A round over all locks that the quorum had when the round began.
 #[derive(Debug)]
 pub(super) struct Round {
     pub(super) quorum: QuorumSpec,
@@ -44,7 +44,7 @@ pub(super) struct Round {
     result: FenceRound,
 }
 
-/// Why the masters of a lock cannot be opened.
+/// The reason why the masters of a lock cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpenError {
     #[error(transparent)]
@@ -54,7 +54,7 @@ pub(super) enum OpenError {
 }
 
 impl Quorum {
-    /// Connects in the background.
+    /// Opens the masters, and connects to them in the background.
     pub(super) fn open(lock: &LockSpec, access: Access, now: BootInstant) -> Result<Self, OpenError> {
         let config = lock.quorum.config(access, lock.cluster_id()?)?;
         // Without the notices, the connections subscribe to no channel.
@@ -84,7 +84,7 @@ impl Quorum {
         Ok(())
     }
 
-    /// Forgets the locks that no pod uses.
+    /// Forgets the locks that no pod uses; returns false if no lock is left.
     pub(super) fn keep(&mut self, used: impl Fn(&LockSpec) -> bool) -> bool {
         self.locks.retain(|lock, _| used(lock));
         !self.locks.is_empty()
@@ -94,7 +94,7 @@ impl Quorum {
         self.locks.get(lock)?.holder.as_deref()
     }
 
-    /// Applies credentials that were rotated.
+    /// Applies rotated credentials.
     pub(super) fn rekey(&self, access: Access) -> Result<(), ConfigError> {
         self.masters.rekey(access.credentials, access.tls)
     }
@@ -107,7 +107,7 @@ impl Quorum {
         }
     }
 
-    /// One call for each master, with all locks.
+    /// Runs a round: one call for each master, with all locks.
     pub(super) fn round(&self, quorum: QuorumSpec) -> impl Future<Output = Round> + Send + 'static {
         let (locks, keys): (Vec<_>, Vec<_>) = self
             .locks
@@ -125,7 +125,7 @@ impl Quorum {
         }
     }
 
-    /// Takes a round: what it shows of each lock.
+    /// Evaluates a round. Returns the finding for each lock.
     pub(super) fn on_round(&mut self, round: &Round, now: BootInstant) -> Vec<(LockSpec, Finding)> {
         let readings = || {
             let all = round.result.readings.iter().enumerate();
@@ -154,8 +154,8 @@ impl Quorum {
         findings
     }
 
-    /// When the round after one that began at `sent` begins, at the latest. The first one may begin before the connections are
-    /// open, and a restarted agent has pods whose permits end.
+    /// Returns the latest start of the round after the one that began at `sent`. The first round may begin
+    /// before the connections are open, and a restarted agent has pods whose permits end.
     pub(super) fn latest(&self, sent: BootInstant) -> BootInstant {
         if self.answered {
             BootInstant::NEVER
@@ -164,7 +164,8 @@ impl Quorum {
         }
     }
 
-    /// The connections have shown since that the local clock stood still. Contrary evidence without a round.
+    /// Returns findings if the connections have since shown that the local clock stood still: contrary
+    /// evidence without a round.
     pub(super) fn on_steps(&mut self, now: BootInstant) -> Vec<(LockSpec, Finding)> {
         if !self.take_steps() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! What the agent shows: for metrics, events, conditions and readiness.
+//! Defines the report of the agent, for metrics, events, conditions and readiness.
 
 use std::time::Duration;
 
@@ -22,37 +22,37 @@ pub struct Report {
     pub quorums: Vec<QuorumReport>,
     /// `None` if no guardian has reported since the machine booted.
     pub guardian: Option<Heartbeat>,
-    /// Whether the cgroups of the node are those of version 2; `None` where that cannot be read.
+    /// Whether the node uses cgroups of version 2; `None` if that cannot be read.
     pub cgroup2: Option<bool>,
-    /// From the moment at which a freeze is due until it is written.
+    /// The time from the moment at which a freeze is due until it is written.
     pub latency: Latency,
 }
 
 #[derive(Clone, Debug)]
 pub struct PodReport {
     pub pod: PodName,
-    /// `namespace/name` of the declared lock; empty where it is not known.
+    /// `namespace/name` of the declared lock; empty if unknown.
     pub lock: String,
     /// `waiting`, `confirming`, `storing`, `running`, `frozen`, `killed`, `released` or `refused`.
     pub state: &'static str,
-    /// The rest of its permit.
+    /// The remaining time of its permit.
     pub permit: Option<Duration>,
-    /// The guardian has acknowledged its record.
+    /// Whether the guardian has acknowledged its record; also true without a record.
     pub guarded: bool,
 }
 
 #[derive(Clone, Debug)]
 pub struct QuorumReport {
     pub name: String,
-    /// The masters that can vote now.
+    /// Number of masters that can vote now.
     pub voters: usize,
     pub masters: usize,
 }
 
-/// A histogram.
+/// A histogram of durations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Latency {
-    /// By bucket of [`BOUNDS`], not cumulated.
+    /// The count of each bucket of [`BOUNDS`], not cumulative.
     pub counts: [u64; BOUNDS.len()],
     pub count: u64,
     pub sum: Duration,
@@ -70,13 +70,14 @@ impl Latency {
     }
 }
 
-/// Of one pod, for an event.
+/// A change of one pod, for an event.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub pod: PodName,
     pub lock: String,
     pub kind: ChangeKind,
-    /// That of the administrator for a release, and why a pod was frozen or killed; else empty.
+    /// The reason that the administrator gave for a release, or the reason why the pod was frozen or killed;
+    /// otherwise empty.
     pub why: String,
 }
 

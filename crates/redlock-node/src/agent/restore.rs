@@ -1,4 +1,4 @@
-//! The start of the agent: what the table and the kubelet's volumes show of the pods.
+//! Starts the agent, and restores the pods from the table and the kubelet's volumes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +25,8 @@ use crate::{
 };
 
 impl<'a> Owner<'a> {
-    /// Reads the table, and begins to read the volumes. Every pod that is not known to run by a permit is frozen at the first
-    /// turn of the task.
+    /// Reads the table, and begins to read the volumes. Every pod that is not known to run by a permit is
+    /// frozen at the first turn of the task.
     pub(super) fn start(shared: &'a Shared, turn: Turn) -> Result<Self, AgentError> {
         let (reports, froze) = mpsc::unbounded_channel();
         let freezer = Freezer::start(reports).map_err(AgentError::Freezer)?;
@@ -68,7 +68,8 @@ impl<'a> Owner<'a> {
     }
 
     fn restore_entry(&mut self, entry: Entry, bytes: Vec<u8>, now: BootInstant) {
-        // Frozen under a permit that still holds: evidence ended the permit, and the agent ended before that was stored.
+        // If the pod is frozen under a permit that still holds, evidence ended the permit, and the agent
+        // ended before that was stored.
         let frozen = !matches!(cgroup::pod::is_freeze_requested(&entry.cgroup), Ok(Some(false)));
         let stored = match entry.stored() {
             Stored::Run(run) if frozen => Stored::Run(Run {

@@ -1,7 +1,8 @@
-//! Which agent of a node acts: one at a time, and the newer one takes over from the older one.
+//! Determines which agent of a node acts: one at a time, and a newer agent takes over from an older one.
 //!
-//! During an upgrade two agents run. The newer one claims the turn until it has it; the older one sees the claim, ends its
-//! work and frees the lock of the file. Where the newer one dies, the lock stays free and the older one continues.
+//! During an upgrade, two agents run. The newer agent claims the turn until it has it; the older agent sees
+//! the claim, ends its work and releases the file lock. If the newer agent dies, the file lock stays free and
+//! the older agent continues.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -14,31 +15,32 @@ use redlock_core::BootInstant;
 
 const LOCK: &str = "agent.lock";
 const CLAIM: &str = "agent.claim";
-/// An older agent leaves a free lock to the newer one for this long: 20 tries of the newer one.
+/// The time for which an older agent leaves a free file lock to the newer agent: 20 tries of the newer agent.
 const LEFT_FREE: Duration = Duration::from_secs(1);
 
-/// The two files.
+/// The two files by which agents take turns.
 #[derive(Debug)]
 pub(super) struct Turns {
     lock: PathBuf,
     claim: PathBuf,
-    /// When this process started.
+    /// The time at which this process started.
     own: BootInstant,
-    /// Since when each try of this process has found the lock free, and left it to the newer agent.
+    /// The time since which each try of this process has found the file lock free and left it to the newer
+    /// agent.
     free: Option<BootInstant>,
 }
 
-/// This agent acts, until it is dropped.
+/// The turn of this agent, which acts until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Turn {
     _lock: File,
     claim: PathBuf,
-    /// When this process started.
+    /// The time at which this process started.
     own: BootInstant,
     since: BootInstant,
 }
 
-/// What the file holds: the newest agent, and when it claimed the turn last.
+/// The content of the claim file: the newest agent, and the time of its last claim.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     started: BootInstant,
@@ -58,8 +60,8 @@ impl Turns {
         Ok(turns)
     }
 
-    /// `None` while another agent acts, or a newer one may be about to. The newest agent repeats its claim: the agent that
-    /// acts may have begun after the claim before.
+    /// Takes the turn; `None` while another agent acts, or a newer agent may be about to act. The newest
+    /// agent repeats its claim: the agent that acts may have begun after the previous claim.
     pub(super) fn take(&mut self, now: BootInstant) -> io::Result<Option<Turn>> {
         let newer = Claim::read(&self.claim).is_some_and(|claim| claim.started > self.own);
         let Some(turn) = self.try_lock(now)? else {
@@ -78,7 +80,7 @@ impl Turns {
     }
 
     fn write_claim(&self, now: BootInstant) -> io::Result<()> {
-        // The process id may be that of another container.
+        // A process in another container may have the same process id.
         let temporary = self.claim.with_extension(self.own.as_nanos().to_string());
         let text = format!("{} {}", self.own.as_nanos(), now.as_nanos());
         fs::write(&temporary, text)?;
@@ -108,21 +110,21 @@ fn try_lock(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// No agent acts while this exists. It claims no turn: an agent that acts continues.
+/// Shows that no agent acts while it exists. It claims no turn: where an agent acts, that agent continues.
 #[derive(Debug)]
 pub(crate) struct Vacant {
     _lock: File,
 }
 
 impl Vacant {
-    /// `None` while an agent acts.
+    /// Returns `None` while an agent acts.
     pub(crate) fn take(state_dir: &Path) -> io::Result<Option<Self>> {
         Ok(try_lock(&state_dir.join(LOCK))?.map(|_lock| Self { _lock }))
     }
 }
 
 impl Turn {
-    /// Whether an agent that started later claims the turn.
+    /// Reports whether an agent that started later claims the turn.
     pub(super) fn is_claimed(&self) -> bool {
         let claim = Claim::read(&self.claim);
         claim.is_some_and(|claim| claim.started > self.own && claim.at > self.since)
@@ -130,7 +132,7 @@ impl Turn {
 }
 
 impl Claim {
-    /// `None` where no claim can be read: the newest agent writes it again.
+    /// Reads the claim; `None` if it cannot be read: the newest agent writes it again.
     fn read(path: &Path) -> Option<Self> {
         let text = fs::read_to_string(path).ok()?;
         let (started, at) = text.split_once(' ')?;
@@ -164,7 +166,7 @@ mod tests {
         let newer = of_newer.take(at(6)).unwrap().unwrap();
         assert!(!newer.is_claimed());
         assert!(of_older.take(at(2_000)).unwrap().is_none());
-        // It dies.
+        // The newer agent dies.
         drop(newer);
         assert!(of_older.take(at(2_050)).unwrap().is_none());
         assert!(of_older.take(at(3_049)).unwrap().is_none());
@@ -177,7 +179,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut of_older = Turns::claim(folder.path(), at(1)).unwrap();
         let mut of_newer = Turns::claim(folder.path(), at(2)).unwrap();
-        // It stands still, and the older one takes the turn after the claim.
+        // The newer agent stands still, and the older one takes the turn after the claim.
         assert!(of_older.take(at(10)).unwrap().is_none());
         let older = of_older.take(at(1_010)).unwrap().unwrap();
         assert!(!older.is_claimed(), "the newer one may have died");

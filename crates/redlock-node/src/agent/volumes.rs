@@ -1,7 +1,7 @@
-//! Writes the files of volumes, beside the task that owns the records: the disk of a node may hang.
+//! Writes the files of volumes outside the task that owns the records, because the disk of a node may hang.
 //!
-//! The files of a volume are written and removed in the order in which the owner has decided that: the write of a call that
-//! was given up does not follow the removal.
+//! The files of a volume are written and removed in the order of the owner's decisions: the write for a call
+//! that was given up does not follow the removal.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,7 +18,7 @@ use tokio::{
 use super::{PublishError, UnpublishError, pod::Caller};
 use crate::{guardian::chain, volume, volume::Contents};
 
-/// A disk that hangs does not keep the turn from a newer agent for longer.
+/// The longest time for which a disk that hangs keeps the turn from a newer agent.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -29,7 +29,8 @@ enum Job {
     Remove(PathBuf, oneshot::Sender<Result<(), UnpublishError>>),
 }
 
-/// What the task has not begun. While a disk hangs, one update waits for each volume, and not one for each renewal.
+/// The jobs that the task has not begun. While a disk hangs, one update waits for each volume, not one for
+/// each renewal.
 #[derive(Clone, Debug, Default)]
 struct Queue(Arc<Mutex<Vec<Job>>>);
 
@@ -59,7 +60,7 @@ impl Volumes {
         Self { jobs, wake, task }
     }
 
-    /// Answers the caller once the volume is written.
+    /// Writes a volume, and then answers the caller.
     pub(super) fn publish(&self, caller: Caller, contents: Contents) {
         self.send(Job::Publish(caller, contents));
     }
@@ -68,7 +69,7 @@ impl Volumes {
         self.send(Job::Update(target, contents));
     }
 
-    /// Answers the call once the volume is removed.
+    /// Removes a volume, and then answers the call.
     pub(super) fn remove(&self, target: PathBuf, answer: oneshot::Sender<Result<(), UnpublishError>>) {
         self.send(Job::Remove(target, answer));
     }
@@ -114,7 +115,7 @@ impl Job {
 }
 
 impl Queue {
-    /// An update that the job overtakes is left out.
+    /// Adds a job, and drops an earlier update that the job overtakes.
     fn add(&self, job: Job) {
         let mut jobs = self.lock();
         jobs.retain(|other| !matches!(other, Job::Update(..)) || other.target() != job.target());
@@ -130,7 +131,7 @@ impl Queue {
     }
 }
 
-/// A volume that is not written yet, or was removed meanwhile, is left alone.
+/// Updates a volume, unless it is not written yet or was removed in the meantime.
 fn update(target: &Path, contents: &Contents) {
     if volume::is_written(target)
         && let Err(error) = volume::write(target, contents)
@@ -168,7 +169,7 @@ mod tests {
         volumes.publish(published, contents(1));
         answered.await.unwrap().unwrap();
         volumes.update(target.clone(), contents(2));
-        // The call was given up before its volume is written.
+        // The call was given up before its volume was written.
         volumes.publish(caller().0, contents(3));
         let (answer, removed) = oneshot::channel();
         volumes.remove(target.clone(), answer);

@@ -1,4 +1,4 @@
-//! Why a cgroup cannot be had or used, and what changes that.
+//! Defines the reasons why a cgroup cannot be created or used, with their remedies.
 
 use std::{
     fs,

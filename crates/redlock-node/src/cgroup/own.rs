@@ -1,4 +1,5 @@
-//! The directory of this process's own cgroup: where the file system is mounted, and which cgroup of it that is.
+//! Finds the directory of this process's own cgroup, by the mount point of the file system and the path of
+//! the cgroup in it.
 
 use std::{
     fs,
@@ -25,7 +26,8 @@ pub(super) fn directory() -> Result<PathBuf, CgroupError> {
     }
 }
 
-/// By the texts of both files. A mount may show a part of the tree: then the cgroup must be in that part.
+/// Finds the directory by the texts of both files. A mount may show a part of the tree; the cgroup must then
+/// be in that part.
 fn find(mounts: &str, own: &str) -> Result<PathBuf, CgroupError> {
     let own = own.lines().find_map(|line| line.strip_prefix("0::"));
     let own = own.ok_or(CgroupError::NoMount)?;
@@ -43,7 +45,8 @@ fn find(mounts: &str, own: &str) -> Result<PathBuf, CgroupError> {
     shown.ok_or_else(|| CgroupError::NotShown { own: own.to_owned() })
 }
 
-/// The part of the tree that a line of `mountinfo` shows, and where; none for another file system.
+/// Returns the part of the tree that a line of `mountinfo` shows, and its mount point; `None` for another
+/// file system.
 fn mount(line: &str) -> Option<(PathBuf, PathBuf)> {
     let (mount, kind) = line.split_once(" - ")?;
     let mut fields = mount.split(' ').skip(3);
@@ -51,7 +54,7 @@ fn mount(line: &str) -> Option<(PathBuf, PathBuf)> {
     (kind.split(' ').next()? == "cgroup2").then(|| (unescaped(root), unescaped(at)))
 }
 
-/// White space and the backslash are written as three octal digits.
+/// Replaces the escapes of `mountinfo`: white space and the backslash are written as three octal digits.
 fn unescaped(text: &str) -> PathBuf {
     let escaped = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     let text = escaped

@@ -1,6 +1,7 @@
-//! The cgroup of a pod: found by the UID of the pod; frozen, thawed and killed by its path.
+//! Finds the cgroup of a pod by the UID of the pod, and freezes, thaws and kills it by its path.
 //!
-//! Each write opens the file anew: the kubelet may remove a cgroup and create another one under the same path.
+//! Each write opens the file again: the kubelet may remove a cgroup and create another one under the same
+//! path.
 
 use std::{
     fs::{self, OpenOptions},
@@ -15,11 +16,11 @@ use super::{CgroupError, EVENTS, KILL};
 use crate::directories::{self, is_gone};
 
 const FREEZE: &str = "cgroup.freeze";
-/// The kubelet creates pods in the second level below its root (`kubepods/burstable/pod…`), and its root may be a few levels
-/// deep, as in a node that is a container.
+/// The depth of the search. The kubelet creates pods in the second level below its root
+/// (`kubepods/burstable/pod…`), and its root may be a few levels deep, as in a node that is a container.
 const DEPTH: usize = 8;
 
-/// Why a pod cannot be fenced by its cgroup.
+/// The reason why a pod cannot be fenced by its cgroup.
 #[derive(Debug, Error)]
 pub enum PodCgroupError {
     #[error(
@@ -46,12 +47,12 @@ pub enum PodCgroupError {
     Unusable(#[from] CgroupError),
 }
 
-/// What `cgroup.events` shows.
+/// The state that `cgroup.events` shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Events {
-    /// A process is in it, or in a cgroup below it.
+    /// Whether a process is in the cgroup or below it.
     pub populated: bool,
-    /// Every process in it is frozen.
+    /// Whether every process in the cgroup is frozen.
     pub frozen: bool,
 }
 
@@ -59,12 +60,12 @@ pub struct Events {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     Done,
-    /// The cgroup does not exist any more: no process is in it.
+    /// The cgroup no longer exists, so no process is in it.
     Gone,
 }
 
 impl Events {
-    /// `None` if a value is missing: an old kernel has no `frozen`.
+    /// Parses the file; `None` if a value is missing: an old kernel has no `frozen`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         Some(Self {
             populated: flag(text, "populated ")?,
@@ -73,7 +74,7 @@ impl Events {
     }
 }
 
-/// One flag of `cgroup.events`.
+/// Returns one flag of `cgroup.events`.
 pub(super) fn flag(text: &str, key: &str) -> Option<bool> {
     match text.lines().find_map(|line| line.strip_prefix(key))? {
         "0" => Some(false),
@@ -82,16 +83,16 @@ pub(super) fn flag(text: &str, key: &str) -> Option<bool> {
     }
 }
 
-/// Stops every process of the cgroup, and of those below it.
+/// Freezes every process of the cgroup and of the cgroups below it.
 ///
 /// # Errors
-/// The file cannot be written.
+/// Returns an error if the file cannot be written.
 pub fn freeze(path: &Path) -> Result<Written, CgroupError> {
     write(path, FREEZE, "1")
 }
 
 /// # Errors
-/// The file cannot be written.
+/// Returns an error if the file cannot be written.
 pub fn thaw(path: &Path) -> Result<Written, CgroupError> {
     write(path, FREEZE, "0")
 }
@@ -99,16 +100,16 @@ pub fn thaw(path: &Path) -> Result<Written, CgroupError> {
 /// Sends SIGKILL to every process, frozen or not.
 ///
 /// # Errors
-/// The file cannot be written.
+/// Returns an error if the file cannot be written.
 pub fn kill(path: &Path) -> Result<Written, CgroupError> {
     write(path, KILL, "1")
 }
 
-/// Whether a freeze was written, even where a process does not stop yet: one in uninterruptible sleep delays `frozen`
-/// of [`events`]. `None` if the cgroup does not exist.
+/// Reports whether a freeze was written, even if a process does not stop yet: a process in uninterruptible
+/// sleep delays `frozen` of [`events`]. `None` if the cgroup does not exist.
 ///
 /// # Errors
-/// The file cannot be read, or shows no state.
+/// Returns an error if the file cannot be read or shows no state.
 pub fn is_freeze_requested(path: &Path) -> Result<Option<bool>, CgroupError> {
     let file = path.join(FREEZE);
     match fs::read_to_string(&file) {
@@ -122,10 +123,10 @@ pub fn is_freeze_requested(path: &Path) -> Result<Option<bool>, CgroupError> {
     }
 }
 
-/// `None` if the cgroup does not exist.
+/// Reads `cgroup.events`; `None` if the cgroup does not exist.
 ///
 /// # Errors
-/// The file cannot be read, or shows no state.
+/// Returns an error if the file cannot be read or shows no state.
 pub fn events(path: &Path) -> Result<Option<Events>, CgroupError> {
     let file = path.join(EVENTS);
     match fs::read_to_string(&file) {
@@ -146,16 +147,16 @@ fn write(path: &Path, name: &str, value: &str) -> Result<Written, CgroupError> {
         .and_then(|mut open| open.write_all(value.as_bytes()));
     match written {
         Ok(()) => Ok(Written::Done),
-        // A cgroup that exists without this file cannot be frozen, which is an error and not an end.
+        // A cgroup that exists without this file cannot be frozen, which is an error, not an end.
         Err(cause) if is_gone(&cause) && !path.exists() => Ok(Written::Gone),
         Err(cause) => Err(CgroupError::file("writing", &file, cause)),
     }
 }
 
-/// Whether a directory is in a cgroup2 file system.
+/// Reports whether a directory is in a cgroup2 file system.
 ///
 /// # Errors
-/// The directory cannot be read.
+/// Returns an error if the directory cannot be read.
 pub fn is_version_2(root: &Path) -> io::Result<bool> {
     Ok(statfs(root)?.filesystem_type() == CGROUP2_SUPER_MAGIC)
 }
@@ -163,7 +164,8 @@ pub fn is_version_2(root: &Path) -> io::Result<bool> {
 /// Finds the one cgroup of a pod below `root`, in either naming of the kubelet (cgroupfs, systemd).
 ///
 /// # Errors
-/// `root` is not of version 2, the number of cgroups of the pod is not 1, or it cannot be frozen and killed.
+/// Returns an error if `root` is not of version 2, if the number of cgroups of the pod is not 1, or if the
+/// cgroup cannot be frozen and killed.
 pub fn find(root: &Path, uid: &str) -> Result<PathBuf, PodCgroupError> {
     let valid = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if uid.is_empty() || !uid.chars().all(valid) {
@@ -198,7 +200,7 @@ pub fn find(root: &Path, uid: &str) -> Result<PathBuf, PodCgroupError> {
     }
 }
 
-/// The files that fencing needs.
+/// Checks that the files that fencing needs exist.
 fn check(path: PathBuf) -> Result<PathBuf, PodCgroupError> {
     if !path.join(KILL).exists() {
         return Err(CgroupError::no_kill(&path).into());
@@ -207,7 +209,8 @@ fn check(path: PathBuf) -> Result<PathBuf, PodCgroupError> {
     Ok(path)
 }
 
-/// Does not enter the cgroup of a pod: its processes may create any name there.
+/// Searches for the cgroups of a pod. Does not enter the cgroup of a pod: its processes may create any name
+/// there.
 fn search(
     directory: &Path,
     depth: usize,
@@ -286,7 +289,7 @@ mod tests {
         let gone = root.path().join("gone");
         assert_eq!(freeze(&gone).unwrap(), Written::Gone);
         assert_eq!(events(&gone).unwrap(), None);
-        // Exists, and cannot be frozen.
+        // A directory that exists and cannot be frozen.
         assert!(freeze(root.path()).is_err());
     }
 }

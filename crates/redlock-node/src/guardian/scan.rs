@@ -1,5 +1,5 @@
-//! Reads the volumes of the kubelet on a thread of its own: they are on a disk, which may hang, and the guardian must not
-//! wait for one.
+//! Reads the volumes of the kubelet on a separate thread: they are on a disk, which may hang, and the
+//! guardian must not wait for a disk.
 
 use std::{
     io,
@@ -16,8 +16,8 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use super::chain;
 use crate::kubelet::{self, Published};
 
-/// The thread. It reads when it is asked to, and ends with this value; one that hangs in a read is left to the end of the
-/// process.
+/// A handle to the thread, which reads on request and ends with this value. A thread that hangs in a read
+/// remains until the end of the process.
 #[derive(Debug)]
 pub(super) struct Scan {
     asks: SyncSender<()>,
@@ -26,7 +26,8 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Call this before the guardian asks for real-time scheduling, which a new thread inherits.
+    /// Starts the thread. Call this before the guardian asks for real-time scheduling, which a new thread
+    /// inherits.
     pub(super) fn start(kubelet: PathBuf) -> io::Result<Self> {
         let (asks, asked) = sync_channel(1);
         let (finds, found) = sync_channel(1);
@@ -52,12 +53,12 @@ impl Scan {
         Ok(Self { asks, found, done })
     }
 
-    /// Does nothing while a read is under way.
+    /// Requests a read. Does nothing while an earlier request waits.
     pub(super) fn ask(&self) {
         let _ = self.asks.try_send(());
     }
 
-    /// Readable once there is a result.
+    /// Returns a file that is readable once there is a result.
     pub(super) fn done(&self) -> &EventFd {
         &self.done
     }

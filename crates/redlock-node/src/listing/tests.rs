@@ -176,7 +176,7 @@ fn a_disk_of_the_kubelet_that_hangs_does_not_hide_the_table() {
     table.store(&entry(&table, killed, 1)).unwrap();
     let volume = kubelet.join("pods/uid-a/volumes/kubernetes.io~csi/redlock");
     fs::create_dir_all(&volume).unwrap();
-    // A read of it waits for a writer.
+    // A read of the FIFO waits for a writer.
     let data = volume.join("vol_data.json");
     nix::unistd::mkfifo(&data, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let listing = read(&Options {

@@ -28,7 +28,7 @@ impl Node {
         Self { folder, table }
     }
 
-    /// The value of `cgroup.freeze`.
+    /// Returns the value of `cgroup.freeze`.
     fn freeze(&self) -> String {
         fs::read_to_string(self.folder.path().join("cgroup.freeze")).unwrap()
     }
@@ -162,7 +162,7 @@ fn a_command_that_stood_still_releases_nothing() {
     let late = plan.follow("x", now);
     assert!(matches!(late, Err(ReleaseError::NotTaken)), "{late:?}");
     assert!(!node.table.has_request("uid-1"));
-    // It stood still once more, after the turn was found free.
+    // The command stood still once more, after it had found the turn free.
     let vacant = Vacant::take(&node.state_dir()).unwrap().unwrap();
     let late = plan.by_command(&vacant, "x", now);
     assert!(matches!(late, Err(ReleaseError::NotTaken)), "{late:?}");
@@ -195,7 +195,7 @@ fn the_thaw_is_repeated_where_the_guardian_freezes_by_the_entry_before() {
     let plan = node.make("uid-1").unwrap();
     let (table, file) = (node.table.clone(), node.folder.path().join("cgroup.freeze"));
     let guardian = thread::spawn(move || {
-        // It has read the entry, stands still, and continues after the first thaw.
+        // The guardian has read the entry, stands still, and continues after the first thaw.
         while fs::read_to_string(&file).unwrap() != "0" {
             thread::sleep(Duration::from_millis(1));
         }
@@ -236,7 +236,7 @@ fn a_released_pod_that_is_frozen_is_released_once_more() {
     assert!(node.make("uid-1").unwrap_err().contains("is released already"));
 }
 
-/// The mark that killed the pod ended the release once an agent was started again.
+/// Otherwise, the mark that killed the pod would end the release once an agent is started again.
 #[test]
 fn a_release_by_the_command_keeps_what_was_seen_before_the_kill() {
     let node = Node::new();

@@ -1,4 +1,4 @@
-//! What the guardian reports of itself.
+//! Stores the report of the guardian about itself.
 
 use std::{fs, time::Duration};
 
@@ -9,19 +9,19 @@ use super::{Table, TableError, failed};
 
 pub(super) const HEARTBEAT: &str = "guardian";
 
-/// The guardian, as it reported last.
+/// The last report of the guardian.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Heartbeat {
     pub process: u32,
     pub(super) boot_id: String,
     pub(super) beat_boot_nanoseconds: u64,
-    /// What it could not get: real-time scheduling, locked memory.
+    /// The reasons why the guardian is degraded, such as the lack of real-time scheduling or locked memory.
     pub degraded: Vec<String>,
     pub pods: usize,
 }
 
-/// The guardian reports each second. A longer silence is that of one that does not run.
+/// The longest silence of a guardian that runs: it reports every second.
 const SILENT: Duration = Duration::from_secs(3);
 
 impl Heartbeat {
@@ -40,7 +40,7 @@ impl Table {
     /// Records that the guardian runs.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn write_heartbeat(
         &self,
         degraded: &[String],
@@ -60,7 +60,7 @@ impl Table {
         self.replace(&path, &bytes)
     }
 
-    /// `None` if no guardian has reported since the machine booted.
+    /// Returns the last report; `None` if no guardian has reported since the machine booted.
     #[must_use]
     pub fn heartbeat(&self) -> Option<Heartbeat> {
         let bytes = fs::read(self.directory.join(HEARTBEAT)).ok()?;

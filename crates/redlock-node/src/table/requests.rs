@@ -1,4 +1,5 @@
-//! Requests of an administrator to release a pod: a file for each pod, which the agent that acts takes away.
+//! Stores the requests of an administrator to release pods: a file for each pod, which the agent that acts
+//! removes.
 
 use std::{
     fs,
@@ -13,10 +14,11 @@ use serde::{Deserialize, Serialize};
 use super::{Table, TableError, failed, names};
 
 const REQUESTS: &str = "releases";
-/// The agent that acts takes a request within a second. The administrator no longer waits for the answer to an older one.
+/// The life of a request. The agent that acts takes a request within a second. The administrator no longer
+/// waits for the answer to an older request.
 const LIFE: Duration = Duration::from_secs(10);
 
-/// To release one pod.
+/// A request to release one pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReleaseRequest {
@@ -27,7 +29,7 @@ pub struct ReleaseRequest {
 }
 
 impl ReleaseRequest {
-    /// Whether its administrator still waits for the answer.
+    /// Reports whether the administrator still waits for the answer.
     #[must_use]
     pub fn is_awaited(&self, now: BootInstant) -> bool {
         now.since(BootInstant::from_nanos(self.asked_boot_nanoseconds)) < LIFE
@@ -40,7 +42,7 @@ impl Table {
     }
 
     /// # Errors
-    /// The file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn request_release(&self, uid: &str, reason: &str, now: BootInstant) -> Result<(), TableError> {
         let path = self.requests().join(uid);
         let request = ReleaseRequest {
@@ -53,25 +55,26 @@ impl Table {
         self.replace(&path, &bytes)
     }
 
-    /// Returns false where it was taken away before.
+    /// Withdraws a request; returns false if it was already removed.
     ///
     /// # Errors
-    /// The file cannot be removed: whether it will be carried out is unknown.
+    /// Returns an error if the file cannot be removed: whether the request will be carried out is then
+    /// unknown.
     pub fn withdraw_release(&self, uid: &str) -> Result<bool, TableError> {
         take_away(&self.requests().join(uid))
     }
 
-    /// Whether a request waits to be taken.
+    /// Reports whether a request waits to be taken.
     #[must_use]
     pub fn has_request(&self, uid: &str) -> bool {
         self.requests().join(uid).exists()
     }
 
-    /// Takes all requests away, and returns those of this boot that an administrator still waits for. One that cannot be taken
-    /// away is not carried out: it would be carried out again later.
+    /// Removes all requests, and returns those of this boot that an administrator still waits for. A request
+    /// that cannot be removed is not carried out: it would be carried out again later.
     ///
     /// # Errors
-    /// The directory cannot be read.
+    /// Returns an error if the directory cannot be read.
     pub fn take_releases(&self, now: BootInstant) -> Result<Vec<ReleaseRequest>, TableError> {
         let taken = names(&self.requests())?.into_iter().filter_map(|uid| {
             let path = self.requests().join(&uid);

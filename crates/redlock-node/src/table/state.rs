@@ -1,4 +1,4 @@
-//! The state of a pod, as an entry of the table has it.
+//! Defines the state of a pod in an entry of the table.
 
 use redlock_core::{
     BootInstant, FencingToken,
@@ -9,17 +9,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum EntryState {
-    /// It may run until then.
+    /// The pod may run until the end of the permit.
     Permitted(PermittedRun),
-    /// It was killed, and may be about to start afresh. `seen` is the greatest token that this node had seen.
+    /// The pod was killed, and may be about to start afresh. `seen` is the greatest token that this node had
+    /// seen.
     Killed {
         start: Option<PermittedRun>,
         #[serde(default)]
         seen: u64,
     },
-    /// An administrator lets it run without a permit.
+    /// An administrator lets the pod run without a permit.
     Released(ReleasedRun),
-    /// Its volume is unpublished: nothing is guarded any more.
+    /// The volume of the pod is unpublished: the pod is no longer guarded.
     Ended,
 }
 
@@ -39,7 +40,7 @@ pub struct ReleasedRun {
     lineage: Option<(u64, u64)>,
     /// The greatest token that this node had seen.
     seen: u64,
-    /// As the administrator gave it.
+    /// The reason that the administrator gave.
     pub reason: String,
 }
 

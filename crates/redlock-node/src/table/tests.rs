@@ -1,4 +1,4 @@
-//! Tests the table: whole entries, and what shows nothing.
+//! Tests the table: whole entries, and entries that show nothing.
 
 use redlock_core::{
     FencingToken,
@@ -111,7 +111,7 @@ fn an_entry_that_cannot_be_read_or_is_of_another_boot_or_version_shows_nothing()
         assert!(matches!(found, Found::Unreadable { .. }), "{bad}: {found:?}");
     }
     fs::write(table.entries().join("uid-1"), &text).unwrap();
-    // Files that are about to be renamed are no entries.
+    // Files that are about to be renamed are not entries.
     fs::write(table.entries().join(".uid-3.1"), &text).unwrap();
     assert_eq!(table.load().unwrap().into_keys().collect::<Vec<_>>(), ["uid-1"]);
 }
@@ -177,7 +177,7 @@ fn a_request_is_carried_out_at_most_once_and_never_later() {
     assert!(requests[0].is_awaited(at(10_999)) && !requests[0].is_awaited(at(11_000)));
     assert_eq!(table.take_releases(at(2_000)).unwrap(), []);
     assert!(!table.has_request("uid-1") && !table.withdraw_release("uid-1").unwrap());
-    // Its administrator is gone, or another boot, or another pod.
+    // The administrator no longer waits, or the request is for another boot or another pod.
     table.request_release("uid-1", "x", at(1_000)).unwrap();
     assert_eq!(table.take_releases(at(11_000)).unwrap(), []);
     let other_boot = Table {

@@ -1,4 +1,5 @@
-//! The pods that wait for their start, as the agent has seen them last: they have no entry. Only people read it.
+//! Stores the pods that wait for their start, as the agent last saw them: they have no entry. Only people
+//! read the file.
 
 use std::{collections::BTreeMap, fs};
 
@@ -8,14 +9,14 @@ use super::{PodName, Table, TableError, failed};
 
 const WAITING: &str = "waiting";
 
-/// A pod without a permit so far.
+/// A pod that has had no permit so far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Waiting {
     pub pod: PodName,
     /// `namespace/name` of the declared lock.
     pub declared: String,
-    /// Why the last round gave no start permit.
+    /// The reason why the last round gave no start permit.
     pub why: String,
 }
 
@@ -27,10 +28,10 @@ struct File {
 }
 
 impl Table {
-    /// Replaces the pods, by UID.
+    /// Replaces the pods, which are given by UID.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn show_waiting(&self, pods: &BTreeMap<String, Waiting>) -> Result<(), TableError> {
         let path = self.directory.join(WAITING);
         let file = File {
@@ -41,7 +42,7 @@ impl Table {
         self.replace(&path, &bytes)
     }
 
-    /// Those that an agent has shown since the machine booted.
+    /// Returns the pods that an agent has shown since the machine booted.
     #[must_use]
     pub fn waiting(&self) -> BTreeMap<String, Waiting> {
         let read = fs::read(self.directory.join(WAITING)).ok();

@@ -1,4 +1,4 @@
-//! Agent or guardian is gone or stands still: the other one freezes on time.
+//! Tests that, while agent or guardian is gone or stands still, the other one freezes on time.
 
 use nix::sys::signal::Signal;
 use redlock_client::clock;
@@ -16,7 +16,7 @@ async fn the_guardian_freezes_on_time_when_the_agent_is_killed() {
     let until = pod.stored_until(&world);
     pod.frozen().await;
     no_code_after(pod.last(), until);
-    // Started anew, the agent finds the holder and thaws.
+    // Once restarted, the agent finds the holder and thaws the pod.
     world.start_agent().await;
     pod.writes().await;
 }
@@ -44,7 +44,7 @@ async fn the_agent_freezes_on_time_when_the_guardian_is_killed_and_starts_no_pod
     let _holder = world.holder("here").await;
     let pod = world.run_pod().await;
     world.guardian.as_mut().unwrap().kill();
-    // A permit that no guardian keeps starts nothing.
+    // A permit that no guardian keeps starts no pod.
     let next = world.pod();
     world.call(&next, "report");
     world.cut();
@@ -66,7 +66,7 @@ async fn a_guardian_that_stood_still_does_not_freeze_by_an_earlier_record() {
     let pod = world.run_pod().await;
     world.guardian.as_mut().unwrap().freeze();
     let until = pod.stored_until(&world);
-    // Beyond the end that the guardian has read.
+    // Wait beyond the end that the guardian has read.
     redlock_testkit::eventually(super::world::BOUND, "the permit is renewed", async || {
         if clock::now() > until {
             Ok(())

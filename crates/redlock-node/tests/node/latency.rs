@@ -1,4 +1,4 @@
-//! When the last code of a pod runs before the end of its permit, on a busy node.
+//! Measures how long before the end of its permit the last code of a pod runs, on a busy node.
 
 use std::process::Command;
 
@@ -8,14 +8,14 @@ use redlock_testkit::{ChildGuard, eventually};
 
 use super::world::{BOUND, Pod, World};
 
-/// Ends of permits.
+/// Number of measured ends of permits.
 const TRIALS: usize = 200;
-/// Whose permits end at the same moment.
+/// Number of pods whose permits end at the same moment.
 const PODS: usize = 5;
 const FREEZE_BEFORE: i128 = 50_000;
 
-/// Prints the distribution beside `stress -c 4`. `REDLOCK_ALONE=agent` runs without a guardian, `REDLOCK_ALONE=guardian` with
-/// an agent that stands still.
+/// Prints the distribution while `stress -c 4` runs. `REDLOCK_ALONE=agent` runs without a guardian,
+/// `REDLOCK_ALONE=guardian` with an agent that stands still.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement of ten minutes"]
 async fn margin_at_the_end_of_a_permit() {
@@ -33,7 +33,7 @@ async fn margin_at_the_end_of_a_permit() {
         world.guardian.as_mut().unwrap().kill();
     }
     let _load = ChildGuard::spawn("stress", Command::new("stress").args(["-c", "4"]));
-    // How long after a freeze is due the last code ran, in microseconds.
+    // The times from the moment at which a freeze is due until the last code ran, in microseconds.
     let mut late = Vec::new();
     while late.len() < trials {
         if alone == "guardian" {
@@ -66,9 +66,10 @@ async fn margin_at_the_end_of_a_permit() {
     assert!(part(100) < FREEZE_BEFORE, "code ran after the end: {late:?}");
 }
 
-/// Waits until the pods are frozen: how long after that was due the last code of each one ran, in microseconds.
+/// Waits until the pods are frozen. Returns how long after the freeze was due the last code of each pod ran,
+/// in microseconds.
 async fn ends(pods: &[Pod], world: &World) -> Vec<i128> {
-    // The greatest end that is stored: with the freeze, the agent stores an earlier one.
+    // The greatest stored end: with the freeze, the agent stores an earlier end.
     let mut untils = [BootInstant::default(); PODS];
     eventually(BOUND, "the pods are frozen", async || {
         for (until, pod) in untils.iter_mut().zip(pods) {

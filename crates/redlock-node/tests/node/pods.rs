@@ -1,4 +1,4 @@
-//! The life of a pod: starts by a permit, freezes at its end, and is thawed or killed by what follows.
+//! Tests the life of a pod: it starts by a permit, is frozen at its end, and is then thawed or killed.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn a_pod_starts_only_by_a_permit() {
     .await;
 }
 
-/// User code that ran after the permit had ended.
+/// Checks that no user code ran after the permit had ended.
 pub(super) fn no_code_after(last: Option<BootInstant>, until: BootInstant) {
     let last = last.unwrap();
     assert!(
@@ -159,7 +159,7 @@ async fn a_pod_that_runs_follows_the_changed_urls_of_its_masters() {
     let _holder = world.holder("here").await;
     let pod = world.run_pod().await;
     let watch = pod.watch();
-    // The lock was edited since, too: the pod keeps its timings.
+    // The lock was also edited since then: the pod keeps its timings.
     world.write_locks(&world.servers(), LEASE + Duration::from_secs(1));
     let agent = world.agent.as_ref().unwrap();
     eventually(BOUND, "the agent uses the changed urls", async || {

@@ -1,4 +1,4 @@
-//! Calls that start no pod name the reason.
+//! Tests that calls that start no pod name the reason.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Pods that an administrator releases.
+//! Tests pods that an administrator releases.
 
 use std::{fs, time::Duration};
 
@@ -40,8 +40,8 @@ async fn is(world: &World, pod: &Pod, wanted: PodState) -> String {
     .await
 }
 
-/// Neither the agent nor the guardian freezes a released pod, also where both start anew. Another cluster that comes later ends
-/// the release.
+/// Neither the agent nor the guardian freezes a released pod, even after both have restarted. Another cluster
+/// that comes later ends the release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_released_pod_runs_without_a_permit_until_another_cluster_comes() {
     let Some(mut world) = World::guarded("a release").await else {
@@ -83,7 +83,7 @@ async fn a_released_pod_runs_without_a_permit_until_another_cluster_comes() {
     world.agent().kill();
     world.start_agent().await;
     let process = format!("\"process\":{},", world.guardian.as_ref().unwrap().pid());
-    // It reports after it has read all entries.
+    // The guardian reports after it has read all entries.
     eventually(BOUND, "the guardian is another process", async || {
         let text = fs::read_to_string(world.state().join("guardian")).unwrap();
         if text.contains(&process) {
@@ -123,7 +123,7 @@ async fn a_pod_is_released_beside_the_guardian_alone_and_fenced_again_by_a_permi
         (By::Command, Guardian::Acknowledged)
     );
     let begun = clock::now();
-    // The guardian repeats a freeze each second, and nothing would thaw the pod.
+    // The guardian repeats a freeze every second, and nothing would thaw the pod.
     eventually(BOUND, "the pod runs on", async || {
         let last = pod.last();
         if last > Some(begun + Duration::from_secs(2)) {
@@ -137,14 +137,14 @@ async fn a_pod_is_released_beside_the_guardian_alone_and_fenced_again_by_a_permi
     world.start_agent().await;
     pod.writes().await;
     world.heal();
-    // Its lineage is continued, or it starts afresh.
+    // The pod continues its lineage, or starts afresh.
     is(&world, &pod, PodState::Running).await;
     world.cut();
     pod.frozen().await;
     is(&world, &pod, PodState::Frozen).await;
 }
 
-/// As a full table forces the agent to do where the release has ended.
+/// A full table forces the agent to delete the entry of a release that has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_guardian_freezes_a_released_pod_whose_entry_is_deleted() {
     let Some(mut world) = World::guarded("a deleted release").await else {

@@ -1,4 +1,4 @@
-//! Agent and guardian are started anew, and the table is lost.
+//! Tests restarts of agent and guardian, and the loss of the table.
 
 use std::fs;
 
@@ -76,7 +76,8 @@ async fn a_pod_whose_entry_is_lost_is_frozen_by_a_restarted_agent() {
     world.lose_table();
     world.start_agent().await;
     pod.frozen().await;
-    // The permit is not known to be of its lineage: the pod stays frozen until it is killed, and then starts afresh.
+    // The permit may belong to another lineage: the pod stays frozen until it is killed, and then starts
+    // afresh.
     let last = pod.last();
     world.start_guardian();
     world.line(&format!("changed {} Killed", pod.uid)).await;
@@ -119,10 +120,10 @@ async fn the_guardian_alone_freezes_pods_whose_entries_are_lost() {
     world.agent().kill();
     let until = pod.stored_until(&world);
     world.lose_table();
-    // It has read the entry, and keeps its end.
+    // The guardian has read the entry, and keeps its end.
     pod.frozen().await;
     no_code_after(pod.last(), until);
-    // Thawed by hand, and the guardian is another process, which has never read an entry.
+    // The pod is thawed by hand, and the next guardian is another process, which has never read an entry.
     world.guardian.as_mut().unwrap().kill();
     fs::write(pod.cgroup.join("cgroup.freeze"), "0").unwrap();
     pod.writes().await;
@@ -169,7 +170,7 @@ async fn a_newer_agent_takes_over_without_a_freeze() {
         }
     })
     .await;
-    // The newer one dies: the older one continues.
+    // The newer agent dies: the older agent continues.
     world.agent().kill();
     let until = pod.stored_until(&world);
     eventually(BOUND, "the older agent renews the permit", async || {
@@ -200,7 +201,7 @@ async fn a_disk_that_hangs_delays_no_freeze_of_a_restarted_agent() {
     })
     .await;
     pod.writes().await;
-    // Another pod. The agent reads its data for as long as nothing is written into the FIFO.
+    // Another pod, whose data the agent reads until data is written into the FIFO.
     let waiting = world.pod();
     let data = waiting.target.with_file_name("vol_data.json");
     fs::remove_file(&data).unwrap();

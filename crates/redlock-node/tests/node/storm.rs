@@ -1,4 +1,4 @@
-//! A pod with a thousand threads that forks without a pause.
+//! Tests a pod with a thousand threads that forks without a pause.
 
 use super::{pods::no_code_after, world::World};
 

@@ -1,4 +1,4 @@
-//! A node: three masters behind proxies, a candidate of each cluster, an agent and a guardian, and pods.
+//! Sets up a node: three masters behind proxies, a candidate of each cluster, agent, guardian and pods.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ use super::sandbox::{Sandbox, remove_pods, start_container};
 
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 pub(crate) const LEASE: Duration = Duration::from_secs(4);
-/// A renewal keeps the lock for the cluster so long.
+/// The time for which a renewal keeps the lock for the cluster.
 const LONGEST: Duration = Duration::from_secs(6);
 const PROGRAM: &str = env!("CARGO_BIN_EXE_redlock-node");
 pub(crate) const LOCK: &str = "team/report";
@@ -44,7 +44,7 @@ pub(crate) struct World {
     pub(crate) guardian: Option<ChildGuard>,
     pub(crate) agent: Option<ChildGuard>,
     pub(crate) folder: tempfile::TempDir,
-    /// On tmpfs: a disk may hang for seconds.
+    /// The state directory, on tmpfs: a disk may hang for seconds.
     state: tempfile::TempDir,
     pub(crate) root: Made,
     config: MastersConfig,
@@ -74,7 +74,7 @@ pub(crate) fn cluster(name: &str) -> ClusterId {
     ClusterId::new(name, &format!("uid-{name}")).unwrap()
 }
 
-/// Commands that read; no key can be written.
+/// Returns a user with commands that read; no key can be written.
 fn reader() -> String {
     format!(
         "{USER} on >{PASSWORD} resetkeys resetchannels ~redlock:* -@all +evalsha +eval +info +time +get +mget +pttl +hmget"
@@ -82,7 +82,7 @@ fn reader() -> String {
 }
 
 impl World {
-    /// `None` where no cgroup can be created.
+    /// Starts a node; `None` if no cgroup can be created.
     pub(crate) async fn start(what: &str) -> Option<Self> {
         let own = own_or_report(what)?;
         let root = Made::below(&own, "node").unwrap();
@@ -102,7 +102,7 @@ impl World {
         // A busy machine may not answer in time.
         eventually(BOUND, "the masters are sealed", async || {
             match init(&masters).await {
-                // Sealed by an attempt whose last reply was late: the others are sealed again after a wait.
+                // Sealed by an attempt whose last reply was late: the other masters are sealed after a wait.
                 Ok(_) | Err(InitError::InUse { .. }) => Ok(()),
                 Err(error) => Err(error),
             }
@@ -128,7 +128,7 @@ impl World {
         Some(world)
     }
 
-    /// The same, with agent and guardian.
+    /// Starts a node with agent and guardian.
     pub(crate) async fn guarded(what: &str) -> Option<Self> {
         let mut world = Self::start(what).await?;
         world.start_guardian();
@@ -136,7 +136,7 @@ impl World {
         Some(world)
     }
 
-    /// The urls of the servers themselves, which no proxy cuts off.
+    /// Returns the urls of the servers themselves, which no proxy cuts off.
     pub(crate) fn servers(&self) -> Vec<String> {
         self.servers.urls()
     }
@@ -214,12 +214,12 @@ impl World {
         self.agent.as_mut().unwrap()
     }
 
-    /// The first line of the agent that contains this.
+    /// Returns the first line of the agent that contains this text.
     pub(crate) async fn line(&self, text: &str) -> String {
         self.lines(text, 1).await.remove(0)
     }
 
-    /// The lines of the agent that contain this, once there are so many.
+    /// Returns the lines of the agent that contain this text, once there are `count` lines.
     pub(crate) async fn lines(&self, text: &str, count: usize) -> Vec<String> {
         let agent = self.agent.as_ref().unwrap();
         eventually(
@@ -246,7 +246,7 @@ impl World {
         lines.last().cloned().unwrap()
     }
 
-    /// Waits until a report of the agent contains this.
+    /// Waits until a report of the agent contains this text.
     pub(crate) async fn until_reported(&mut self, text: &str) {
         eventually(BOUND, &format!("the agent reports {text}"), async || {
             let last = self.report().await;
@@ -260,7 +260,7 @@ impl World {
         lines.iter().filter(|line| line.contains(text)).count()
     }
 
-    /// Deletes the table, into which agent and guardian may write meanwhile.
+    /// Deletes the table, into which agent and guardian may write at the same time.
     pub(crate) fn lose_table(&self) {
         redlock_testkit::eventually_blocking(BOUND, "the table is deleted", || {
             fs::remove_dir_all(self.state())
@@ -275,7 +275,7 @@ impl World {
         self.proxies.iter().for_each(Proxy::heal);
     }
 
-    /// As the kubelet makes a pod: the cgroup and the data of the volume, before the call to publish it.
+    /// Makes a pod like the kubelet: the cgroup and the data of the volume, before the call to publish it.
     pub(crate) fn pod(&mut self) -> Pod {
         self.pods += 1;
         let uid = format!("00000000-0000-0000-0000-{:012}", self.pods);
@@ -295,7 +295,7 @@ impl World {
         self.agent().send_line(&line);
     }
 
-    /// A pod that runs.
+    /// Returns a pod that runs.
     pub(crate) async fn run_pod(&mut self) -> Pod {
         let mut pod = self.pod();
         self.call(&pod, "report");
@@ -305,7 +305,7 @@ impl World {
         pod
     }
 
-    /// A candidate of a cluster, at the masters themselves.
+    /// Returns a candidate of a cluster, connected to the masters without a proxy.
     pub(crate) async fn candidate(&self, of: &str) -> Candidate {
         let config = MastersConfig {
             cluster: cluster(of),
@@ -332,7 +332,7 @@ impl World {
         }
     }
 
-    /// A cluster that holds the lock and has marked its lease.
+    /// Returns a candidate that holds the lock and has marked its lease, and the token.
     pub(crate) async fn holder(&self, of: &str) -> (Candidate, FencingToken) {
         let candidate = self.candidate(of).await;
         let token = candidate.hold().await;
@@ -342,7 +342,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // Before the cgroups are removed.
+        // The processes end before the cgroups are removed.
         (self.agent, self.guardian) = (None, None);
         remove_pods(&self.root.0);
     }
@@ -379,7 +379,7 @@ impl Candidate {
     pub(crate) async fn hold(&self) -> FencingToken {
         let token = held(&self.elector, &self.lock).await;
         let (elector, lock) = (self.elector.clone(), self.lock.clone());
-        // As the operator does after each win: on a busy machine a lease may be lost.
+        // Marks again after each win, as the operator does: on a busy machine, a lease may be lost.
         let keeper = tokio::spawn(async move {
             let mut view = elector.watch(&lock).unwrap();
             let mut marked = token;
@@ -404,13 +404,13 @@ impl Candidate {
         }
     }
 
-    /// The cluster is gone at once, with what it holds.
+    /// Ends the candidate at once, without a release.
     pub(crate) fn vanish(self) {
         self.let_go();
         self.task.abort();
     }
 
-    /// Everything of this cluster has stopped.
+    /// Ends the candidate after all targets of its cluster have stopped.
     pub(crate) async fn end_cleanly(self, token: FencingToken) {
         self.let_go();
         assert!(self.elector.mark(self.lock.clone(), token, Mark::Closed).await);
@@ -422,7 +422,7 @@ impl Candidate {
 }
 
 impl Pod {
-    /// As the runtime starts a container in the pod.
+    /// Starts a container in the pod, as the runtime does.
     pub(crate) fn start(&mut self) {
         self.start_program(&["write".as_ref(), self.log.clone().as_os_str()]);
     }
@@ -433,7 +433,7 @@ impl Pod {
         self.writers.push(start_container(&self.cgroup, &name, &program));
     }
 
-    /// The last moment at which code of the pod ran.
+    /// Returns the last moment at which code of the pod ran.
     pub(crate) fn last(&self) -> Option<BootInstant> {
         self.moments().last().copied()
     }
@@ -446,7 +446,7 @@ impl Pod {
             .collect()
     }
 
-    /// Waits until it runs from now on.
+    /// Waits until code of the pod runs after this call.
     pub(crate) async fn writes(&self) {
         let begun = clock::now();
         eventually(BOUND, "the pod runs", async || {
@@ -466,7 +466,7 @@ impl Pod {
         lines.map(|(key, value)| (key.to_owned(), value == "1")).collect()
     }
 
-    /// Waits until every process in it is frozen.
+    /// Waits until every process in the pod is frozen.
     pub(crate) async fn frozen(&self) {
         eventually(BOUND, "the pod is frozen", async || {
             let events = self.events();
@@ -475,7 +475,7 @@ impl Pod {
         .await;
     }
 
-    /// Waits until no process is in it.
+    /// Waits until no process is in the pod.
     pub(crate) async fn empty(&self) {
         eventually(BOUND, "the pod is killed", async || {
             let events = self.events();
@@ -488,13 +488,13 @@ impl Pod {
         fs::read_to_string(self.target.join(name)).unwrap_or_default()
     }
 
-    /// The end of the permit, as the pod reads it.
+    /// Returns the end of the permit, as the pod reads it.
     pub(crate) fn valid_until(&self) -> BootInstant {
         let ms: u64 = self.file("valid-until-boot-milliseconds").parse().unwrap();
         BootInstant::from_nanos(ms * 1_000_000)
     }
 
-    /// The end of the permit in the table.
+    /// Returns the end of the permit in the table.
     pub(crate) fn stored_until(&self, world: &World) -> BootInstant {
         let text = fs::read_to_string(world.state().join("pods").join(&self.uid)).unwrap();
         let after = text.split("\"untilBootNanoseconds\":").nth(1).unwrap();
@@ -502,7 +502,7 @@ impl Pod {
         BootInstant::from_nanos(digits.parse().unwrap())
     }
 
-    /// Notices from now on when the pod is frozen, however shortly.
+    /// Returns a watch that detects every later freeze of the pod, however short.
     pub(crate) fn watch(&self) -> FreezeWatch {
         let mut events = fs::File::open(self.cgroup.join("cgroup.events")).unwrap();
         std::io::read_to_string(&mut events).unwrap();

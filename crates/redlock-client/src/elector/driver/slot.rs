@@ -19,7 +19,7 @@ pub(super) struct Slot {
     pub(super) generation: u64,
     pub(super) keys: Arc<LockKeys>,
     pub(super) machine: Recorded<Machine>,
-    /// The attempt that was made last.
+    /// The last attempt.
     pub(super) attempt: Option<Arc<LeaseAttempt>>,
     pub(super) timer: Option<BootInstant>,
     pub(super) leaving: bool,
@@ -106,14 +106,14 @@ impl Slot {
         if new || changed {
             watcher.changed(&self.lock);
         }
-        // An observation that only shows a renewal is no change.
+        // An observation that only shows a renewal is not a change.
         if let Some(holder) = holder.filter(|_| new) {
             let token = holder.token.0;
             tracing::info!(lock = %self.lock, token, holder = holder.identity, cluster = %holder.cluster, "lease held by another");
         }
     }
 
-    /// Counts a delivery.
+    /// Reports the result of a delivery to the watcher.
     pub(super) fn count(
         &self,
         watcher: &dyn Watcher,

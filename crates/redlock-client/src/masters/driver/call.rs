@@ -14,7 +14,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Builds a call whose `sender` gets whether a majority did it.
+    /// Builds a call whose `sender` receives whether a majority carried it out.
     pub(crate) const fn answering(
         lock: Arc<LockKeys>,
         command: Command,
@@ -27,7 +27,7 @@ impl Call {
         }
     }
 
-    /// Builds a call whose `sender` gets the completion.
+    /// Builds a call whose `sender` receives the completion.
     pub(crate) const fn asking(
         lock: Arc<LockKeys>,
         command: Command,
@@ -61,7 +61,7 @@ impl Call {
 pub(crate) enum ReplyTo {
     One(oneshot::Sender<Completion>),
     Many(u64, mpsc::UnboundedSender<(u64, Completion)>),
-    /// Receives only whether a majority did it.
+    /// Receives only whether a majority carried out the command.
     Majority(oneshot::Sender<bool>),
     Nobody,
 }

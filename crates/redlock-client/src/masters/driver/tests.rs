@@ -15,7 +15,7 @@ impl ArcWake for Wakes {
     }
 }
 
-/// A driver of three masters that are not reached. The test takes its turns one by one.
+/// A driver of three unreachable masters. The test takes its turns one by one.
 struct Bench {
     running: Running,
     wakes: Arc<Wakes>,
@@ -69,7 +69,7 @@ impl Bench {
         self.wakes.0.load(SeqCst) > before
     }
 
-    /// The engine has just sent a call, so further calls wait for its reply.
+    /// Makes the engine send a call, so that further calls wait for its reply.
     fn hold(&self) {
         self.running.driver.shared.drive(|engine, now| {
             for master in 0..3 {

@@ -1,5 +1,5 @@
-//! Opens a connection whose reads and writes are done by the driver: a call is written, and its reply handled, without
-//! a switch to another task.
+//! Opens a connection whose reads and writes are done by the driver: a call is written, and its reply
+//! handled, without a switch to another task.
 
 use std::{
     any::Any,
@@ -26,11 +26,11 @@ pub(super) struct Open {
     pub(super) id: ConnectionId,
     /// The version of the dial that opened it.
     pub(super) version: u32,
-    /// Cancelled when the connection is given up. A connection lasts while a request waits for it, so a server that
-    /// swallows requests would otherwise keep it forever.
+    /// Cancelled when the connection is given up. A connection lasts while a request waits for it, so a
+    /// server that never replies would otherwise keep it open forever.
     pub(super) closed: CancellationToken,
-    /// The scripts that ran here. Other scripts are sent with their source: calls that are sent after a NOSCRIPT would
-    /// overtake the retry.
+    /// The scripts that ran on this connection. Other scripts are sent with their source: calls that are sent
+    /// after a NOSCRIPT would overtake the retry.
     pub(super) ran: Arc<Mutex<BTreeSet<&'static str>>>,
     pub(super) carrier: Option<Arc<Carrier>>,
 }
@@ -55,7 +55,8 @@ impl std::fmt::Debug for Open {
     }
 }
 
-/// Ends a connection with its last [`Open`]. The client library keeps a connection while a request waits for it.
+/// Ends a connection when its last [`Open`] is dropped. The client library keeps a connection while a request
+/// waits for it.
 #[derive(Debug)]
 pub(super) struct Carrier(AbortHandle);
 
@@ -65,7 +66,8 @@ impl Drop for Carrier {
     }
 }
 
-/// Opens a connection. The client library runs a TLS connection in a task of its own, because it alone can create one.
+/// Opens a connection. The client library runs a TLS connection in a separate task, because only the library
+/// can create one.
 pub(super) async fn connect(
     client: &Client,
     config: AsyncConnectionConfig,
@@ -90,7 +92,7 @@ pub(super) async fn connect(
     let carried = Abortable::new(reads.renewed_for(carried), registration);
     let carried = contained(master.to_owned(), carried.map(drop));
     if let Err(carried) = shared.carry(Box::pin(carried)) {
-        // Ends with its carrier.
+        // The task ends with its carrier.
         tokio::spawn(carried);
     }
     Ok((connection, Some(Carrier(handle))))
@@ -111,7 +113,8 @@ async fn reach(host: &str, addresses: impl Iterator<Item = SocketAddr>) -> io::R
     Ok(stream)
 }
 
-/// Contains a panic, which ends this connection as if it were lost. The driver carries the connections of all masters.
+/// Contains a panic: it ends this connection as if it were lost, but not the driver, which carries all
+/// connections.
 async fn contained(master: String, carried: impl Future<Output = ()>) {
     if let Err(panic) = AssertUnwindSafe(carried).catch_unwind().await {
         let error = message(&*panic);
@@ -138,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_of_one_connection_ends_no_other() {
-        // Like the connections that the driver holds.
+        // The futures are held like the connections of the driver.
         let (ended, end) = tokio::sync::oneshot::channel::<()>();
         let panics = poll_fn(move |_| -> Poll<()> {
             let _held = &ended;
@@ -149,7 +152,7 @@ mod tests {
         connections.push(contained("m1".into(), ready(()).boxed()));
         let ends: Vec<()> = connections.collect().await;
         assert_eq!(ends.len(), 2);
-        // The library learns of the end of a connection by the end of the future.
+        // The library detects the end of a connection by the end of the future.
         assert!(end.await.is_err());
     }
 

@@ -16,7 +16,7 @@ impl Arguments for Packed<'_> {
     }
 }
 
-/// Converts a result. The client library returns an error of the server in either form.
+/// Converts a result. The client library returns a server error either as a value or as an error.
 pub(super) fn value(result: redis::RedisResult<redis::Value>) -> Result<Value, Unknown> {
     match result {
         Ok(redis::Value::ServerError(e)) => Err(Unknown::server(e.code(), e.details().unwrap_or_default())),

@@ -19,18 +19,18 @@ use crate::{
 
 /// The interval of polls while the master is in use.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The least interval of polls on request: a burst of votes without a seal causes one poll.
+/// The minimum interval of polls on request: a burst of votes without a seal causes one poll.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// The interval of polls that read all facts. An evicting policy shows in every poll, by its evicted keys.
+/// The interval of polls that read all facts. A policy that evicts shows in every poll, by the evicted keys.
 const WHOLE_LOOK_EVERY: Duration = Duration::from_secs(5);
-/// A connection without any answer for this time is dead or black-holed. Shorter than the detection by TCP's own
-/// retransmission, and longer than the pause of a busy server.
+/// The time without any answer after which a connection is dead or black-holed. Shorter than TCP's own
+/// detection by retransmission, and longer than the pause of a busy server.
 const SILENT: Duration = Duration::from_secs(2);
-/// The waits between two connection attempts, doubling, with jitter.
+/// The first wait between two connection attempts; it doubles up to [`LAST_RETRY`], with jitter.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LAST_RETRY: Duration = Duration::from_secs(1);
 
-/// An unasked message about the masters.
+/// An unsolicited notice about the masters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// This master published that a lock was released.
@@ -39,7 +39,7 @@ pub enum Notice {
     VotersChanged,
 }
 
-/// The dependencies of `keep` besides its own link.
+/// The dependencies of `keep` in addition to its own link.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     pub(crate) links: Arc<[Arc<Link>]>,
@@ -111,8 +111,8 @@ impl Link {
             )
         };
         let mut exchange = ask(&[|keys| &keys.meta, |keys| &keys.probe]).await;
-        // In cluster mode the keys are on other servers, or apart. The server still reports its mode, and is refused by
-        // that name.
+        // In cluster mode, the keys are on other servers or in different slots. The server still reports its
+        // mode, and is refused by that name.
         if exchange.reply.as_ref().is_err_and(Unknown::is_of_a_cluster) {
             exchange = ask(&[]).await;
         }
@@ -136,8 +136,8 @@ impl Link {
         Ok((connection, facts))
     }
 
-    /// A program that does not run the script may be one that is refused by name. Whatever cannot be read leaves the error
-    /// as it is: without a name nothing is refused.
+    /// Checks whether a program that does not run the script is refused by its name. If the name cannot be
+    /// read, the error is returned unchanged: without a name, no server is refused.
     async fn refused_by_name(&self, unknown: Unknown) -> Result<(ConnectionId, MasterFacts), Unknown> {
         let open = self.state().open.clone();
         let (Some(open), true) = (open, unknown.may_be_of_another_program()) else {
@@ -227,7 +227,7 @@ async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -
                 subscribed = subscribed || !link.has_listener() || subscribe(link).await;
             }
             Err(reason) => {
-                // During the wait there was no request that could have gone unanswered.
+                // No request could have remained unanswered during the wait.
                 let quiet = link.shared.read(|engine, now| engine.quiet(master, now));
                 let silent = quiet.saturating_sub(waited.saturating_sub(LOOK_EVERY)) > SILENT;
                 let lost = !matches!(
@@ -281,8 +281,8 @@ async fn listen(link: &Link, wait: Duration, pushes: &mut Pushes) -> bool {
     }
 }
 
-/// Passes releases to their listener, if there is one, and all other messages to `pushes`. A release does not wake the
-/// task that keeps the master connected.
+/// Passes releases to their listener, if there is one, and all other messages to `pushes`. A release does not
+/// wake the task that keeps the master connected.
 fn released_or(
     pushes: mpsc::UnboundedSender<PushInfo>,
     link: &Link,
@@ -331,7 +331,8 @@ impl Link {
     }
 }
 
-/// Returns false if the subscription should be repeated. Until then, the periodic observations of the standbys cover for it.
+/// Returns false if the subscription should be repeated. Until then, the standbys rely on their periodic
+/// observations.
 async fn subscribe(link: &Link) -> bool {
     let Err(unknown) = link.subscribe().await else {
         return true;

@@ -1,7 +1,7 @@
 //! Bounds the bytes that one poll of a connection takes from its socket.
 //!
-//! The client library reads until the socket is empty. A peer that fills the socket as fast as it is read would keep the
-//! driver, and with it all other connections, in one poll.
+//! The client library reads until the socket is empty. A peer that fills the socket as fast as it is read
+//! would keep the driver, and with it all other connections, in one poll.
 
 use std::{
     future::{Future, poll_fn},
@@ -16,8 +16,8 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The reads of one poll, of 8 KiB each. More than the replies to the calls under way at a master under load, because
-/// those count before a deadline does.
+/// Number of reads in one poll, of 8 KiB each. Enough for the replies to all calls under way at a master
+/// under load, because those take precedence over a deadline.
 const READS: usize = 64;
 
 /// The remaining reads of one poll. Clones share them.
@@ -25,7 +25,7 @@ const READS: usize = 64;
 pub(super) struct Reads(Arc<AtomicUsize>);
 
 impl Reads {
-    /// Each poll of `future` may do [`READS`] reads.
+    /// Permits each poll of `future` to do [`READS`] reads.
     pub(super) async fn renewed_for<F: Future>(self, future: F) -> F::Output {
         let mut future = pin!(future);
         poll_fn(|cx| {
@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    /// Far more than one poll may do.
+    /// Far more reads than one poll may do.
     const FLOOD: usize = 100 * READS;
 
     const MESSAGE: &[u8] = b"+OK\r\n";

@@ -1,7 +1,7 @@
 //! Changes credentials, certificates and urls while a master is in use.
 //!
-//! A connection that works is never given up for one that may not. The new connection is opened next to it and tried
-//! out, one master after the other, and only then replaces it.
+//! A working connection is never given up for one that may not work. The new connection is opened in parallel
+//! and tried out, one master after the other, and only then replaces the old one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,8 +12,8 @@ use redlock_core::{ClusterId, ConnectionId, Input, MasterFacts, Unknown};
 use super::{Dial, Link, Peers, Pushes, keep};
 use crate::masters::preflight;
 
-/// The pause before a master that refuses the new credentials is tried again: an administrator changes the Secret
-/// before the servers, or the other way round.
+/// The pause before a master that refuses the new credentials is tried again: an administrator changes the
+/// Secret before the servers, or vice versa.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// Renews the connections that use earlier credentials.
@@ -47,7 +47,7 @@ impl Renewer {
         }
     }
 
-    /// Returns false if the earlier connection still stands.
+    /// Returns false if the renewals must be checked again after [`AGAIN`].
     async fn renew(&self, link: &Link) -> bool {
         let beside = link.beside();
         match self.try_out(&beside).await {
@@ -70,8 +70,8 @@ impl Renewer {
         }
     }
 
-    /// Checks that everything that the scripts need is permitted. The new credentials cannot cause any other problem of
-    /// the server.
+    /// Checks that the new credentials permit everything that the scripts need. They cannot cause any other
+    /// problem of the server.
     async fn try_out(&self, beside: &Link) -> Result<(MasterFacts, Pushes), Unknown> {
         let pushes = keep::open(beside).await?;
         let facts = beside.look().await?;
@@ -93,7 +93,8 @@ impl Link {
         state.open.as_ref().is_some_and(|open| open.version != version)
     }
 
-    /// Sets the client for new connections. A working connection continues until [`Renewer`] has tried the new client.
+    /// Sets the client for new connections. A working connection continues until [`Renewer`] has tried the
+    /// new client.
     pub(crate) fn rekey(&self, client: redis::Client) {
         let mut state = self.state();
         state.dial.client = client;
@@ -105,8 +106,8 @@ impl Link {
         }
     }
 
-    /// Makes another server this master. The old one no longer has a vote here, and the new one has none until it is
-    /// polled.
+    /// Replaces the server of this master. The old server no longer has a vote here, and the new one has no
+    /// vote until it is polled.
     pub(crate) fn redial(&self, url: String, client: redis::Client) {
         let mut state = self.state();
         state.dial = Dial {
@@ -151,8 +152,8 @@ impl Link {
             return false;
         };
         let mut state = self.state();
-        // Closed in the meantime: the next connection uses the new credentials anyway. Changed in the meantime: those
-        // must be tried first.
+        // If the connection was closed in the meantime, the next one uses the new credentials anyway. If the
+        // dial changed again, the latest credentials must be tried first.
         if state.open.is_none() || state.dial.version != new.version {
             return false;
         }
@@ -175,7 +176,7 @@ impl Link {
         true
     }
 
-    /// Closes replaced connections once no request on them is waited for.
+    /// Closes replaced connections once no request on them waits for its reply.
     pub(super) fn close_former(&self) {
         let mut state = self.state();
         if !state.former.is_empty() {
@@ -202,7 +203,8 @@ impl Link {
         state.not_renewed = Some(unknown);
     }
 
-    /// Returns the pushes of the connection that replaced the one being read. Without them, no connection is open.
+    /// Returns the pushes of the connection that replaced the one being read. Without them, closes the
+    /// connection.
     pub(super) fn handed_over(&self) -> Option<Pushes> {
         let mut state = self.state();
         let pushes = state.handed_over.take();

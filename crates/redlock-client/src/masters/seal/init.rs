@@ -1,7 +1,8 @@
 //! Seals new masters at once (`init`); the caller states that no lease can be live.
 //!
-//! Refuses to start unless every master is reached and has no key under the prefix but a probe. A failure half-way
-//! leaves only probes, and masters sealed with the same floors; the ordinary way continues from there.
+//! Refuses to start unless every master is reached and has no key under the prefix other than a probe. A
+//! failure half-way leaves only probes, and masters sealed with the same floors; the ordinary way continues
+//! from there.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,19 +21,19 @@ use crate::{
     masters::{Ineligible, MasterFacts, Masters, Unknown, link::Link},
 };
 
-/// The time for masters that were just started to be reached.
+/// The time to wait for masters that were just started.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long a master is asked for its facts again whose answers are late, as those of a busy machine are. A connection
-/// that is silent for longer than about 2 s is closed, which ends the procedure.
+/// The time during which facts are read again if the answers of a master are late, as on a busy machine. A
+/// connection that is silent for longer than about 2 s is closed, which ends the procedure.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The bound of the walk through the keys of a master: some ten million foreign keys.
+/// The bound of the walk through the keys of a master: enough for some ten million foreign keys.
 const SCAN: Duration = Duration::from_secs(30);
 
-/// The masters that vote now, all of the quorum.
+/// The result of an initialisation, after which all masters of the quorum vote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitReport {
     pub sealed: Vec<String>,
-    /// Every fencing token will be greater than this.
+    /// The counter of each master. Every fencing token will be greater.
     pub counter: u64,
     /// Slots up to this one (unix seconds) cannot be claimed.
     pub slot_floor: u64,
@@ -95,7 +96,7 @@ pub async fn init(masters: &Masters) -> Result<InitReport, InitError> {
 
     let limit = masters.fingerprint().acquire_limit();
     let begun = clock::now();
-    // A late probe ends the procedure while nothing is sealed; half of the time is left for the seals.
+    // A late probe ends the procedure while no master is sealed; half of the time is left for the seals.
     let (probed, end) = (begun + limit / 2, begun + limit);
     let probes = write_probes(links, &facts, probed).await?;
     all_carry(links, &probes, probed).await?;
@@ -112,7 +113,8 @@ pub async fn init(masters: &Masters) -> Result<InitReport, InitError> {
     report(links, sealed, &floor)
 }
 
-/// Reads the facts of a master, again where an answer is late: one late answer would end the procedure for all.
+/// Reads the facts of a master, and repeats a read whose answer is late: otherwise one late answer would end
+/// the procedure for all masters.
 async fn look(link: &Link, until: BootInstant) -> Result<MasterFacts, Unknown> {
     loop {
         match link.look().await {
@@ -122,7 +124,7 @@ async fn look(link: &Link, until: BootInstant) -> Result<MasterFacts, Unknown> {
     }
 }
 
-/// Checks that every master is reached, is eligible, and was never sealed in this run.
+/// Checks that every master is reached and eligible, and that no two names lead to one server.
 async fn new_masters(links: &[Arc<Link>]) -> Result<Vec<MasterFacts>, InitError> {
     let mut all: Vec<MasterFacts> = Vec::new();
     let until = clock::now() + PATIENCE;

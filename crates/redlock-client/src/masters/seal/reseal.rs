@@ -1,7 +1,7 @@
 //! Seals masters by hand (`reseal`) when a sealed master is lost for good, so that f+1 can never be read again.
 //!
-//! Data that only the lost masters had is forgotten: the caller accepts that loss. The counter and the slots jump above
-//! every possible earlier value, as after a total loss. Refuses while the ordinary way is open.
+//! Data that only the lost masters had is forgotten: the caller accepts that loss. The counter and the slots
+//! jump above every possible earlier value, as after a total loss. Refuses while the ordinary way is open.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use redlock_core::seal::{Plan, Quarantine, Step};
 use super::{LOOK_EVERY, rounds::NotDone};
 use crate::{clock, masters::Masters};
 
-/// The time for running masters to be reached; lost masters are not waited for.
+/// The time to wait for running masters; lost masters do not extend it.
 const CONNECT: Duration = Duration::from_secs(2);
-/// Masters that restart repeatedly restart the wait; after this many waits the function gives up.
+/// Number of waits after which the function gives up: masters that restart repeatedly restart the wait.
 const WAITS: u32 = 3;
-/// The pause between two tries when a master that was about to be sealed did not answer.
+/// The minimum pause between two tries, for a master that did not answer when it was about to be sealed.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 /// The time for the exchanges, in addition to the waits.
 const MARGIN: Duration = Duration::from_secs(10);
@@ -71,7 +71,7 @@ fn unreached(missing: &[String]) -> String {
 /// Seals every master that can be reached and has no seal, after the full wait. Calls `progress` every second.
 ///
 /// # Errors
-/// See [`ResealError`]; nothing was sealed then.
+/// Returns a [`ResealError`] if nothing was sealed.
 pub async fn reseal(
     masters: &Masters,
     accept_loss: bool,
@@ -100,7 +100,7 @@ pub async fn reseal(
         if waited > give_up {
             return Err(ResealError::Unsettled { waited });
         }
-        // A probe that was just written begins its wait: the next read knows its end.
+        // A probe that was just written starts the wait: the next read knows its end.
         let left = left.unwrap_or_else(|| masters.fingerprint().seal_wait());
         progress(Progress {
             masters: names(masters, &plan),
@@ -128,7 +128,8 @@ fn refuse(masters: &Masters, plan: &Plan) -> Result<(), ResealError> {
     Ok(())
 }
 
-/// Returns the longest remaining wait at the time of the read; `None` while a master has only just got its probe.
+/// Returns the longest remaining wait at the time of the read; `None` while a master has only just received
+/// its probe.
 fn left(plan: &Plan) -> Option<Duration> {
     let mut lefts = plan.steps.iter().map(|(_, step)| match step {
         Step::Blocked { until } => Some(until.left(plan.read_at)),

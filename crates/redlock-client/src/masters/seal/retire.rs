@@ -1,8 +1,9 @@
 //! Replaces the server behind the name of a master: the old server loses its vote first, and for good.
 //!
-//! Urls are not part of the fingerprint, so one cluster may use the new server while another still uses the old one. If
-//! both voted under one name, two candidates could each win a majority. Removing only the seal is not enough: a cluster
-//! that still uses the old server would seal it again. Every cluster refuses a fingerprint of the form "retired".
+//! Urls are not part of the fingerprint, so one cluster may use the new server while another still uses the
+//! old one. If both voted under one name, two candidates could each win a majority. Removing only the seal is
+//! not enough: a cluster that still uses the old server would seal it again. Every cluster refuses a
+//! fingerprint of the form "retired".
 
 use std::time::Duration;
 
@@ -14,9 +15,9 @@ use crate::masters::{ConfigError, Ineligible, MasterFacts, Masters, Unknown, lin
 /// The statement of the caller about the old server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OldServer {
-    /// It must answer and lose its vote.
+    /// The old server must answer and lose its vote.
     MustAnswer,
-    /// The caller states that it is stopped for good, or that the new server is the successor for which it was retired.
+    /// The caller states that the old server is stopped for good, or was retired for the new server.
     Stated,
 }
 
@@ -26,28 +27,29 @@ pub enum OldServer {
 pub enum RetireOutcome {
     /// Both urls lead to one server: nothing to retire. Use the new one.
     SameServer,
-    /// The old server no longer has a vote, by this call or by an earlier one for the same new server. Use the new one.
+    /// The old server no longer has a vote, by this call or by an earlier one for the same new server. Use
+    /// the new one.
     Retired,
     /// The old server votes in another quorum, and never did in this one. Use the new one.
     NotOurs,
-    /// The old server is also another master of this quorum, and has no vote under two names. It stays that master. Use
-    /// the new one.
+    /// The old server is also another master of this quorum, and has no vote under two names. It stays that
+    /// master. Use the new one.
     AnotherMaster,
-    /// It does not answer, but was stated to be stopped. Use the new one.
+    /// The old server does not answer, but was stated to be stopped. Use the new one.
     StatedStopped,
-    /// It may vote in another cluster: retry, or state that it is stopped.
+    /// The old server may vote in another cluster: retry, or state that it is stopped.
     OldUnreachable { reason: Unknown },
-    /// It answers and still has its vote.
+    /// The old server answers and still has its vote.
     OldRefused { reason: NotDone },
-    /// It was retired for another server, or for an earlier run of the new one; `said` is its own text. Two servers
-    /// would vote under one name: state that this is the successor.
+    /// The old server was retired for another server, or for an earlier run of the new one; `said` is its own
+    /// text. Two servers could vote under one name: if the new server is the successor, state that.
     RetiredForAnother { said: String },
-    /// Without the vote of the old server, or of the new one where others use it, no majority would remain: wait until
-    /// more of the others vote.
+    /// Without the vote of the old server, or of the new one if others use it, no majority would remain: wait
+    /// until more of the others vote.
     OthersMissing { voting: usize, needed: usize },
     /// The two servers cannot be compared: wait.
     NewUnreachable { reason: Unknown },
-    /// It could not vote in this quorum. The old one keeps its vote.
+    /// The new server could not vote in this quorum. The old one keeps its vote.
     NewRefused { reason: Ineligible },
 }
 
@@ -63,9 +65,9 @@ impl RetireOutcome {
 }
 
 impl Masters {
-    /// Removes the vote of the server behind `old_url` as master `name`, so that the server behind `new_url` may have
-    /// it. The new server waits for its seal like every master that lost its memory. Idempotent; it does not matter
-    /// whether this set uses one of the two urls.
+    /// Removes the vote of the server behind `old_url` as master `name`, so that the server behind `new_url`
+    /// may vote instead. The new server waits for its seal like every master that lost its memory.
+    /// Idempotent; works whether or not this set uses one of the two urls.
     ///
     /// # Errors
     /// Returns an error for a name that no master has, or for a url that cannot be used.
@@ -94,7 +96,7 @@ impl Masters {
         let said = was.as_ref().map(|was| was.fingerprint.as_str());
         if let Some(said) = said.filter(|said| said.starts_with(RETIRED)) {
             if said.contains(&is.run_id) {
-                // A seal of the new server, if it has one by now, is from a wait that began after the retirement.
+                // If the new server already has a seal, the wait for that seal began after the retirement.
                 return Ok(RetireOutcome::Retired);
             }
             if stated == OldServer::MustAnswer {
@@ -112,8 +114,8 @@ impl Masters {
         if unknown || (voting < needed && (votes || is.sealed())) {
             return Ok(RetireOutcome::OthersMissing { voting, needed });
         }
-        // Done before the old server loses its vote: an earlier seal or wait does not cover the later votes of the old
-        // server.
+        // The new server loses its seal before the old server loses its vote: an earlier seal or wait does
+        // not cover later votes of the old server.
         let limit = self.fingerprint().acquire_limit();
         if let Err(reason) = take_vote(&new, &is, "", limit).await {
             let reason = match reason {
@@ -138,8 +140,8 @@ impl Masters {
         );
         Ok(match take_vote(&old, &was, &text, limit).await {
             Ok(()) => RetireOutcome::Retired,
-            // Another process retired it in the meantime or before, for a server that the caller states to be the right
-            // one.
+            // Another process retired it in the meantime or before, for a server that the caller states to be
+            // the right one.
             Err(NotDone::Retired) if stated == OldServer::Stated => RetireOutcome::Retired,
             // Sealed since it was read.
             Err(NotDone::Unknown(Unknown::OtherFingerprint)) if !identified => {
@@ -168,7 +170,8 @@ impl Masters {
     }
 }
 
-/// Takes no longer than an attempt to acquire: the wait of a seal covers no longer operation.
+/// Removes the vote of a server. Takes no longer than an attempt to acquire: the wait of a seal covers no
+/// longer operation.
 async fn take_vote(link: &Link, facts: &MasterFacts, text: &str, limit: Duration) -> Result<(), NotDone> {
     let stamp = link.quorum.read(|engine, _| engine.stamp());
     let fill = |command: &mut redis::Cmd, not_after| {

@@ -1,6 +1,6 @@
 //! Implements the exchanges of the seal: read all masters, write a probe, read registers, seal.
 //!
-//! Decides nothing. Each exchange has a deadline of its own, and all masters are asked at the same time.
+//! Decides nothing. Each exchange has its own deadline, and all masters are asked at the same time.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     masters::link::{Link, Packed},
 };
 
-/// The keys read in one step of a scan: some milliseconds of a busy server.
+/// Number of keys read in one step of a scan, which takes some milliseconds of a busy server.
 const SCAN_COUNT: u32 = 1_000;
 
 /// The reason why a master without a seal did not carry out a step.
@@ -46,7 +46,7 @@ pub enum NotDone {
     Unknown(#[from] Unknown),
 }
 
-/// Whether a probe of this run may stay.
+/// Whether a probe of this run of the server may stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Probing {
     Keep,
@@ -72,7 +72,7 @@ pub(super) async fn look(links: &[Arc<Link>]) -> Read {
     }
 }
 
-/// Returns the probe that the master carries now, and the time of the answer.
+/// Writes a probe. Returns the probe that the master carries afterwards, and the time of the answer.
 pub(super) async fn write_probe(
     link: &Link,
     probe: &str,
@@ -112,7 +112,7 @@ pub(super) async fn seal(
         })
         .await;
     done(exchange.reply)?;
-    // It votes from the next poll on.
+    // The master votes after its next poll.
     link.poke();
     Ok(())
 }
@@ -170,7 +170,7 @@ pub(super) async fn foreign_key(link: &Link, until: BootInstant) -> Result<Optio
             return Err(Unknown::Reply("the scan returned no cursor".into()));
         };
         for key in keys {
-            // A key that is not text is not ours, but is still under the prefix.
+            // A key that is not text is foreign, but still under the prefix.
             let key = reply::text(key).unwrap_or("(not text)");
             if key != &*link.keys.probe {
                 return Ok(Some(key.to_owned()));

@@ -15,7 +15,7 @@ use crate::{
     masters::{link::Link, random, shared::Shared},
 };
 
-/// Takes part in the seals of one quorum.
+/// Carries out the seals of one quorum.
 #[derive(Clone, Debug)]
 pub(super) struct SealExecutor {
     pub(super) links: Arc<[Arc<Link>]>,
@@ -52,7 +52,7 @@ impl SealExecutor {
         plan
     }
 
-    /// Seals in the ordinary way: with the registers of f+1 sealed masters, read now, after the wait.
+    /// Seals in the ordinary way: with the registers of f+1 sealed masters, which are read after the wait.
     pub(super) async fn seal(&self, quarantine: &Quarantine, plan: &Plan) -> Sealed {
         let ripe = plan.of(&Step::Seal);
         if ripe.is_empty() {
@@ -68,15 +68,15 @@ impl SealExecutor {
         let mut sealed: Vec<Account> = accounts.into_values().collect();
         sealed.retain(|account| account.sealed(&fingerprint, quorum));
         if sealed.len() < self.size.majority() {
-            // A source stopped answering since the plan was made; the next read plans anew.
+            // A source has stopped answering since the plan was made; the next read leads to a new plan.
             return Vec::new();
         }
         let floor = maximum(sealed.into_iter());
         self.write(quarantine, &ripe, &floor, quorum).await
     }
 
-    /// Seals these masters by the fallback: with the registers of every master that can be read, and the floor after a
-    /// loss. No master is sealed unless all of these masters, and all sealed masters of the plan, return their
+    /// Seals these masters by the fallback: with the registers of every master that can be read, and the
+    /// floor after a loss. No master is sealed unless all masters of the plan, sealed or not, return their
     /// registers.
     pub(super) async fn fall_back(&self, quarantine: &Quarantine, plan: &Plan, masters: &[usize]) -> Sealed {
         if masters.is_empty() || (plan.quorum.is_none() && self.draws_first().await) {
@@ -95,8 +95,9 @@ impl SealExecutor {
         }
     }
 
-    /// Returns true once, after a pause in which a process that remembers the id of the quorum can seal under it; the
-    /// next plan then uses that id. The new id is used only if no master shows one after the pause.
+    /// Returns true the first time, after a pause in which a process that remembers the id of the quorum can
+    /// seal under it; the next plan then uses that id. The new id is used only if no master shows one after
+    /// the pause.
     async fn draws_first(&self) -> bool {
         if self.shared.read(|engine, _| engine.identity().drawn().is_some()) {
             return false;
@@ -106,8 +107,8 @@ impl SealExecutor {
         true
     }
 
-    /// Seals under a new id, one master after the other, by name. Another process that does the same with an id of its
-    /// own fails at the first master, and reads the id there.
+    /// Seals under a new id, one master after the other, by name. Another process that does the same with its
+    /// own id fails at the first master, and reads the id there.
     async fn write_in_turn(&self, quarantine: &Quarantine, masters: &[usize], floor: &Registers) -> Sealed {
         let mut in_turn = masters.to_vec();
         in_turn.sort_by_key(|master| &self.links[*master].name);
@@ -152,7 +153,7 @@ impl SealExecutor {
     }
 }
 
-/// Returns the id for a quorum that has none yet: one for the life of the process.
+/// Returns the id for a quorum that has no id yet. The id stays the same for the life of the process.
 pub(super) fn drawn(shared: &Shared) -> QuorumId {
     let fresh = QuorumId::from_bits(random::bits());
     shared.update(|engine, _| {

@@ -18,10 +18,11 @@ impl Masters {
         self.inner.shared.handle(Input::CommandTimeout(timeout));
     }
 
-    /// Applies credentials and certificates that were rotated; new connections use them. A working connection is
-    /// replaced by a new one once that has passed a trial of all permissions, one master after the other. If a master
-    /// refuses the new ones, its connection continues, [`crate::masters::MasterStatus::not_renewed`] reports the
-    /// reason, and the change is retried. No vote is lost either way.
+    /// Applies rotated credentials and certificates; new connections use them. A working connection is
+    /// replaced by a new one once the new one has passed a trial of all permissions, one master after the
+    /// other. If a master refuses the new credentials, its connection continues,
+    /// [`crate::masters::MasterStatus::not_renewed`] reports the reason, and the change is retried. No vote
+    /// is lost either way.
     ///
     /// # Errors
     /// Returns an error for invalid certificates; nothing has changed then.
@@ -43,9 +44,9 @@ impl Masters {
         Ok(())
     }
 
-    /// Reaches one master by another url. Its connection is closed, and it has no vote until it is polled at the new
-    /// url; the other masters and their votes do not change. Call it only once [`Self::retire`] allows it: two servers
-    /// that vote under one name grant a lock twice.
+    /// Changes the url of one master. Its connection is closed, and it has no vote until it is polled at the
+    /// new url; the other masters and their votes do not change. Call it only once [`Self::retire`] allows
+    /// it: two servers that vote under one name grant a lock twice.
     ///
     /// # Errors
     /// Returns an error for a name that no master has, and for a url that cannot be used or that another master has.
@@ -61,7 +62,8 @@ impl Masters {
                 url: without_credentials(url),
             });
         }
-        // Held until the url is set: the new connection would miss credentials that change in between.
+        // The mutex is held until the url is set: otherwise the new connection would miss credentials that
+        // change in between.
         let access = self.inner.access.lock().unwrap_or_else(PoisonError::into_inner);
         let client = access.client(&master(name, url))?;
         link.redial(without_credentials(url), client);

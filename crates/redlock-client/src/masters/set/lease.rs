@@ -22,13 +22,13 @@ pub enum Acquired {
 #[must_use]
 pub enum Renewal {
     Renewed,
-    /// More than N - M masters refused, or the lease had run out: it is lost.
+    /// More than N - M masters refused, or the lease had run out: the lease is lost.
     Lost,
     /// No majority; the lease is unchanged. Retry until the renew deadline.
     Undecided,
 }
 
-/// A lease that this process holds. Drop releases it.
+/// A lease that this process holds. Dropping it releases the lease.
 #[derive(Debug)]
 #[must_use = "dropping a lease releases it"]
 pub struct Lease {
@@ -45,8 +45,8 @@ pub struct Lease {
     given_back: bool,
 }
 
-/// An attempt whose caller may go away. The driver undoes a completion without a receiver; it cannot detect a
-/// completion that was received by a future which is dropped before it reads it.
+/// An attempt whose caller may go away. The driver undoes a completion without a receiver, but cannot detect
+/// that a future received the completion and was dropped before it read the completion.
 struct Unread<'a> {
     masters: &'a Masters,
     lock: &'a Arc<LockKeys>,
@@ -66,7 +66,7 @@ impl Drop for Unread<'_> {
 }
 
 impl Masters {
-    /// Submits a command for a caller that is dropped; no task waits for the result.
+    /// Submits a command for a value that is being dropped; no task waits for the result.
     fn tell(&self, lock: &Arc<LockKeys>, command: Command) {
         // Without a driver the command is lost; the lease runs out.
         let _ = self.submit(Call {
@@ -80,7 +80,7 @@ impl Masters {
     /// covers no longer lease.
     ///
     /// # Errors
-    /// Returns [`Closed`]; every other result is an outcome.
+    /// Returns [`Closed`] if the tasks have ended; every other result is an outcome.
     pub async fn acquire(
         &self,
         lock: &LockName,
@@ -90,7 +90,7 @@ impl Masters {
         let lock = self.lock(lock);
         let lease_duration = lease_duration.min(self.fingerprint().longest_lease());
         if lease_duration <= timing::drift(lease_duration) {
-            // Over before it could be won. A master rejects a key without a lifetime.
+            // The lease would end before it is won, and a master rejects a key without a lifetime.
             return Ok(Acquired::Lost(Loss::TooLate));
         }
         let attempt = Arc::new(LeaseAttempt::new(self.stem(holder), lease_duration));
@@ -142,7 +142,7 @@ impl Lease {
     /// Runs one round of renewal.
     ///
     /// # Errors
-    /// Returns [`Closed`]; the lease then ends at `valid_until`.
+    /// Returns [`Closed`] if the tasks have ended; the lease then ends at `valid_until`.
     pub async fn renew(&mut self) -> Result<Renewal, Closed> {
         if self.authority_at(clock::now()).is_none() {
             return Ok(Renewal::Lost);
@@ -155,7 +155,7 @@ impl Lease {
         };
         let completion = self.masters.ask(&self.lock, command).await?;
         if self.authority_at(clock::now()).is_none() {
-            // Won or not, the end came first, and the caller may have acted on it.
+            // The lease ended before the renewal did, won or not, and the caller may have acted on that end.
             self.over = true;
             return Ok(Renewal::Lost);
         }
@@ -175,7 +175,7 @@ impl Lease {
     /// Releases the lock and notifies the standbys; returns true if a majority held the lease and deleted it.
     ///
     /// # Errors
-    /// Returns [`Closed`]; the lease then runs out.
+    /// Returns [`Closed`] if the tasks have ended; the lease then runs out.
     pub async fn release(mut self) -> Result<bool, Closed> {
         self.over = true;
         self.given_back = true;
@@ -191,7 +191,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // A lost lease is released, too: its remains on some masters would block every candidate.
+        // A lost lease is also released: its remains on some masters would block every candidate.
         if !self.given_back {
             let attempt = self.attempt.clone();
             self.masters.tell(&self.lock, Command::Release { attempt });

@@ -20,7 +20,8 @@ pub struct TaskEnded {
     pub reason: String,
 }
 
-/// The tasks. Dropping this value stops them at once, without waiting for calls under way.
+/// The tasks behind a set of masters. Dropping this value stops them at once, without waiting for calls under
+/// way.
 #[derive(Debug)]
 #[must_use = "dropping the tasks closes the connection to the masters"]
 pub struct Tasks {
@@ -59,8 +60,8 @@ impl Tasks {
         }
         Self {
             keepers,
-            // The engine orders the calls of one connection. A task that runs out of its budget of polls amid them
-            // would send the first of them last.
+            // The engine orders the calls of one connection. A task that runs out of its budget of polls
+            // between two calls would send the first of them last.
             driver: tokio::spawn(unconstrained(driver.run())),
             closing,
             shared,
@@ -81,14 +82,15 @@ impl Tasks {
         }
     }
 
-    /// Takes no more calls, finishes the calls under way, then disconnects. Returns the number of clean-ups that are
-    /// left to the expiry of their keys.
+    /// Takes no more calls, finishes the calls under way, then disconnects. Returns the number of undos and
+    /// reserves that are left to the expiry of their keys.
     pub async fn close(mut self) -> usize {
         self.closing.cancel();
         self.shared.wake_driver();
         let drain = self.shared.read(|engine, _| engine.longest_timeout()) * 2;
         let ended = time::timeout(drain, &mut self.driver).await;
-        // Before the connections end with the driver, since the keepers would report each as a lost master.
+        // The keepers end before the connections, which end with the driver: otherwise the keepers would
+        // report each connection as a lost master.
         self.keepers.shutdown().await;
         self.driver.abort();
         ended

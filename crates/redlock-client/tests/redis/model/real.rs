@@ -1,4 +1,4 @@
-//! The scripts, as `crates/redlock-core/src/script.rs` puts them together, on one server.
+//! Runs the scripts, as `crates/redlock-core/src/script.rs` assembles them, on one server.
 
 use redis::Value;
 use redis::aio::MultiplexedConnection;
@@ -45,7 +45,7 @@ const SEAL: &str = script!("unsealed.lua" "history.lua" "seal.lua");
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) answer: Answer,
-    /// Microseconds.
+    /// The time of the server, in microseconds.
     pub(super) time: u64,
     pub(super) counter: Option<u64>,
     /// The mark of a grant of a fenced lock.
@@ -74,12 +74,12 @@ impl Real {
         command.query_async(&mut self.connection).await.unwrap()
     }
 
-    /// Loses all that it knew.
+    /// Deletes all data.
     pub(super) async fn flush(&mut self) {
         let () = self.ask(&mut redis::cmd("FLUSHALL")).await;
     }
 
-    /// As another process with the same data would be.
+    /// Removes the seal, so that the server acts like another process with the same data.
     pub(super) async fn unseal(&mut self) {
         let () = self.ask(redis::cmd("HDEL").arg(META).arg("seal")).await;
     }
@@ -120,7 +120,7 @@ impl Real {
         seconds * 1_000_000 + micros
     }
 
-    /// `not_after` in microseconds; 0 is too late.
+    /// Runs one script. `not_after` is in microseconds; 0 is too late.
     pub(super) async fn run(&mut self, op: &Op, own: &str, not_after: u64) -> Said {
         let mut call = redis::cmd("EVAL");
         let mut begin = |script: &str, keys: &[&str]| {
@@ -233,7 +233,7 @@ impl Real {
         }
     }
 
-    /// All data: the registers, and the values of lease and reservation.
+    /// Returns all data: the registers, and the values of lease and reservation.
     pub(super) async fn data(&mut self) -> (Registers, Option<String>, Option<String>) {
         let meta: std::collections::HashMap<String, String> = self.ask(redis::cmd("HGETALL").arg(META)).await;
         let number = |field: &str| meta.get(field).map_or(0, |text| text.parse().unwrap());
@@ -289,7 +289,7 @@ fn slot_text(slot: u64, job: Option<u32>) -> String {
     format!("{slot}|{}", job_text(job))
 }
 
-/// A value without its grant number.
+/// Returns a lease value without its grant number.
 fn stem_of(value: &str) -> &str {
     &value[..=value.rfind('|').unwrap()]
 }

@@ -1,4 +1,4 @@
-//! One random sequence, on both sides.
+//! Runs one random sequence on both sides.
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use crate::rate::Rate;
 use redlock_testkit::eventually;
 
 const BOUND: Duration = Duration::from_secs(20);
-/// A script may run later than planned by up to this time: the remaining time in its reply is that of any moment in
-/// between. The two sides may differ by as much.
+/// A script may run later than planned by up to this time, at any moment in between. The remaining times of
+/// the two sides may differ by as much.
 const LATE_MS: u64 = 20;
 const CLUSTERS: [&str; 2] = ["east", "west"];
-/// Soon over, and not before the sequence is.
+/// Leases that end soon, and a lease that outlasts the sequence.
 const LEASES_MS: [u64; 3] = [60, 200, 3_600_000];
 
 pub(super) struct Sequence<'a> {
     rng: Rng,
     real: &'a mut Real,
     model: Master,
-    /// By how much the ends of keys may differ, in milliseconds.
+    /// The greatest permitted difference of the ends of keys, in milliseconds.
     slack: u64,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// A fence mark without its token.
+    /// Returns a random fence mark without its token.
     fn body(&mut self) -> String {
         format!("{},{},0", self.rng.u32(1..4), CLUSTERS[self.rng.usize(..2)])
     }
@@ -142,7 +142,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// Returns a value that is stored, more often than not: a new value meets few others.
+    /// Returns the stored value in most cases: a new value would rarely match another one.
     fn stem(&mut self, now: u64) -> LeaseValue {
         match self.model.lease(now * 1_000) {
             Some(value) if self.rng.u32(..3) > 0 => value.clone(),
@@ -161,7 +161,7 @@ impl<'a> Sequence<'a> {
         };
         // No lease has the token 0.
         let token = token.max(1);
-        // Half of the calls are those of a fenced lock.
+        // Half of the calls are for a fenced lock.
         let fenced = self.rng.bool();
         match self.rng.u32(..12) {
             0..=2 => Op::Grant {
@@ -221,7 +221,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// Whether both can be compared: not where a key ends at that very moment.
+    /// Runs one step. Returns whether both sides can be compared: they cannot if a key ends at that moment.
     pub(super) async fn step(&mut self) -> Result<bool, String> {
         match self.rng.u32(..40) {
             0 => self.lose_memory().await,
@@ -277,7 +277,8 @@ impl<'a> Sequence<'a> {
         Ok(true)
     }
 
-    /// Waits until no key ends within the time that a script may take to get there. By the server's clock.
+    /// Waits until no key ends, by the server's clock, within the time that a script may take to reach the
+    /// server.
     async fn away_from_an_end(&mut self) -> u64 {
         let (real, model) = (&mut *self.real, &self.model);
         eventually(BOUND, "no key is about to end", async || {
@@ -292,7 +293,7 @@ impl<'a> Sequence<'a> {
     }
 }
 
-/// The register, as a master stores it.
+/// Returns the register as a master stores it.
 fn mark_text((token, body): &(u64, String)) -> String {
     match token {
         0 => String::new(),
@@ -300,7 +301,7 @@ fn mark_text((token, body): &(u64, String)) -> String {
     }
 }
 
-/// But for how long something is left, within the slack.
+/// Reports whether two answers are equal, except for remaining times that differ within the slack.
 fn same(a: &Answer, b: &Answer, slack: u64) -> bool {
     match (a, b) {
         (Answer::Obstacle(a, left_a), Answer::Obstacle(b, left_b)) => {

@@ -1,4 +1,4 @@
-//! The calls of the kubelet.
+//! Handles the calls of the kubelet.
 
 use std::{
     collections::BTreeSet,
@@ -42,7 +42,7 @@ impl Owner<'_> {
         self.ask_soon(&uid);
     }
 
-    /// Makes a record for a pod that is not known.
+    /// Creates a record for an unknown pod.
     fn admit(&mut self, request: PublishRequest) -> Result<(), PublishError> {
         let PublishRequest { pod, lock, target } = request;
         let declared = format!("{}/{lock}", pod.namespace);
@@ -91,9 +91,9 @@ impl Owner<'_> {
         }
     }
 
-    /// A pod that was found without an entry: the kubelet writes the data of a volume before it calls, and keeps the data
-    /// over a reboot. Where no process of the pod runs, the call waits for a start permit like that of a new pod. The cgroup
-    /// stays frozen until then.
+    /// Handles a call for a pod that was found without an entry: the kubelet writes the data of a volume
+    /// before it calls, and keeps the data across a reboot. If no process of the pod runs, the call waits for
+    /// a start permit like the call for a new pod. The cgroup stays frozen until then.
     fn begin_lost(&mut self, uid: &str) -> Result<(), PublishError> {
         let Some(pod) = self.pods.get_mut(uid).filter(|pod| pod.is_lost()) else {
             return Ok(());
@@ -133,7 +133,7 @@ impl Owner<'_> {
         }
     }
 
-    /// A call waits for a round that began after it.
+    /// Plans a round at once, because a call waits for a round that began after the call.
     fn ask_soon(&mut self, uid: &str) {
         let Some(pod) = self.pods.get(uid) else {
             return;
@@ -146,7 +146,7 @@ impl Owner<'_> {
         }
     }
 
-    /// The directory is removed after whatever was to be written into it before.
+    /// Unpublishes a volume. The directory is removed after all earlier writes into it.
     pub(super) fn unpublish(
         &mut self,
         uid: &str,
@@ -187,7 +187,7 @@ impl Owner<'_> {
         Ok(())
     }
 
-    /// Nothing guards the pod any more.
+    /// Ends the record of a pod, which is no longer guarded.
     pub(super) fn end(&mut self, uid: &str) {
         if self.pods.get(uid).is_some_and(|pod| pod.stored.is_some()) {
             self.store(uid, EntryState::Ended);
@@ -221,7 +221,7 @@ impl Owner<'_> {
         }
     }
 
-    /// A pod that was found without an entry: by the lock that its volume names.
+    /// Resolves the lock of a pod that was found without an entry, by the name in its volume.
     pub(super) fn resolve_again(&mut self, uid: &str) {
         let Some(pod) = self.pods.get(uid) else {
             return;

@@ -1,4 +1,4 @@
-//! Carries out what a record decides.
+//! Carries out the effects of a record.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use crate::{
     table::{Entry, EntryState, Found, Table},
 };
 
-/// The API server answers within milliseconds. A permit that is long enough for a start lasts for about 10 s.
+/// The timeout of a read of a pod object. The API server answers within milliseconds. A permit that is long
+/// enough for a start lasts for about 10 s.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
 
 impl Owner<'_> {
@@ -53,7 +54,7 @@ impl Owner<'_> {
         }
     }
 
-    /// The holder of the lock of a pod, as the last round has shown it.
+    /// Returns the holder of the lock of a pod, as the last round has shown it.
     pub(super) fn holder(&self, uid: &str) -> Option<String> {
         let lock = self.pods.get(uid)?.lock.as_ref()?;
         let quorum = self.quorums.get(&lock.quorum)?;
@@ -75,7 +76,7 @@ impl Owner<'_> {
         }
     }
 
-    /// Reads whether the object of the pod exists, beside the task that owns the records.
+    /// Reads whether the object of the pod exists, outside the task that owns the records.
     fn confirm(&mut self, uid: &str) {
         let Some(pod) = self.pods.get(uid) else {
             return;
@@ -97,7 +98,7 @@ impl Owner<'_> {
         self.input(uid, Input::Pod { presence, asked });
     }
 
-    /// The thread freezes the pod at the end of this permit, and the pod reads its end in its volume.
+    /// Passes on a permit: the thread freezes the pod at its end, and the pod reads the end in its volume.
     fn permit(&mut self, uid: &str, run: Run) {
         let Some(pod) = self.pods.get(uid) else {
             return;
@@ -114,8 +115,8 @@ impl Owner<'_> {
         }
     }
 
-    /// An entry that cannot be written is not acknowledged: the guardian keeps the end of the one before. A release has no end, so
-    /// its entry is removed then.
+    /// Stores an entry. An entry that cannot be written is not acknowledged: the guardian keeps the end of
+    /// the previous entry. A release has no end, so its entry is then removed.
     pub(super) fn store(&mut self, uid: &str, state: EntryState) {
         let Some(pod) = self.pods.get_mut(uid) else {
             return;
@@ -139,14 +140,15 @@ impl Owner<'_> {
         });
     }
 
-    /// Unknown where the file cannot be read: no input.
+    /// Reports the state of the cgroup to the record. If the file cannot be read, the state is unknown and
+    /// there is no input.
     pub(super) fn check_cgroup(&mut self, uid: &str) {
         let Some(path) = self.pods.get(uid).and_then(|pod| pod.cgroup.as_ref()) else {
             return;
         };
         match cgroup::pod::events(path) {
             Ok(events) => {
-                // One that is gone has no process.
+                // A cgroup that is gone has no process.
                 let (populated, frozen) =
                     events.map_or((false, false), |found| (found.populated, found.frozen));
                 self.input(uid, Input::Cgroup { populated, frozen });
@@ -158,7 +160,8 @@ impl Owner<'_> {
     }
 }
 
-/// The guardian and a restarted agent freeze a pod without an entry.
+/// Removes the entry of a release that has ended: the guardian and a restarted agent freeze a pod without an
+/// entry.
 fn remove_release(table: &Table, by: &Entry) {
     let uid = &by.pod.uid;
     let released = matches!(table.read(uid), Found::Entry { entry, .. } if entry.is_released());

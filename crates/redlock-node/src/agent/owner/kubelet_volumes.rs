@@ -1,4 +1,5 @@
-//! Reads the volumes that the kubelet has on disk, beside the task that owns the records: the disk of a node may hang.
+//! Reads the volumes that the kubelet has on disk, outside the task that owns the records: the disk of a node
+//! may hang.
 
 use std::path::PathBuf;
 
@@ -12,7 +13,7 @@ use crate::{
     volume,
 };
 
-/// What a read has shown.
+/// The result of a read.
 #[derive(Debug)]
 pub(in crate::agent) enum Read {
     /// Every volume of the driver.
@@ -21,8 +22,8 @@ pub(in crate::agent) enum Read {
     Locks(Vec<(String, String)>),
 }
 
-/// The reads that are under way, and the calls that wait for the first one: until then, which pods run without an entry is
-/// not known, and such a pod would be taken for a new one.
+/// The reads that are under way, and the calls that wait for the first read: until then, the pods that run
+/// without an entry are unknown, and such a pod would be taken for a new one.
 #[derive(Debug)]
 pub(in crate::agent) struct KubeletVolumes {
     pub(super) reads: JoinSet<Read>,
@@ -31,8 +32,8 @@ pub(in crate::agent) struct KubeletVolumes {
 }
 
 impl KubeletVolumes {
-    /// Begins to read all volumes. The read of a disk that hangs cannot be ended, and nothing waits for it at the end of the
-    /// agent.
+    /// Begins to read all volumes. A read from a disk that hangs cannot be ended, and the agent does not wait
+    /// for it at its end.
     pub(in crate::agent) fn read(kubelet: Option<PathBuf>) -> Self {
         let mut reads = JoinSet::new();
         let early = kubelet.map(|kubelet| {
@@ -46,7 +47,7 @@ impl KubeletVolumes {
         self.early.is_none()
     }
 
-    /// Returns a command that is carried out now.
+    /// Returns the command if it can be carried out now, and keeps it otherwise.
     pub(super) fn admit(&mut self, command: Command) -> Option<Command> {
         match (&mut self.early, command) {
             (Some(early), call @ (Command::Publish(..) | Command::Unpublish(..))) => {
@@ -80,7 +81,7 @@ impl Owner<'_> {
         Ok(())
     }
 
-    /// The pods that the table does not show.
+    /// Restores the pods that the table does not show.
     fn restore_published(&mut self, published: Vec<Published>) {
         let now = clock::now();
         for volume in published {

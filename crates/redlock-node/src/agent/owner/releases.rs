@@ -1,4 +1,4 @@
-//! Releases by hand.
+//! Handles releases by hand.
 
 use redlock_client::clock;
 use redlock_core::{
@@ -13,7 +13,8 @@ use crate::{
 };
 
 impl Owner<'_> {
-    /// Carries out the requests of `redlock fence release`. The record refuses one for a pod that runs by a permit.
+    /// Carries out the requests of `redlock fence release`. The record refuses a request for a pod that runs
+    /// by a permit.
     pub(super) fn take_releases(&mut self, now: BootInstant) {
         let requests = self.shared.table.take_releases(now).unwrap_or_else(|error| {
             tracing::error!(error = %chain(&error), "requests to release pods cannot be read");

@@ -56,7 +56,7 @@ async fn an_agent_whose_freezer_has_ended_ends() {
     let folder = tempfile::tempdir().unwrap();
     let mut shared = shared(folder.path());
     let mut owner = start(&mut shared);
-    // The thread holds the sender.
+    // Stands for the end of the thread, which holds the sender.
     owner.froze = mpsc::unbounded_channel().1;
     let (_commands, mut received) = mpsc::unbounded_channel();
     let ended = tokio::time::timeout(Duration::from_secs(60), owner.run(&mut received)).await;
@@ -77,7 +77,7 @@ async fn the_entry_of_a_release_is_removed_where_the_next_one_cannot_be_written(
     for effect in ended_by {
         let folder = tempfile::tempdir().unwrap();
         let mut shared = shared(folder.path());
-        // The file that is renamed would have a longer name than a file may have.
+        // The name of the file that is renamed would be longer than a file name may be.
         let uid = "a".repeat(250);
         store_released(&shared, &uid, folder.path());
         let mut owner = start(&mut shared);
@@ -104,7 +104,7 @@ async fn the_entry_of_a_release_stays_where_it_cannot_be_written_again() {
     assert!(matches!(owner.shared.table.read(&uid), Found::Entry { .. }));
 }
 
-/// Since the release, the thread that freezes has no end.
+/// Since the release, the freezing thread has no end for the pod.
 #[tokio::test]
 async fn a_permit_that_ended_a_release_and_has_ended_since_freezes_the_pod() {
     let folder = tempfile::tempdir().unwrap();

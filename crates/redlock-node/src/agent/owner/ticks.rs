@@ -1,4 +1,4 @@
-//! The work of each second, and the short waits for the guardian and for an empty cgroup.
+//! Does the work of each second, and the short waits for the guardian.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ use redlock_core::{
 use super::Owner;
 use crate::{agent::pod::Pod, guardian::chain, spec::LockSpec, table::Found};
 
-/// Credentials are read anew after this many ticks: a Secret that changed is in its file after about a minute.
+/// Number of ticks after which credentials are read again: a Secret that changed is in its file after about a
+/// minute.
 const REKEY_TICKS: u64 = 10;
 
 impl Owner<'_> {
@@ -46,12 +47,12 @@ impl Owner<'_> {
         self.publish_readiness(now);
     }
 
-    /// While a record waits for its acknowledgement, at each turn of the task.
+    /// Checks the records that wait for their acknowledgement, at each turn of the task.
     pub(super) fn poll_soon(&mut self) {
         let waiting = self.pods.iter().filter(|(_, pod)| pod.is_storing());
         let waiting: Vec<String> = waiting.map(|(uid, _)| uid.clone()).collect();
         for uid in waiting {
-            // A container that the kubelet started meanwhile comes first.
+            // A container that the kubelet started in the meantime comes first.
             self.check_cgroup(&uid);
             self.acknowledged(&uid);
         }
@@ -82,7 +83,7 @@ impl Owner<'_> {
         let (table, pods) = (&self.shared.table, &self.pods);
         self.ended.retain(|uid, bytes| {
             if pods.contains_key(uid) {
-                // Published again: the entry is that of a new record.
+                // The pod was published again: the entry is that of a new record.
                 return false;
             }
             if !table.is_acknowledged(uid, bytes) {
@@ -95,7 +96,7 @@ impl Owner<'_> {
         });
     }
 
-    /// Writes entries again that were deleted, or that could not be written.
+    /// Rewrites entries that were deleted or could not be written.
     fn restore_lost(&mut self) {
         let lost = |(uid, pod): &(&String, &Pod)| {
             let stored = pod.stored.as_ref();
@@ -123,7 +124,7 @@ impl Owner<'_> {
         }
     }
 
-    /// Connects to the masters of restored pods, where that failed before.
+    /// Connects to the masters of restored pods, if that failed before.
     fn reopen(&mut self) {
         let locks: Vec<LockSpec> = self.pods.values().filter_map(|pod| pod.lock.clone()).collect();
         for lock in locks {
@@ -135,15 +136,15 @@ impl Owner<'_> {
         }
     }
 
-    /// Applies changed urls of masters to the pods that are known. Otherwise a pod that runs for long would lose one master after
-    /// the other.
+    /// Applies changed urls of masters to the known pods. Otherwise, a long-running pod would lose one master
+    /// after the other.
     fn follow_urls(&mut self) {
         let declared: BTreeSet<String> = self.pods.values().map(|pod| pod.declared.clone()).collect();
         for declared in declared {
             let Some((namespace, name)) = declared.split_once('/') else {
                 continue;
             };
-            // A lock that does not fence any more, or is not known now, stays as it is.
+            // A lock that no longer fences, or is unknown at present, stays as it is.
             let Ok(resolved) = self.shared.resolver.resolve(namespace, name) else {
                 continue;
             };
@@ -198,7 +199,7 @@ impl Owner<'_> {
     }
 }
 
-/// The kubelet may start a container in the frozen cgroup at any time.
+/// Reports whether the pod is killed: the kubelet may start a container in the frozen cgroup at any time.
 fn is_killed(pod: &Pod) -> bool {
     pod.waits_for_empty() || crate::agent::pod::name(pod.record.state()) == "killed"
 }

@@ -1,4 +1,4 @@
-//! What an administrator reads of the pods that wait for their start.
+//! Shows an administrator the pods that wait for their start.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,15 +12,16 @@ use crate::{
     table::Waiting,
 };
 
-/// The kubelet calls again within 122 s for a pod that it still starts.
+/// The time for which a refused pod is shown. The kubelet calls again within 122 s for a pod that it still
+/// starts.
 const REFUSED_FOR: Duration = Duration::from_secs(240);
 
-/// The pods that wait, and those that were refused: the kubelet calls again for them.
+/// The pods that wait, and the refused pods, for which the kubelet calls again.
 #[derive(Debug, Default)]
 pub(in crate::agent) struct WaitingPods {
-    /// Each with the time at which it waited.
+    /// Each pod, with the last time at which it waited.
     pods: BTreeMap<String, (Waiting, BootInstant)>,
-    /// What the table shows; `None` while it may show the pods of an earlier agent.
+    /// The pods that the table shows; `None` while it may show the pods of an earlier agent.
     shown: Option<BTreeMap<String, Waiting>>,
 }
 
@@ -33,7 +34,7 @@ impl WaitingPods {
         self.pods.insert(uid.to_owned(), (waiting, now));
     }
 
-    /// Those for which the kubelet may call again.
+    /// Returns the pods for which the kubelet may call again.
     fn at(&mut self, now: BootInstant) -> BTreeMap<String, Waiting> {
         self.pods
             .retain(|_, (_, waited)| now.since(*waited) < REFUSED_FOR);
@@ -44,7 +45,7 @@ impl WaitingPods {
 }
 
 impl Owner<'_> {
-    /// The record of the pod ends with the refusal.
+    /// Keeps a refused pod, whose record ends with the refusal.
     pub(super) fn note_refused(&mut self, uid: &str, refusal: &Refusal) {
         let holder = self.holder(uid);
         if let Some(pod) = self.pods.get(uid).filter(|pod| pod.is_refused()) {
