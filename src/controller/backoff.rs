@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::lease::BootInstant;
 
-/// Short enough for an API server that was unavailable for a moment.
+/// The shortest wait, for an API server that was unavailable only for a moment.
 const SHORTEST: Duration = Duration::from_millis(200);
-/// A request that fails for longer waits for a person.
+/// The longest wait. A request that fails for longer needs a person to act.
 pub(super) const LONGEST: Duration = Duration::from_secs(60);
-/// Further doublings would exceed every bound.
+/// The maximum number of doublings; further doublings would exceed every bound.
 const DOUBLINGS: u32 = 16;
 
 /// Exponential backoff with jitter. The wait doubles with each failure and is spread over its second half, so that many
@@ -20,7 +20,8 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// Returns the time of the next attempt, `longest` from now at most. `jitter` is a random number from 0 to 1.
+    /// Records a failure. Returns the time of the next attempt, at most `longest` from now. `jitter` is a
+    /// random number from 0 to 1.
     pub(super) fn fail(&mut self, longest: Duration, now: BootInstant, jitter: f64) -> BootInstant {
         let wait = (SHORTEST * 2)
             .saturating_mul(1 << self.failures.min(DOUBLINGS))

@@ -10,20 +10,21 @@ use tokio::sync::watch;
 
 use super::error::ConfigurationError;
 
-/// Timeout of a connect and of a write.
+/// Timeout of a connection attempt, and of a write.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Read timeout. The server sends a bookmark about every minute, so a watch that is silent for longer is broken.
 const READ: Duration = Duration::from_secs(150);
 
-/// Clients of the API server. Requests that may wait behind retries use another client than requests that must not.
+/// Clients of the API server. Requests that may wait behind retries use a different client than requests that
+/// must not wait.
 #[derive(Clone)]
 pub(crate) struct Clients {
-    /// For lists, watches and events. Retries requests that the server defers.
+    /// The client for lists, watches and events. It retries requests that the server defers.
     pub(crate) work: Client,
-    /// For writes of statuses and all requests that stop a target. Never retries: the caller reads the current state
-    /// first.
+    /// The client for status writes and for all requests that stop a target. It never retries: the caller
+    /// reads the current state first.
     pub(crate) urgent: Client,
-    /// True while the API server does not answer and the observed state of the cluster is stale.
+    /// Whether the API server does not answer, so that the observed state of the cluster is stale.
     pub(crate) lost: watch::Receiver<bool>,
 }
 

@@ -13,11 +13,12 @@ const NAMESPACE: &str = "kube-system";
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Retries until the API server answers: a restart of the pod would not make the API server answer sooner.
+/// Returns the identity of this cluster. Retries until the API server answers: a restart of the pod would not
+/// make it answer sooner.
 ///
 /// # Errors
 ///
-/// The name is not a valid cluster name.
+/// Returns an error if the name is not a valid cluster name.
 pub(crate) async fn cluster_id(client: &Client, name: &str) -> Result<ClusterId, ConfigurationError> {
     let id = |uid: &str| {
         ClusterId::new(name, uid).map_err(|source| ConfigurationError::ClusterName {

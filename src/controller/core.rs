@@ -1,5 +1,6 @@
-//! Executes the effects of the [`Index`]: owns clients, tasks, the rate limit and the select loop. It holds no policy.
-//! Each effect is one call or one task, and the result of a task is an input of the index.
+//! Executes the effects of the [`Index`]: owns clients, tasks, the rate limit and the select loop. This
+//! module contains no policy. Each effect is one call or one task, and the result of a task is an input of
+//! the index.
 
 mod execute;
 mod requests;
@@ -39,7 +40,7 @@ use crate::{
     targets::{AllowedFields, Shared},
 };
 
-/// Interval of the decisions that depend on time alone: which replica reports, which masters vote.
+/// Interval between the decisions that depend on time alone: which replica reports, which masters vote.
 const TICK: Duration = Duration::from_millis(200);
 /// Maximum number of observations that one turn handles.
 const AT_ONCE: usize = 512;
@@ -47,7 +48,7 @@ const AT_ONCE: usize = 512;
 /// A message from a watch or a task.
 #[derive(Debug)]
 pub(super) enum Incoming {
-    /// From the watch of this namespace; an empty name stands for all namespaces.
+    /// An observation from the watch of this namespace; an empty name stands for all namespaces.
     Lock(String, Observation<LeaderLock>),
     Quorum(Observation<RedisQuorum>),
     Secret(SecretKey, Observation<Secret>),
@@ -93,7 +94,7 @@ struct Executor {
     secrets: Secrets,
     siblings: Pods,
     guards: GuardPods,
-    /// The namespace of this release of the operator, where its node agents run; `None` where it is not known.
+    /// The namespace of this release of the operator, where its node agents run; `None` if it is not known.
     namespace: Option<String>,
     /// The latest answers of the siblings, for the target tasks.
     said: watch::Sender<Arc<Round>>,
@@ -174,7 +175,7 @@ impl Core {
         }
     }
 
-    /// Reports the name of each quorum whose object is deleted from now on.
+    /// Sends the name of each quorum whose object is deleted from now on to `gone`.
     pub(super) fn report_gone(&mut self, gone: mpsc::UnboundedSender<String>) {
         self.executor.gone = Some(gone);
     }
@@ -298,7 +299,7 @@ impl Executor {
         }
     }
 
-    /// Passes the answers on to the target tasks, which use the same ones as the index.
+    /// Passes the answers on to the target tasks, which use the same answers as the index.
     fn ended(&self, end: Input) -> Input {
         if let Input::Said(round) = &end {
             self.said.send_replace(Arc::new(round.clone()));

@@ -1,8 +1,9 @@
-//! Applies the RedisQuorums that a file declares, as the chart writes it: at the start, whenever the file changes, and
-//! when their objects are deleted.
+//! Applies the RedisQuorums that a file declares, such as the file of the chart: at the start, whenever the
+//! file changes, and when their objects are deleted.
 //!
-//! Uses its own field manager. It deletes nothing, because locks may still use a quorum that the file no longer names.
-//! A field that another manager has changed keeps its value, and the log names the conflict.
+//! This module uses its own field manager. It deletes nothing, because locks may still use a quorum that the
+//! file no longer names. A field that another manager has changed keeps its value, and the log names the
+//! conflict.
 
 use std::{
     io,
@@ -23,9 +24,11 @@ use crate::{
     targets::deepest,
 };
 
-/// The kubelet updates a mounted ConfigMap within a minute; a read of the file costs nothing in comparison.
+/// Interval between reads of the file. The kubelet updates a mounted ConfigMap within a minute, and a read
+/// costs nothing in comparison.
 const LOOK: Duration = Duration::from_secs(3);
-/// Reads of the file between two attempts to apply a refused manifest: a person must change something first.
+/// Number of reads of the file between two attempts to apply a refused manifest: a person must change
+/// something first.
 const AGAIN: u32 = 2;
 /// The field manager of the specs.
 const MANAGER: &str = "redlock-operator-quorums";
@@ -51,7 +54,7 @@ impl Declared {
     ///
     /// # Errors
     ///
-    /// The file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub(super) async fn open(file: PathBuf) -> io::Result<Self> {
         let text = fs::read_to_string(&file).await?;
         let mut declared = Self {
@@ -62,7 +65,7 @@ impl Declared {
         Ok(declared)
     }
 
-    /// Applies the manifests, forever. A manifest whose name arrives on `gone` is applied again.
+    /// Applies the manifests, and never returns. A manifest whose name arrives on `gone` is applied again.
     pub(super) async fn apply(mut self, client: Client, mut gone: mpsc::UnboundedReceiver<String>) {
         let quorums = Api::<RedisQuorum>::all(client);
         let mut look = 0;

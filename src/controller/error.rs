@@ -1,4 +1,4 @@
-//! Defines the errors that keep the operator of a cluster from starting.
+//! Defines the errors that prevent the operator of a cluster from starting.
 
 use std::{io, path::PathBuf};
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::declared;
 use crate::{lease::identity::IdentityError, operator::error};
 
-/// The reason for which the process ends without a signal.
+/// The reason why the process ends without a signal.
 pub(crate) type OperatorError = error::OperatorError<ConfigurationError>;
 
 /// A flag, a file or an environment that cannot be used.

@@ -1,8 +1,9 @@
 //! Emits events (events.k8s.io/v1), for `kubectl describe`.
 //!
-//! Events are best effort: they wait behind all other requests and for an API server that is unavailable, and events
-//! beyond the capacity of a queue are dropped. Statuses and metrics are complete. Each namespace has its own queue: one
-//! that refuses events (it is terminating, or a quota is exhausted) delays no other.
+//! Events are best effort: they yield to all other requests, wait while the API server is unavailable, and
+//! are dropped beyond the capacity of a queue. Statuses and metrics are complete. Each namespace has its own
+//! queue, so that a namespace that refuses events (it is terminating, or a quota is exhausted) delays no
+//! other.
 
 mod queue;
 mod record;
@@ -72,7 +73,7 @@ pub(crate) fn recorder(
     )
 }
 
-/// Returns the wall clock time, for people.
+/// Returns the wall clock time, for human readers.
 pub(super) fn timestamp() -> Timestamp {
     timestamp_at(clock::unix_time())
 }

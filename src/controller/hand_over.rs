@@ -1,10 +1,10 @@
 //! Decides whether the holder of a lock hands it over, as requested by an annotation of the object. Pure except for the
 //! write of the answer.
 //!
-//! Running targets are stopped first; the request stays on the object until it is answered, and is decided again after
-//! the stop. A request names the lease by its token, so it takes effect at most once: the hand-over itself ends that
-//! lease, and no other lease ever has the token. It takes effect before it is answered, so a lost answer changes
-//! nothing.
+//! Running targets are stopped first; the request stays on the object until it is answered, according to the
+//! result of the stop. A request names the lease by its token, so it takes effect at most once: the hand-over
+//! itself ends that lease, and no other lease ever has the token. The request takes effect before it is
+//! answered, so a lost answer changes nothing.
 
 use std::time::Duration;
 
@@ -26,7 +26,8 @@ use crate::{
     targets::deepest,
 };
 
-/// If the API server is unavailable for longer, the token shows later that the request is outdated.
+/// The maximum number of attempts to write an answer. If the API server is unavailable for longer, the token
+/// shows later that the request is outdated.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -40,7 +41,7 @@ pub(super) fn request(metadata: &ObjectMeta) -> Option<&String> {
 pub(super) struct Decision {
     /// The cluster that receives the lease; `None` if the request is refused.
     pub(super) to: Option<ClusterId>,
-    /// How long the requester still waits.
+    /// The time that the requester still waits.
     pub(super) patience: Duration,
     pub(super) answer: HandOverAnswer,
 }
@@ -121,8 +122,8 @@ fn resolve(
     Ok(to)
 }
 
-/// Replaces the request on the object by its answer. Gives up when the request has changed on the object, or after
-/// [`TRIES`] failures.
+/// Replaces the request on the object with its answer. Gives up when the request has changed on the object,
+/// or after [`TRIES`] failures.
 pub(super) async fn answer(client: Client, key: ObjectKey, text: String, answer: HandOverAnswer) {
     let api = Api::<LeaderLock>::namespaced(client, &key.namespace);
     for _ in 0..TRIES {

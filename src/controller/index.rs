@@ -90,7 +90,7 @@ use crate::{
     telemetry::Unreadable,
 };
 
-/// Judgements for each lock, on average, that settle every batch of inputs.
+/// The average number of judgements per lock within which every batch of inputs settles.
 const JUDGEMENTS: usize = 100;
 
 /// The identity of this replica.
@@ -113,7 +113,7 @@ struct Due {
     quorums: BTreeSet<String>,
     /// Quorums to be processed with the next tick.
     later: BTreeSet<String>,
-    /// Locks whose place or target task (`tasks`) or finalizer (`finalizers`) could not be handled yet.
+    /// Locks whose decision or target task (`tasks`) or finalizer (`finalizers`) could not be handled yet.
     tasks: BTreeSet<ObjectKey>,
     finalizers: BTreeSet<ObjectKey>,
     /// Locks that this cluster leaves to the other clusters for a time.
@@ -143,7 +143,7 @@ pub(super) struct Index {
     in_flight: InFlight,
     asking: siblings::Asking,
     guards: NodeGuards,
-    /// Since when the caches are filled and their content is applied.
+    /// The time since which the caches have been filled and their content applied.
     ready: Option<BootInstant>,
     random: fastrand::Rng,
     effects: Vec<Effect>,

@@ -1,5 +1,5 @@
-//! Follows the pods of the node agent and of the node guardian, which freeze the pods of fenced locks: on which nodes are
-//! both ready?
+//! Follows the pods of the node agent and of the node guardian, which freeze the pods of fenced locks, to
+//! determine on which nodes both are ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,11 +14,12 @@ use super::{
 };
 use crate::targets::Origin;
 
-/// The label of the chart with the name of the DaemonSet.
+/// The label with which the chart names the component of a pod, here the DaemonSet.
 const COMPONENT: &str = "app.kubernetes.io/component";
-/// The pods of another chart may have a component of that name.
+/// The label of this chart: the pods of another chart may have a component of the same name.
 const CHART: &str = "app.kubernetes.io/name=redlock-operator";
-/// Each of them freezes pods without the other; only both survive the loss of one.
+/// The DaemonSets that guard a node. Each of them freezes pods without the other; only both together survive
+/// the loss of one.
 const PARTS: [&str; 2] = ["node-agent", "node-guardian"];
 
 /// The nodes with ready pods of each DaemonSet; `None` while they are not known.
@@ -29,7 +30,7 @@ pub(super) struct NodeGuards(Option<BTreeSet<(String, &'static str)>>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Guarded {
     Yes,
-    /// Each node with the DaemonSets that have no ready pod there.
+    /// Each node that is not guarded, with the DaemonSets that have no ready pod there.
     No(Vec<(String, Vec<&'static str>)>),
     Unknown,
 }
@@ -55,7 +56,7 @@ impl NodeGuards {
     }
 }
 
-/// The watches of their pods, one for each DaemonSet, once a fenced lock needs them.
+/// The watches of the pods, one for each DaemonSet, started once a fenced lock needs them.
 #[derive(Debug, Default)]
 pub(super) struct GuardPods {
     /// The node of each ready pod.
@@ -66,7 +67,7 @@ pub(super) struct GuardPods {
 }
 
 impl GuardPods {
-    /// Follows the pods in the namespace of the operator from now on.
+    /// Starts to follow the pods in the namespace of the operator, unless they are followed already.
     pub(super) fn follow<T: Send + 'static>(
         &mut self,
         client: &Client,

@@ -1,6 +1,7 @@
-//! Follows objects of one kind: which exist, which changed, which are gone.
+//! Follows the objects of one kind: which of them exist, have changed, or are gone.
 //!
-//! Judges nothing. An object that cannot be read is passed on as such, so that it never blocks the others.
+//! This module judges nothing. An object that cannot be read is passed on as malformed, so that it never
+//! blocks the others.
 
 use std::{collections::BTreeMap, fmt::Debug, pin::pin, time::Duration};
 
@@ -24,7 +25,7 @@ pub(super) enum Observation<K> {
     Gone(ObjectKey),
     /// A list is complete: each of its objects was observed, and all others are gone.
     Synced,
-    /// The watch failed and retries. No object is gone because of it.
+    /// The watch failed and is retried. No object is gone because of this failure.
     Failed(Trouble),
 }
 
@@ -51,7 +52,8 @@ impl From<&watcher::Error> for Trouble {
     }
 }
 
-/// A watch that keeps failing is retried every few seconds. The same reason is reported at this interval.
+/// The interval at which the same failure of a watch is reported. A watch that keeps failing is retried every
+/// few seconds.
 const REPORTED_EVERY: Duration = Duration::from_secs(600);
 
 /// For each watch, the last reported failure and its time.

@@ -1,7 +1,7 @@
 //! Creates the Secret with the password of masters that start together with the operator, so that no person has to
 //! create it first.
 //!
-//! Creates it once, and never reads or changes it: an existing Secret stays as it is.
+//! The Secret is created once, and never read or changed: an existing Secret stays as it is.
 
 use std::{collections::BTreeMap, future};
 
@@ -14,7 +14,7 @@ use tokio::time;
 
 use crate::targets::{Pause, deepest};
 
-/// 256 bits, too many to guess.
+/// The length of a password in bytes: 256 bits, too many to guess.
 const BYTES: usize = 32;
 
 /// Namespace and name of a Secret.
@@ -24,7 +24,7 @@ pub(crate) struct NewSecret {
     pub(crate) name: String,
 }
 
-/// Retries until the Secret exists.
+/// Creates the Secret, retrying until it exists; never returns.
 pub(super) async fn make(client: Client, wanted: NewSecret) {
     let secrets = Api::<Secret>::namespaced(client, &wanted.namespace);
     let object = format!("Secret {}/{}", wanted.namespace, wanted.name);

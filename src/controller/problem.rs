@@ -5,7 +5,8 @@ use crate::api::validate::FieldError;
 pub(super) use crate::api::vocabulary::ConditionReason as Reason;
 
 impl Reason {
-    /// Reports whether a lock with a lease keeps it: a typing error must not stop the work that the lock guards.
+    /// Reports whether a lock with a lease keeps the lease: a typo must not stop the work that the lock
+    /// guards.
     pub(super) const fn leaves_in_force(self) -> bool {
         matches!(
             self,
@@ -13,7 +14,7 @@ impl Reason {
         )
     }
 
-    /// Reports whether the problem may disappear within moments of a start.
+    /// Reports whether the problem may disappear shortly after a start.
     pub(super) const fn may_pass(self) -> bool {
         matches!(
             self,

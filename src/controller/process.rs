@@ -1,4 +1,5 @@
-//! Runs the process: its clients, watches and HTTP side. It ends when one of them does, or on a signal.
+//! Runs the process: its clients, watches and HTTP side. The process ends when one of them ends, or on a
+//! signal.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -37,16 +38,17 @@ use crate::{
     targets::{AllowedFields, PAGE},
 };
 
-/// Bounds the observations in memory: a watch of ten thousand objects waits for the core.
+/// The capacity of the core's inbox, which bounds the observations in memory: a watch of ten thousand objects
+/// waits for the core.
 const INBOX: usize = 1_024;
 
 /// The options of the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) listen: SocketAddr,
-    /// Another address for `/metrics` and `/locks`.
+    /// A separate address for `/metrics` and `/locks`.
     pub(crate) listen_details: Option<SocketAddr>,
-    /// Serves those paths only with a bearer token that the API server accepts.
+    /// Whether `/metrics` and `/locks` require a bearer token that the API server accepts.
     pub(crate) require_token: bool,
     pub(crate) identity: HolderIdentity,
     /// Name of this cluster; its UID is read from the cluster.
@@ -73,7 +75,8 @@ pub(crate) struct Options {
 ///
 /// # Errors
 ///
-/// The API server is not configured, an address cannot be used at the start, or a task ends.
+/// Returns an error if the configuration cannot be used, signals, metrics or an address cannot be set up at
+/// the start, or a task ends.
 pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     let mut signals = Signals::listen().map_err(ProcessError::Signals)?;
     let declared = match options.quorums_file.clone() {
@@ -225,8 +228,9 @@ impl Operator {
         }
     }
 
-    /// Gives everything up in bounded time: that of the longest stop, where targets run and no sibling is ready.
-    /// Further signals change nothing, because a signal to both the process and its group arrives twice.
+    /// Gives up all locks in bounded time: the time of the longest stop, if targets run and no sibling is
+    /// ready. Further signals change nothing, because a signal to both the process and its group arrives
+    /// twice.
     async fn stop(self) {
         let Self {
             mut core,
@@ -253,7 +257,7 @@ impl Operator {
     }
 }
 
-/// Returns the scopes to follow, each with its own watch; the empty one stands for all namespaces.
+/// Returns the scopes to follow, each with its own watch; an empty scope stands for all namespaces.
 fn scopes(namespaces: &[String]) -> Vec<String> {
     let mut scopes: Vec<String> = namespaces
         .iter()

@@ -13,15 +13,16 @@ use tokio::time;
 
 use crate::{clock, lease::BootInstant};
 
-/// Unused capacity of this duration may be made up for.
+/// The burst: unused capacity of this duration may be used later.
 const BURST: Duration = Duration::from_millis(500);
-/// Requests that cannot wait delay those that can by this duration at most, so that the latter do not become late.
+/// Requests that cannot wait delay the others by at most this duration, so that the others do not become
+/// late.
 const DEBT: Duration = Duration::from_secs(3);
-/// One request in this number is reserved for statuses and events, whatever the other load.
+/// One in this number of requests is reserved for statuses and events, regardless of the other load.
 const SHARE: u32 = 4;
-/// Requests without urgency wait for all others, for this duration at most.
+/// The maximum time for which requests without urgency wait for all others.
 const SPARED: Duration = Duration::from_secs(10);
-/// Interval of the checks for a free turn.
+/// Interval between checks for a free turn.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// The rate limiter; requests of different urgency have different lanes.
@@ -51,7 +52,7 @@ impl RateLimiter {
         }
     }
 
-    /// Returns the turn of these requests. The caller calls [`Self::send`] at that time.
+    /// Reserves a turn for these requests and returns its time. The caller calls [`Self::send`] at that time.
     pub(super) fn turn(&self, requests: u32, now: BootInstant) -> BootInstant {
         self.with(|lanes| take(&mut lanes.all, self.gap * requests, now))
     }
@@ -68,18 +69,19 @@ impl RateLimiter {
         }
     }
 
-    /// Counts the requests as sent, or returns when to call again: after a suspension, a process must not catch up with
-    /// all missed requests at once.
+    /// Counts the requests as sent, or returns when to call again: after a suspension, a process must not
+    /// send all missed requests at once.
     pub(super) fn send(&self, requests: u32, now: BootInstant) -> Option<BootInstant> {
         self.with(|lanes| self.pass(&mut lanes.sent, requests, now))
     }
 
-    /// Returns the turn of a stop without a deadline. It waits for other stops only.
+    /// Reserves a turn for a stop without a deadline and returns its time. Such a stop waits only for other
+    /// stops.
     pub(super) fn turn_to_stop(&self, requests: u32, now: BootInstant) -> BootInstant {
         self.with(|lanes| take(&mut lanes.stops, self.gap * requests, now))
     }
 
-    /// As [`Self::send`], for a stop.
+    /// Like [`Self::send`], but for a stop.
     pub(super) fn send_stop(&self, requests: u32, now: BootInstant) -> Option<BootInstant> {
         let again = self.with(|lanes| self.pass(&mut lanes.stops_sent, requests, now));
         if again.is_none() {
@@ -133,7 +135,7 @@ impl RateLimiter {
         self.count_report(clock::now());
     }
 
-    /// Waits until no other request is waiting, for [`SPARED`] at most, and counts one request.
+    /// Waits until no other request is waiting, for at most [`SPARED`], and counts one request.
     pub(super) async fn spared(&self) {
         let until = clock::now() + SPARED;
         loop {

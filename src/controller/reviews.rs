@@ -1,5 +1,5 @@
-//! Reviews bearer tokens by the API server: the user of a token (TokenReview), and whether that user may get a path
-//! (SubjectAccessReview). Answers are cached for a short time.
+//! Reviews bearer tokens with the API server: the user of a token (TokenReview), and whether that user may
+//! get a path (SubjectAccessReview). Answers are cached for a short time.
 
 use std::{
     collections::HashMap,
@@ -23,13 +23,14 @@ use crate::{
     targets::deepest,
 };
 
-/// A revoked right ends within this time.
+/// The lifetime of a cached permission: a revoked permission ends within this time.
 const ALLOWED: Duration = Duration::from_secs(60);
-/// A granted right begins within this time.
+/// The lifetime of a cached refusal: a new permission takes effect within this time.
 const REFUSED: Duration = Duration::from_secs(5);
 /// Capacity of the cache.
 const KEPT: usize = 256;
-/// Concurrent reviews: a client that sends invented tokens must not load the API server.
+/// The maximum number of concurrent reviews: a client that sends invented tokens must not load the API
+/// server.
 const AT_ONCE: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
 

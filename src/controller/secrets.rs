@@ -1,4 +1,5 @@
-//! Follows the Secrets that quorums name, each with its own watch, so that no right to list others is needed.
+//! Follows the Secrets that quorums name, each with its own watch, so that no permission to list other
+//! Secrets is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -127,7 +128,7 @@ impl Secrets {
             }
             Observation::Malformed(_, error) => Content::Malformed(error),
         };
-        // Secrets read earlier stay valid while the server cannot be reached.
+        // Content that was read stays valid while the Secret cannot be read.
         let changed = match (&followed.content, &content) {
             (Content::Present(_), Content::Forbidden(_) | Content::Malformed(_)) => false,
             (before, now) => before != now,

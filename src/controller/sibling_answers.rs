@@ -1,7 +1,7 @@
 //! Holds the answers of siblings about locks from one round of questions. Pure.
 //!
-//! A blind replica, one without a majority of the masters, uses them instead of its own view. The age of an answer
-//! counts from the time its question was sent, so the round trip shortens its validity.
+//! A blind replica, one without a majority of the masters, uses these answers instead of its own view. The
+//! age of an answer counts from the time its question was sent, so the round trip shortens its validity.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,9 +30,9 @@ pub(super) enum Word {
 pub(super) enum Witness {
     /// No sibling was asked yet, or a lease known to a sibling has not ended.
     Awaited,
-    /// A sibling has a majority of the masters, and writes.
+    /// A sibling has a majority of the masters, and writes the status.
     Responsible,
-    /// No sibling that answered has a majority, and one that should have answered did not.
+    /// No sibling that answered has a majority, and a sibling that should have answered did not.
     Silent,
     /// All siblings answered, and none of them has a majority.
     Absent,
@@ -42,10 +42,10 @@ pub(super) enum Witness {
 /// time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Round {
-    /// When the questions were sent; `None` before the first round.
+    /// The time at which the questions were sent; `None` before the first round.
     pub(super) sent: Option<BootInstant>,
     asked: Asked,
-    /// A sibling whose pod is ready did not answer, or the siblings are not known.
+    /// Whether a sibling whose pod is ready did not answer, or the siblings are not known.
     silent: bool,
     answers: Vec<Answer>,
 }
@@ -63,7 +63,7 @@ impl Round {
         }
     }
 
-    /// Adds the names asked about, and whether an answer is missing.
+    /// Adds the names that the round asked about, and whether an answer is missing.
     pub(super) fn about(self, asked: Asked, silent: bool) -> Self {
         Self {
             asked,
@@ -72,13 +72,13 @@ impl Round {
         }
     }
 
-    /// A sibling whose pod is ready did not answer, or the siblings are not known.
+    /// Reports whether a sibling whose pod is ready did not answer, or the siblings are not known.
     pub(super) const fn is_silent(&self) -> bool {
         self.silent
     }
 
-    /// Reports whether a sibling may keep this quorum by this finalizer. A sibling that should have answered may, and
-    /// so may one of a build that does not name its finalizer.
+    /// Reports whether a sibling may keep this quorum with this finalizer. A sibling that should have
+    /// answered may, and so may a sibling whose build does not name its finalizer.
     pub(super) fn needs(&self, quorum: &str, finalizer: &str) -> bool {
         let needs = |answer: &Answer| {
             let uses = answer.finalizer == finalizer && answer.uses.contains(quorum);
@@ -93,8 +93,8 @@ impl Round {
         locks.is_some_and(|locks| locks.contains(lock.as_str()))
     }
 
-    /// Returns which sibling can write the status of this quorum, or of this lock on it. `former` is the token of the
-    /// lease that this replica had: that lease has ended, whatever a sibling saw of it.
+    /// Returns which sibling can write the status of this quorum, or of this lock on it. `former` is the
+    /// token of the lease that this replica had: that lease has ended, even if a sibling still sees it.
     pub(super) fn witness(
         &self,
         quorum: &str,
@@ -156,7 +156,7 @@ impl Round {
         })
     }
 
-    /// Reports whether a sibling with a majority is responsible for the lock, whatever its holder.
+    /// Reports whether a sibling with a majority is responsible for the lock, regardless of its holder.
     pub(super) fn sibling_is_responsible(&self, quorum: &str, lock: &LockName) -> bool {
         self.any(quorum, lock, false)
     }
@@ -291,7 +291,7 @@ mod tests {
             word(vec![answer("a", true, lease(true, true, 7, 5))]),
             held(105, 7)
         );
-        // The holder's own lease counts, whatever masters the holder reaches now.
+        // The holder's own lease counts, regardless of the masters that the holder reaches now.
         assert_eq!(
             word(vec![answer("a", false, lease(true, true, 7, 5))]),
             held(105, 7)

@@ -1,4 +1,5 @@
-//! Follows the other replicas of this operator in this cluster, which could take over the leases of this one.
+//! Follows the other replicas of this operator in this cluster, which could take over the leases of this
+//! replica.
 
 use std::{
     collections::BTreeMap,
@@ -12,14 +13,14 @@ use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
 use super::{object::ObjectKey, observe::Observation};
 use crate::{lease::BootInstant, targets::Origin};
 
-/// A broken watch is retried within 7.5 s, and each failed retry is reported. A successful retry is not reported unless
-/// a pod changes.
+/// The time after a failure from which the watch counts as restored. A broken watch is retried within 7.5 s,
+/// and each failed retry is reported. A successful retry is not reported unless a pod changes.
 const TAKEN_UP: Duration = Duration::from_secs(10);
 
 /// The name that the chart gives to the port of the operator's HTTP side.
 const PORT: &str = "http";
 
-/// How to find the replicas of this operator.
+/// The data for finding the replicas of this operator.
 #[derive(Clone, Debug)]
 pub(crate) struct Siblings {
     pub(crate) namespace: String,
@@ -43,13 +44,13 @@ impl Siblings {
 /// stopped.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
-    /// The pod of this replica; `None` where its siblings are not known.
+    /// The pod of this replica; `None` if its siblings are not known.
     own: Option<String>,
     pods: BTreeMap<ObjectKey, Replica>,
     /// Whether the first list is complete.
     synced: bool,
-    /// When the watch last broke or failed to restart, unless an observation arrived since: the known pods may be
-    /// outdated.
+    /// The time at which the watch last broke or failed to restart; `None` once a change or a complete list
+    /// has arrived since. Until then, the known pods may be outdated.
     lost: Option<BootInstant>,
 }
 
@@ -69,7 +70,7 @@ impl Pods {
         }
     }
 
-    /// Returns the addresses of the ready replicas. The kubelet of a lost node reports nothing for 40 s: readiness
+    /// Returns the addresses of the ready replicas. The loss of a node is noticed only after 40 s: readiness
     /// alone does not prove that a replica runs.
     pub(super) fn ready(&self, now: BootInstant) -> Vec<SocketAddr> {
         let lost = self.is_lost(now);
@@ -193,7 +194,7 @@ mod tests {
         any_at(5, more)
     }
 
-    /// As [`any_after`], checked the given number of seconds later.
+    /// Like [`any_after`], but checked the given number of seconds later.
     fn any_at(seconds: u64, more: &[Observation<Pod>]) -> bool {
         let mut pods = Pods::new(Some("own"));
         let listed = [
@@ -213,7 +214,7 @@ mod tests {
         assert!(any_after(&[]));
         assert!(!any_after(&[failed()]));
         assert!(any_at(10, &[failed()]), "taken up, and no pod changed");
-        // A change that arrives now follows all that were missed.
+        // A change that arrives now follows all missed changes.
         assert!(any_after(&[failed(), seen("own", "False")]));
         assert!(!any_after(&[
             failed(),

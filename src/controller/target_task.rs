@@ -46,9 +46,9 @@ use settled::Settled;
 use stopping::Stopping;
 use target::Target;
 
-/// Interval of retries after a failure, and of polls of pods that are about to end.
+/// Interval between retries after a failure, and between polls of pods that are about to end.
 const RETRY: Duration = Duration::from_millis(250);
-/// Interval of reads of the targets without an observed change: notifications get lost.
+/// Interval between reads of the targets without an observed change: notifications can get lost.
 const POLL_AT_REST: Duration = Duration::from_secs(300);
 
 /// Starts a task that sends its reports to `events`.
@@ -83,15 +83,16 @@ pub(super) fn start<T: Send + 'static>(
 struct TargetTask {
     config: Config,
     targets: Vec<Target>,
-    /// No longer declared, but possibly still running: another cluster may declare and start them.
+    /// The targets that are no longer declared, but may still run: another cluster may declare and start
+    /// them.
     removed: Vec<Target>,
     leases: Leases,
-    /// Of a fenced lock.
+    /// The state of fencing, for a fenced lock.
     fencing: Option<Fencing>,
     stopping: Stopping,
     stop_requests: StopRequests,
     readiness: Readiness,
-    /// Whether the stop times of the declared targets are checked.
+    /// Whether the stop times of the declared targets were checked.
     stop_times_checked: bool,
     settled: Settled,
     /// The last report, without its notes.
@@ -176,8 +177,8 @@ impl TargetTask {
         }
     }
 
-    /// Handles a change of the connection to the API server. Without the API server the targets may have changed: each
-    /// is unknown until it is read again.
+    /// Handles a change of the connection to the API server. While the API server does not answer, the
+    /// targets may change: each of them is unknown until it is read again.
     fn on_contact(&mut self) {
         self.settled.clear();
         if *self.config.lost.borrow_and_update() {
@@ -187,7 +188,8 @@ impl TargetTask {
         }
     }
 
-    /// Replaces the targets by the declared ones. A target with the same declaration keeps its observed state.
+    /// Replaces the targets with the declared ones. A target with the same declaration keeps its observed
+    /// state.
     fn open(&mut self) {
         let plan = self.config.plan.clone();
         self.stop_times_checked = false;
@@ -232,8 +234,8 @@ impl TargetTask {
         self.targets.iter().map(Target::changes).chain(pods).collect()
     }
 
-    /// Follows a new view of the lock. A lock that was given up and is contended for again has a new one; the previous
-    /// view ended with the lease.
+    /// Follows a new view of the lock. A lock that was given up and is contended for again has a new view;
+    /// the previous view ended with the lease.
     async fn find_standing(&mut self) {
         let view = self.config.elector.watch(&self.config.plan.lock_name);
         match view.filter(|view| view.has_changed().is_ok()) {

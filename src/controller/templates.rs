@@ -1,5 +1,5 @@
-//! Reads the parts of targets' objects other than their scale: how long their pods take to stop, where the lock does
-//! not declare it, and whether a rollout of a single pod surges.
+//! Reads the parts of targets' objects other than their scale: how long their pods take to stop, if the lock
+//! does not declare it, and whether a rollout of a single pod surges.
 //!
 //! Each object is read when its lock is first judged, and again when its specification changes. One task per object
 //! follows it through the shared watch, so an answered request is not repeated.
@@ -24,9 +24,9 @@ use crate::{
     targets::{Content, Rollout, Shared, TargetError, Template, is_judged},
 };
 
-/// A request that takes longer is retried later.
+/// The timeout of a request, which is then retried later.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Interval of retries while the API server cannot be reached, or does not know the kind.
+/// Interval between retries while the API server cannot be reached, or does not know the kind.
 const SHORTEST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -37,7 +37,7 @@ pub(super) struct Templates(BTreeMap<TargetRef, Reading>);
 #[derive(Debug)]
 struct Reading {
     for_what: Purpose,
-    /// The object was read, or is known not to be readable now.
+    /// Whether the object was read, or is known not to be readable now.
     answered: bool,
     content: Content,
 }
@@ -45,9 +45,11 @@ struct Reading {
 /// The purposes for which an object is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Purpose {
-    /// The lock does not declare the stop time, and may not be usable before it is known.
+    /// Whether the stop time is needed: the lock does not declare it, and may not be usable before it is
+    /// known.
     stop_time: bool,
-    /// The target has one pod while the lock is held, and two for a time if its rollouts surge.
+    /// Whether the rollout is judged: the target has one pod while the lock is held, and two for a time if it
+    /// surges.
     rollout: bool,
 }
 
@@ -56,7 +58,7 @@ struct Purpose {
 pub(super) enum Surges {
     /// The lock has no single-pod target.
     NotJudged,
-    /// Not known for some target.
+    /// The answer is not known for at least one target.
     Unknown,
     Never,
     /// The objects that surge, by kind and name.
@@ -109,7 +111,8 @@ impl Templates {
         let Some(reading) = self.0.get_mut(&read.reference) else {
             return false;
         };
-        // Of a deleted object the last content is kept as the best knowledge: the object may soon be created again.
+        // The last content of a deleted object is kept as the best knowledge: the object may soon be created
+        // again.
         let content = Content {
             grace: read.content.grace.or(reading.content.grace),
             rollout: read.content.rollout.or(reading.content.rollout),
@@ -214,13 +217,13 @@ impl Readings {
     }
 }
 
-/// The shared means to read templates.
+/// The shared resources for reading templates.
 #[derive(Clone)]
 pub(super) struct Reader {
     pub(super) client: Client,
     pub(super) shared: Arc<Shared>,
     pub(super) rate_limiter: Arc<RateLimiter>,
-    /// One reader at a time waits for a turn.
+    /// The permit to wait for a turn, which one reader has at a time.
     pub(super) turns: Arc<Semaphore>,
 }
 
@@ -276,14 +279,14 @@ impl Reader {
                 }
             }
             match (&mut template, read) {
-                // The reason is reported where a target is to be switched.
+                // The reason is reported when a target is to be switched.
                 (Some(template), Ok(Ok(_) | Err(TargetError::Forbidden { .. }))) => {
                     pause = SHORTEST;
                     template.changed().await;
                 }
                 (_, read) => {
                     if matches!(read, Ok(Err(TargetError::NotServed { .. }))) {
-                        // The object is searched again, in the version that is served now.
+                        // The object is searched for again, in the API version that is served now.
                         template = None;
                     }
                     time::sleep(pause).await;

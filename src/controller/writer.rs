@@ -21,7 +21,8 @@ use crate::{
     targets::deepest,
 };
 
-/// The number of requests that one HTTP/2 connection carries without overloading the API server.
+/// The maximum number of concurrent writes, which one HTTP/2 connection carries without overloading the API
+/// server.
 const AT_ONCE: usize = 32;
 /// Timeout of a write, long enough for an API server that takes a second per request.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -63,7 +64,7 @@ pub(super) struct Queue {
     writing: HashSet<Item>,
     again: HashSet<Item>,
     later: BTreeMap<BootInstant, Vec<Item>>,
-    /// No write starts before this time: the API server was unreachable at the last attempt.
+    /// The time before which no write starts: the API server was unreachable at the last attempt.
     rest_until: Option<BootInstant>,
 }
 

@@ -1,4 +1,4 @@
-//! Probes whether the API server answers, by a small request every few seconds.
+//! Probes whether the API server answers, with a small request every few seconds.
 
 use std::time::Duration;
 
@@ -8,16 +8,17 @@ use tokio::{sync::watch, time};
 use super::renewed::Renewal;
 use crate::{clock, lease::BootInstant, targets::deepest};
 
-/// Interval of the probes while they are answered.
+/// Interval between probes while they are answered.
 const EVERY: Duration = Duration::from_secs(3);
 /// Interval after a failed probe.
 const AGAIN: Duration = Duration::from_millis(250);
-/// Timeout of a probe. An API server that takes a second per request answers within it on a new connection.
+/// Timeout of a probe. An API server that takes a second per request still answers within this time on a new
+/// connection.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// After a silence of this length, connections opened before it are replaced: a watch on one may stay silent forever.
-/// The length exceeds that of one failed probe, which a loaded server may cause.
+/// The length of a silence after which the earlier connections are replaced: a watch on such a connection may
+/// stay silent forever. It exceeds the length of one failed probe, which a loaded server may cause.
 const SILENCE: Duration = Duration::from_secs(8);
-/// After this time the observed state of the cluster is stale.
+/// The length of a silence after which the observed state of the cluster is stale.
 const LOST: Duration = Duration::from_secs(10);
 
 /// The state of the connection to the API server.
@@ -25,7 +26,7 @@ const LOST: Duration = Duration::from_secs(10);
 struct Contact {
     /// The time of the last answered probe, or of the start.
     answered: BootInstant,
-    /// Whether the probe after it failed.
+    /// Whether the last probe failed.
     failed: bool,
 }
 

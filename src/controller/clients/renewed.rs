@@ -1,8 +1,8 @@
 //! Provides a client whose connections can all be replaced at once.
 //!
-//! A connection that turns silent without being closed, as when a firewall drops its state, delivers neither an event
-//! of its watch nor an error for minutes. Once the connection is given up, the watch ends with an error and resumes on
-//! a new connection.
+//! A connection may turn silent without being closed, for example when a firewall drops its state. Its watch
+//! then delivers neither an event nor an error for minutes. Once the connection is given up, the watch ends
+//! with an error and resumes on a new connection.
 
 use std::{
     pin::Pin,
@@ -64,7 +64,7 @@ pub(super) fn client(config: Config) -> Result<(Client, Renewal), kube::Error> {
     Ok((client, renewal))
 }
 
-/// Sends each request over the generation that is current at the time.
+/// Sends each request over the generation of connections that is current at that time.
 struct Through(Arc<ArcSwap<Generation>>);
 
 impl Service<Request<Body>> for Through {
@@ -92,7 +92,7 @@ impl Service<Request<Body>> for Through {
     }
 }
 
-/// A body that ends with its generation.
+/// A body that ends with the generation of its connection.
 struct Bounded {
     body: Body,
     /// `None` after the end.

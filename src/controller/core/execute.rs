@@ -1,4 +1,4 @@
-//! Performs each effect by one call or one task.
+//! Performs each effect with one call or one task.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     operator::state::InUse,
 };
 
-/// Duration of the scan of a master's keys, of which there may be some hundred thousand.
+/// Time limit for the scan of a master's keys, of which there may be several hundred thousand.
 const WALK: Duration = Duration::from_secs(2);
 
 impl Executor {
@@ -271,7 +271,7 @@ impl Executor {
             }
             AfterStop::Drained(purpose, drained) => {
                 let broken = Input::Drained(key.clone(), purpose.clone(), drained.clone());
-                // No timeout here: the target task knows best until when the stop can be revoked.
+                // No timeout here: only the target task knows until when the stop can be revoked.
                 self.tasks.jobs.start(broken, async move {
                     let mut drained = drained;
                     let end = stopped.await;

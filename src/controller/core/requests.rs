@@ -25,7 +25,7 @@ use crate::{
 
 const FINALIZER_MANAGER: &str = "redlock-operator-finalizer";
 const ABSTAIN_MANAGER: &str = "redlock-operator-abstain";
-/// Interval of the attempts to read an object that is being deleted.
+/// Interval between attempts to read an object that is being deleted.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Adds or removes the finalizer of the object with this UID.
@@ -41,11 +41,11 @@ pub(super) async fn set_finalizer(
     let patch = json!({
         "apiVersion": API_VERSION,
         "kind": "LeaderLock",
-        // The UID restricts the write to this object: a new one may have the same name.
+        // The UID restricts the write to this object: a new object may have the same name.
         "metadata": { "name": key.name, "uid": uid, "finalizers": finalizers },
     });
-    // An addition waits for its turn, since every start needs one. A removal does not wait: the deletion of the object
-    // waits for it, and at shutdown the last replica has little time.
+    // An addition waits for its turn, since every start of targets needs the finalizer. A removal does not
+    // wait: the deletion of the object waits for it, and the last replica has little time at shutdown.
     if present {
         rate_limiter.sent().await;
     } else {
@@ -57,8 +57,8 @@ pub(super) async fn set_finalizer(
         && !present
         && has_finalizer(object)
     {
-        // Another field manager also owns the finalizer, for example after a restore of a backup: it would keep the
-        // object forever.
+        // Another field manager also owns the finalizer, for example after a backup was restored: the
+        // finalizer would keep the object forever.
         let patch = Patch::Merge(without(object));
         end = api.patch(&key.name, &PatchParams::default(), &patch).await;
     }
@@ -73,7 +73,7 @@ pub(super) async fn set_finalizer(
     }
 }
 
-/// Returns a patch of the object, at the version read, that removes the finalizer.
+/// Returns a patch that removes the finalizer from this version of the object.
 fn without(object: &LeaderLock) -> Value {
     let finalizers = object.metadata.finalizers.iter().flatten();
     let rest: Vec<&String> = finalizers.filter(|one| *one != FINALIZER).collect();
@@ -99,8 +99,8 @@ async fn drop_finalizer(api: &Api<LeaderLock>, name: &str) -> Result<(), String>
     end.map(drop).map_err(|error| deepest(&error))
 }
 
-/// Writes the finalizers with the resource version, so that neither another writer's finalizer is lost nor a new object
-/// of the same name is changed.
+/// Writes the finalizers with the resource version, so that no finalizer of another writer is lost and no new
+/// object of the same name is changed.
 pub(super) async fn set_quorum_finalizers(
     client: Client,
     name: &str,
@@ -121,7 +121,7 @@ pub(super) async fn set_quorum_finalizers(
     }
 }
 
-/// Writes or removes the abstention of this cluster, on the version that was read.
+/// Writes or removes the abstention of this cluster, in the version of the object that was read.
 pub(super) async fn abstain(
     client: Client,
     object: LeaderLock,

@@ -1,4 +1,4 @@
-//! Performs the last work of the process: passes on every lock, and writes the last statuses.
+//! Performs the final work of the process: passes on every lock, and writes the last statuses.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -26,17 +26,18 @@ use crate::{
     },
 };
 
-/// Time limit for giving up all locks, however many.
+/// Time limit for giving up all locks, regardless of their number.
 const ENDING: Duration = Duration::from_millis(1_600);
-/// Time limit for removing their finalizers, where no other replica is left to do it.
+/// Time limit for removing the finalizers of stopped locks, if no other replica is left to remove them.
 const FINALIZERS: Duration = Duration::from_secs(2);
-/// Time limit for the last statuses, however many. A status that is not written in time stays outdated until the next
-/// operator starts.
+/// Time limit for the last statuses, regardless of their number. A status that is not written in time stays
+/// outdated until the next operator starts.
 const STATUSES: Duration = Duration::from_secs(2);
 const AT_ONCE: usize = 32;
-/// Delay before the last statuses: within it, unknown replicas acquire the released locks and write their statuses.
+/// Delay before the last statuses, in which unknown replicas acquire the released locks and write their
+/// statuses.
 const TAKEN_OVER: Duration = Duration::from_millis(300);
-/// Delay within which a target task reports after it has confirmed a stop.
+/// Time limit for the report of a target task after it has confirmed a stop.
 const REPORTED: Duration = Duration::from_millis(500);
 
 impl Core {
@@ -54,7 +55,8 @@ impl Core {
         let kept = self.stop_last(&mut handed, reports).await;
         let at = world(&self.executor);
         let last = self.index.last_statuses(&held, &kept, &successors, &at);
-        // The locks are given up from here on: a target task would stop targets that a sibling is about to adopt.
+        // The locks are given up next: a target task would then stop targets that a sibling is about to
+        // adopt.
         self.index.dismiss_target_tasks();
         self.executor.tasks.targets.clear();
         let giving_up = self.executor.quorums.stop(handed.reserve);

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Timeout of an abstention. A failover does not rely on an API server that takes longer.
+/// Timeout of the write of an abstention. A failover does not rely on an API server that takes longer.
 const ABSTAINS: Duration = Duration::from_secs(5);
 
 impl Executor {

@@ -40,7 +40,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Adds an event at the end of its namespace. Returns the event that is dropped for it if the queue is full.
+    /// Adds an event at the end of its namespace. Returns the event that is dropped if the queue is full.
     pub(super) fn push(&mut self, namespace: &str, event: T) -> Option<T> {
         let lane = self
             .namespaces
@@ -93,8 +93,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Records that an event was dropped because it had waited for too long. The namespace may still refuse events, so
-    /// its backoff stays.
+    /// Records that an event was dropped because it had waited too long. The namespace may still refuse
+    /// events, so its backoff stays.
     pub(super) fn dropped(&mut self, namespace: &str) {
         if self
             .namespaces
@@ -105,7 +105,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Puts an event that could not be written back to the head of its namespace, after a wait of at most `longest`.
+    /// Puts an event back at the head of its namespace, because it could not be written. The next attempt
+    /// follows after a wait of at most `longest`.
     pub(super) fn put_back(
         &mut self,
         namespace: &str,

@@ -24,18 +24,20 @@ use crate::{
     targets::{Pause, deepest},
 };
 
-/// An event equal to an earlier one about the same object within this time is counted in a series, not created again.
+/// Time, in seconds, within which an event equal to an earlier one about the same object is counted in a
+/// series, not created again.
 const SERIES: i64 = 360;
-/// An event that all replicas see is written once within this time.
+/// Time, in seconds, within which an event that all replicas see is written only once.
 const SHARED: i64 = 60;
 /// The number of recent events that are remembered for series.
 const REMEMBERED: usize = 1_024;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// An event that could not be written for this time is dropped: the API server deletes events after an hour.
+/// Time after which an event that could not be written is dropped: the API server deletes events after an
+/// hour.
 const KEPT: Duration = Duration::from_secs(600);
-/// While the whole server fails, retries are frequent enough to notice its return within seconds.
+/// The longest wait while the whole server fails, short enough to notice its return within seconds.
 const SERVER_AWAY: Duration = Duration::from_secs(5);
-/// The API refuses a longer note.
+/// The maximum length of a note; the API refuses a longer note.
 const NOTE: usize = 1_000;
 
 type Key = (EventReason, Option<String>, String);
@@ -54,7 +56,7 @@ enum Outcome {
     Written,
     /// The server rejects this event permanently.
     Never,
-    /// The namespace, or the rights in it, do not allow the event now.
+    /// The namespace, or the permissions in it, do not allow the event at present.
     RefusedNow,
     /// The server does not answer, or answers with a failure.
     Failed,
@@ -166,7 +168,7 @@ impl Recorder {
             Ok(Err(error)) => {
                 tracing::debug!(namespace, error = deepest(&error), "event could not be written");
                 if counted.is_some() {
-                    // The counted event may have expired: the next equal one is created again.
+                    // The counted event may have expired: the next equal event is created again.
                     self.written.remove(&key);
                 }
                 outcome(&error)
@@ -243,9 +245,9 @@ fn event(record: &EventRecord, namespace: &str, reporter: &Reporter, now: Timest
     }
 }
 
-/// Returns the suffix of an event's name. Of two events about one object in one nanosecond, the second is refused and
-/// dropped. An event about another writer's change has the same name in every replica, so that it is written once: one
-/// per target and minute, with the text of the first replica.
+/// Returns the suffix of an event's name. Of two events about one object in one nanosecond, the second is
+/// refused and dropped. An event about another writer's change has the same name in every replica, so that it
+/// is written only once per target and minute, with the text of the first replica.
 fn suffix(record: &EventRecord, now: Timestamp) -> String {
     if !matches!(
         record.reason,

@@ -68,8 +68,8 @@ impl Index {
         }
     }
 
-    /// Reports whether the status of the quorum shows a reporter. If no sibling sees a majority, it does not count: the
-    /// reporter is gone, or has no majority.
+    /// Reports whether the status of the quorum shows a reporter. If no sibling sees a majority, this
+    /// reporter does not count: it is gone, or has no majority.
     fn is_reported(&self, quorum: &str, at: &World<'_>) -> bool {
         let Some(entry) = self.quorums.get(quorum) else {
             return false;

@@ -28,30 +28,32 @@ enum Decision {
 /// The facts about a lock on which the decision is based.
 struct DecisionFacts<'a> {
     active: Option<&'a LockPlan>,
-    /// Targets that the lock may have left running are being stopped.
+    /// Whether targets that the lock may have left running are being stopped.
     stops_leftovers: bool,
-    /// Another object now owns a target of the active plan.
+    /// Whether another object now owns a target of the active plan.
     overtaken: bool,
     wanted: &'a Result<Arc<LockPlan>, Problem>,
-    /// No other cluster uses the same cluster name on the quorum.
+    /// Whether it is confirmed that no other cluster uses the same cluster name on the quorum.
     confirmed: bool,
-    /// The quorum on which the lock is active is still declared, and is not another one of the same name.
+    /// Whether the quorum on which the lock is active is still declared, and was not replaced by another one
+    /// of the same name.
     declared: bool,
     deleted: bool,
-    /// Targets of the lock may run in this cluster: its finalizer is set.
+    /// Whether targets of the lock may run in this cluster: its finalizer is set.
     guarded: bool,
-    /// This replica has to stop targets whose lock no replica of this cluster is known to hold.
+    /// Whether this replica has to stop targets whose lock no replica of this cluster is known to hold.
     in_charge: bool,
 }
 
-/// How long a new operator waits for its quorum before it handles locks that it cannot contend for. The first round of
-/// the target task comes after it.
+/// The time that a new operator waits for its quorum before it handles locks that it cannot contend for. The
+/// first round of the target task comes after this time.
 pub(super) const UNCONFIRMED: Duration = Duration::from_secs(1);
-/// How long it waits for an object that may be applied at the same moment, such as a Secret or the quorum.
+/// The time that a new operator waits for an object that may be applied at the same moment, such as a Secret
+/// or the quorum.
 const MAY_COME: Duration = Duration::from_secs(3);
 
-/// Decides on a lock. An active lock stays active while its spec is invalid: a typing error must not stop the work that
-/// the lock guards. Only an unambiguous request withdraws it.
+/// Decides on a lock. An active lock stays active while its spec is invalid: a typo must not stop the work
+/// that the lock guards. Only an unambiguous request withdraws it.
 fn decide(facts: &DecisionFacts<'_>) -> Decision {
     let Some(active) = facts.active else {
         return match facts.wanted {
@@ -75,7 +77,7 @@ fn decide(facts: &DecisionFacts<'_>) -> Decision {
         Err(problem) if lost(problem) => Decision::Withdraw,
         Err(_) if facts.overtaken => Decision::Withdraw,
         Err(_) => Decision::Keep,
-        // A held lease stays fenced, or not, until its end.
+        // A held lease stays fenced or unfenced until its end.
         Ok(plan)
             if (&plan.quorum, &plan.lock_name, plan.fencing)
                 != (&active.quorum, &active.lock_name, active.fencing) =>
@@ -104,8 +106,8 @@ pub(super) fn observe_only(plan: &LockPlan) -> Arc<LockPlan> {
     })
 }
 
-/// The same until the cluster name is confirmed. The nodes run the fenced pods of a lock that this cluster contends for as
-/// long as they may.
+/// Like [`observe_only`], for the time until the cluster name is confirmed. If this cluster contends for the
+/// lock, the nodes run its fenced pods for as long as they may.
 fn observe_until_confirmed(plan: &LockPlan) -> Arc<LockPlan> {
     Arc::new(LockPlan {
         keeps_fenced_pods: plan.is_fenced() && !gives_up(plan),
@@ -209,8 +211,8 @@ impl Index {
         self.apply_targets(key, at);
     }
 
-    /// Reports whether this replica has to stop targets that may run: unless a sibling with a majority of the masters
-    /// is responsible for the lock.
+    /// Reports whether this replica has to stop targets that may run. It does not if a sibling with a
+    /// majority of the masters is responsible for the lock.
     fn in_charge(&self, key: &ObjectKey, entry: &LockEntry, patience: Duration, at: &World<'_>) -> bool {
         // Nothing was observed before the caches were filled.
         let since = self
@@ -232,7 +234,7 @@ impl Index {
             return;
         };
         if entry.phase.active_plan().is_none() {
-            // From here on the lock owns its targets, even if its object is being deleted.
+            // The lock owns its targets from this point, even if its object is being deleted.
             self.due.locks.insert(key.clone());
         }
         if entry.phase.contend(plan, at.now).is_some() {

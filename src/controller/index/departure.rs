@@ -4,29 +4,30 @@
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Departing {
     pub(super) deleted: bool,
-    /// The lock is deleted, and its targets keep running.
+    /// Whether the lock is deleted and its targets keep running.
     pub(super) orphan: bool,
-    /// Targets of the lock may run in this cluster: its finalizer is set.
+    /// Whether targets of the lock may run in this cluster: its finalizer is set.
     pub(super) guarded: bool,
-    /// The present spec cannot be read: a replica of another version may have started targets that this one does not
-    /// know.
+    /// Whether the present spec cannot be read: a replica of another version may have started targets that
+    /// this one does not know.
     pub(super) unreadable: bool,
     pub(super) enforced: bool,
-    /// The plan declares targets.
+    /// Whether the plan declares targets.
     pub(super) targets: bool,
-    /// Whether targets run, or may run, by the last report of the target task. `None` without a target task.
+    /// Whether targets run, or may run, according to the last report of the target task. `None` without a
+    /// target task.
     pub(super) runs: Option<bool>,
-    /// A sibling holds the lock, or may hold it.
+    /// Whether a sibling holds the lock, or may hold it.
     pub(super) for_sibling: bool,
 }
 
-/// How a lock is withdrawn.
+/// The way in which a lock is withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Departure {
     Wait,
-    /// After its targets are stopped.
+    /// The lock is withdrawn after its targets are stopped.
     Stop,
-    /// Immediately; `stopped` if no target runs.
+    /// The lock is withdrawn immediately; `stopped` is true if no target runs.
     Leave {
         stopped: bool,
     },

@@ -37,13 +37,14 @@ pub(in crate::controller) struct Drained {
     pub(super) plan: Arc<LockPlan>,
     pub(super) bound: Duration,
     pub(in crate::controller) stopped: bool,
-    /// The end is recorded as clean on the masters.
+    /// Whether the end is recorded as clean on the masters.
     pub(in crate::controller) clean: bool,
 }
 
 impl Drained {
-    /// Reports whether the lease ends now: it is passed on, or left to run out for another cluster. The lease of a fenced
-    /// lock is passed on only after a confirmed end. A failover leaves it to run out, since this cluster abstains.
+    /// Reports whether the lease ends now: it is passed on, or left to run out for another cluster. The lease
+    /// of a fenced lock is passed on only after a confirmed end. Without a confirmation, a failover leaves it
+    /// to run out, since this cluster abstains.
     pub(super) fn ends(&self, purpose: &Purpose) -> bool {
         self.stopped && (self.is_confirmed() || *purpose == Purpose::Unready)
     }
@@ -61,7 +62,8 @@ impl Index {
         Drain { purpose, number }
     }
 
-    /// Stops the targets under this lease, within their stop time or `patience`; then the lease is handed over.
+    /// Stops the targets under this lease, within the shorter of their stop time and `patience`; then the
+    /// lease is handed over.
     pub(super) fn drain(
         &mut self,
         key: &ObjectKey,

@@ -175,7 +175,7 @@ pub(in crate::controller) struct TargetTaskStart {
     pub(in crate::controller) key: ObjectKey,
     pub(in crate::controller) plan: Arc<LockPlan>,
     pub(in crate::controller) hands: Permissions,
-    /// No masters can be asked for the state of the lock.
+    /// Whether no masters can be asked for the state of the lock.
     pub(in crate::controller) detached: bool,
     pub(in crate::controller) own_tokens: OwnTokens,
 }

@@ -25,7 +25,7 @@ pub(in crate::controller) enum LastStatus {
         version: String,
         before: Box<LeaderLockStatus>,
         status: Value,
-        /// Retry after a conflict if the newer status is about the same lease.
+        /// Whether a conflict is followed by a retry if the newer status is about the same lease.
         again: bool,
     },
     Quorum {
@@ -51,7 +51,7 @@ impl Index {
         successors: &Round,
         at: &World<'_>,
     ) -> Vec<LastStatus> {
-        // A ready sibling that does not answer may hold locks, and write.
+        // A ready sibling that does not answer may hold locks, and write their statuses.
         let alone = !successors.is_silent();
         let seen_by_siblings = &successors.seen_by_siblings();
         let locks = self.locks.known().filter_map(|key| {

@@ -1,5 +1,5 @@
-//! Fails over a lock whose targets do not become ready: another cluster gets the lock, and this one abstains for a
-//! time.
+//! Fails over a lock whose targets do not become ready: another cluster gets the lock, and this cluster
+//! abstains for a time.
 //!
 //! The abstention is written into the object before any target is stopped. Without the API server there is no failover,
 //! and the siblings know of the abstention by the time the reservation no longer excludes them.
@@ -213,12 +213,12 @@ impl Index {
     }
 }
 
-/// Returns the abstention in the object, whatever the state of the lock.
+/// Returns the abstention in the object, regardless of the state of the lock.
 pub(super) fn abstention(object: &LeaderLock) -> Option<Abstention> {
     read(object.metadata.annotations.as_ref()?.get(ABSTAIN)?)
 }
 
-/// Returns until when this cluster leaves the lock to others.
+/// Returns the time until which this cluster leaves the lock to others.
 pub(super) fn abstains_until(object: &LeaderLock, plan: Option<&LockPlan>) -> Option<Timestamp> {
     let abstention = abstention(object).filter(|_| plan.is_some_and(|plan| plan.abstains));
     abstention.map(|abstention| abstention.until.0)

@@ -22,7 +22,7 @@ impl Index {
             if let (Purpose::Asked(asked), Some(_)) = (&draining.purpose, entry.phase.task())
                 && text.as_ref() != Some(asked)
             {
-                // The request was withdrawn. A new one is handled after this drain.
+                // The request was withdrawn. A new request is handled after this drain.
                 self.effects.push(Effect::ResumeTargets(key.clone()));
             }
             return;

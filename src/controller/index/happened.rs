@@ -18,8 +18,8 @@ pub(super) enum Off {
     Observed,
 }
 
-/// Returns the events of a report that the previous one did not have. The states of the targets are reported with the
-/// status.
+/// Returns the events of a report that the previous report did not have. The states of the targets are
+/// reported with the status.
 pub(super) fn happened(
     before: Option<&TargetReport>,
     now: &TargetReport,
@@ -42,7 +42,7 @@ pub(super) fn happened(
     all
 }
 
-/// The last settled state of each target, running or stopped, by the statuses of its lock.
+/// The last settled state of each target, running or stopped, according to the statuses of its lock.
 #[derive(Debug, Default)]
 pub(in crate::controller) struct Settled(BTreeMap<String, TargetState>);
 
@@ -59,8 +59,8 @@ impl Settled {
         }
     }
 
-    /// Returns the events of targets that were stopped while no replica may write a status. The next status may not
-    /// show the stop, because the target may run again by then.
+    /// Returns the events of targets that were stopped while no replica may write a status. The next status
+    /// may not show the stop, because the target may already run again.
     pub(super) fn stopped_unwritten(&mut self, report: &TargetReport) -> Vec<(EventReason, String)> {
         let standby = |target: &&TargetStatus| target.observed == TargetState::Standby;
         let stopped = || report.targets.iter().filter(standby);
@@ -69,8 +69,8 @@ impl Settled {
         news
     }
 
-    /// Returns the events that this status is the first to report. Every replica sees the states of the targets, and
-    /// one writes them.
+    /// Returns the events that this status is the first to report. Every replica sees the states of the
+    /// targets, and one replica writes them.
     pub(super) fn news(&self, status: &LeaderLockStatus) -> Vec<(EventReason, String)> {
         let targets = status.targets.iter();
         targets.filter_map(|target| self.switched(target)).collect()
@@ -155,7 +155,7 @@ mod tests {
             "{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {name: lock}, spec: {quorumRef: {name: q}}}",
         )
         .unwrap();
-        // In this order: the state that is written, and the event it leads to.
+        // In order, each state that is written, and the event that it leads to.
         for (observed, told) in [
             (Unknown, None),
             (Standby, None),

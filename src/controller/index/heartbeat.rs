@@ -15,7 +15,7 @@ const FORGOTTEN: i64 = 600;
 
 #[derive(Debug, Default)]
 pub(super) struct Heartbeat {
-    /// When the clusters are read next; the heartbeat follows.
+    /// The time at which the clusters are read next; the heartbeat follows.
     ask_at: Option<BootInstant>,
     due: bool,
     /// The reporting clusters, at the last read.

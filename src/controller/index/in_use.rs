@@ -33,13 +33,13 @@ pub(in crate::controller) enum Guarded {
 /// The facts about a quorum on which the decision about its finalizer is based.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
-    /// A lock names the quorum, or is still active on it.
+    /// Whether a lock names the quorum, or is still active on it.
     used: bool,
     guarded: bool,
-    /// The release has a finalizer on the quorum for namespaces that it watched before.
+    /// Whether the release has a finalizer on the quorum for namespaces that it watched before.
     stale: bool,
     deleted: bool,
-    /// Some locks cannot be read by this version: they may name the quorum.
+    /// Whether this version cannot read some locks, which may name the quorum.
     unread: bool,
 }
 
@@ -69,7 +69,8 @@ const fn change(quorum: Use) -> Change {
             unread: false,
             ..
         } if guarded || stale => Change::Remove,
-        // A quorum that is being deleted can no longer get this replica's finalizer: the previous one keeps it.
+        // A quorum that is being deleted can no longer get this replica's finalizer: the previous finalizer
+        // keeps it.
         Use {
             used: true,
             guarded: true,
@@ -161,8 +162,8 @@ impl Index {
         })
     }
 
-    /// Asks the siblings, which may still stop targets of a lock that this replica has left, or may watch other
-    /// namespaces.
+    /// Asks the siblings whether they use the quorum: they may still stop targets of a lock that this replica
+    /// has left, or may watch other namespaces.
     fn ask_for_uses(&mut self, name: &str, at: &World<'_>) {
         let question = Asked::from([(name.to_owned(), BTreeSet::new())]);
         if !self.me.follows_siblings {
@@ -205,8 +206,8 @@ impl Index {
         let metadata = &entry.object.metadata;
         let mut finalizers: Vec<String> = metadata.finalizers.clone().unwrap_or_default();
         change(&mut finalizers);
-        // With the resource version, neither another writer's finalizer is lost nor a new object of the same name is
-        // changed.
+        // The resource version ensures that no finalizer of another writer is lost and no new object of the
+        // same name is changed.
         self.effects.push(Effect::SetQuorumFinalizers {
             name: name.to_owned(),
             version: metadata.resource_version.clone(),

@@ -1,8 +1,9 @@
 //! Implements `firstStart: Immediate`: seals new masters without delay, once.
 //!
-//! The status records the first start before it begins. In the other order a trace breaks S1: the masters are
-//! initialised, the API server is unavailable and nothing is recorded, leases are granted, all masters lose their
-//! memory, and a second `init` admits others while the first holders still rely on their leases.
+//! The status records the first start before it begins. In the opposite order, this sequence breaks S1: the
+//! masters are initialised, the API server is unavailable and nothing is recorded, leases are granted, all
+//! masters lose their memory, and a second `init` admits others while the first holders still rely on their
+//! leases.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -43,7 +44,7 @@ impl Initialization {
         *self = self.time().cloned().map_or(Self::No, Self::Over);
     }
 
-    /// Notes that another replica wrote the record, and begins.
+    /// Notes that another replica wrote the record, and begins the first start.
     pub(super) fn is_remembered_elsewhere(&mut self) {
         if matches!(self, Self::Remembering(_)) {
             self.end();

@@ -27,7 +27,7 @@ use crate::{
 
 #[derive(Debug)]
 pub(in crate::controller) enum Input {
-    /// From the watch of this namespace; an empty name stands for all namespaces.
+    /// An observation from the watch of this namespace; an empty name stands for all namespaces.
     Lock(String, Observation<LeaderLock>),
     Quorum(Observation<RedisQuorum>),
     /// The content of a Secret that quorums name has changed.
@@ -54,7 +54,8 @@ pub(in crate::controller) enum Input {
     /// The result of writing the abstention of this cluster.
     Abstains(ObjectKey, Failover, Result<Box<LeaderLock>, String>),
     HandOverAnswered(ObjectKey),
-    /// An unreadable object that is being deleted, if it still exists; the metadata seen before, if the read broke off.
+    /// An unreadable object that is being deleted, if it still exists; the metadata seen before, if the read
+    /// ended unexpectedly.
     Salvaged(ObjectKey, Result<Option<Box<Value>>, Box<ObjectMeta>>),
 
     /// Whether all targets of a lock that is withdrawn were stopped.
@@ -67,7 +68,7 @@ pub(in crate::controller) enum Input {
     NotOpened(String, String),
     /// The masters still use the old URL.
     NotReplaced(RetiredUrl, String),
-    /// The result of the first start of the masters; `None` if it broke off.
+    /// The result of the first start of the masters; `None` if it ended unexpectedly.
     Initialized(String, Option<Result<InitReport, InitError>>),
     /// The token in a status, and the largest counter that a majority reports.
     Counter(ObjectKey, i64, Option<FencingToken>),
@@ -78,8 +79,8 @@ pub(in crate::controller) enum Input {
     Said(Round),
     /// The nodes whose agents and guardians are ready.
     NodeGuards(NodeGuards),
-    /// The siblings' answers about the use of a quorum whose finalizer is to be removed; `None` if the question broke
-    /// off.
+    /// The siblings' answers about the use of a quorum whose finalizer is to be removed; `None` if the
+    /// question ended unexpectedly.
     Uses(String, Option<Round>),
     /// A task ended without a result that matters.
     Nothing,

@@ -13,19 +13,19 @@ pub(super) enum SeenEnd {
     Expired,
 }
 
-/// The status shows that there is no holder after none was seen for this time.
+/// The time without an observed holder after which the status shows that there is no holder.
 const UNHELD: Duration = Duration::from_secs(1);
 
 /// The end of the last lease of a lock.
 #[derive(Debug, Default)]
 pub(super) struct LeaseEnd {
-    /// For locks of agents: the observed end, until there is another lease.
+    /// The observed end of the last lease of an agent, until there is another lease.
     pub(super) seen: Option<SeenEnd>,
     unheld_since: Option<BootInstant>,
 }
 
 impl LeaseEnd {
-    /// Returns how the previous lease was seen to end.
+    /// Records the state of the lock. Returns how the previous lease was seen to end.
     pub(super) fn see(&mut self, snapshot: &LockSnapshot, now: BootInstant) -> Option<SeenEnd> {
         let seen = match &snapshot.holder {
             Some(_) => None,
@@ -38,13 +38,13 @@ impl LeaseEnd {
         self.unheld_since = None;
     }
 
-    /// Records that no holder is seen. Returns the time from which the status shows it.
+    /// Records that no holder is seen. Returns the time from which the status shows this.
     pub(super) fn unheld(&mut self, now: BootInstant) -> BootInstant {
         *self.unheld_since.get_or_insert(now) + UNHELD
     }
 }
 
-/// A replica that only observes sees a lease slightly longer than the candidates that wait for its end.
+/// A replica that only observes sees a lease for slightly longer than the candidates that wait for its end.
 const LATE: Duration = Duration::from_millis(100);
 
 impl SeenEnd {

@@ -89,8 +89,8 @@ impl Index {
         ))
     }
 
-    /// Returns the event about the lease of an agent of this cluster. Only the replica that reports emits it, so that
-    /// it appears once.
+    /// Returns the event about the lease of an agent of this cluster. Only the replica that reports emits the
+    /// event, so that it appears once.
     fn seen(
         &mut self,
         key: &ObjectKey,

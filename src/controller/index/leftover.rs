@@ -1,6 +1,7 @@
 //! Stops targets that an earlier operator left running under an object that cannot be used now.
 //!
-//! Without this, they would keep running: a refused object has no plan, and without a plan there is no target task.
+//! Otherwise, these targets would keep running: a refused object has no plan, and without a plan there is no
+//! target task.
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ use crate::{
 };
 
 impl Index {
-    /// Stops the targets that may run: under the lock where the masters know its holder, and otherwise without it.
+    /// Stops the targets that may run: as an observer of the lock if its quorum is open, and otherwise
+    /// without the lock.
     pub(super) fn stop_leftovers(
         &mut self,
         key: &ObjectKey,
@@ -40,7 +42,8 @@ impl Index {
             self.set_finalizer(key, false, at);
             return;
         }
-        // No target has to be stopped first: the lock would be released at once, and acquired again endlessly.
+        // No target has to be stopped first: the lock would be withdrawn at once, and activated again
+        // endlessly.
         let observed = plan.enforcement == Enforcement::Observe
             && entry.object.metadata.deletion_timestamp.is_none()
             && !self.plants(Planted::StopsObserved);

@@ -31,9 +31,9 @@ pub(super) struct LockEntry {
     /// The last version that could be read.
     pub(super) object: LeaderLock,
     pub(super) first_seen: BootInstant,
-    /// When this version of the object was seen.
+    /// The time at which this version of the object was seen.
     pub(super) seen: BootInstant,
-    /// When this version arrived, if it is the answer to a write of this process.
+    /// The time at which this version arrived, if it is the answer to a write of this process.
     answered: Option<BootInstant>,
     /// The plan of the object on its own: another object may own its name.
     wanted: Result<Arc<LockPlan>, Problem>,
@@ -46,7 +46,8 @@ pub(super) struct LockEntry {
     pub(super) own_tokens: OwnTokens,
     pub(super) status: StatusMemory,
     pub(super) lease_end: LeaseEnd,
-    /// While a write is retried, the key is in the list of finalizers that are due.
+    /// The writes of the finalizer. While a write is retried, the key is in the list of finalizers that are
+    /// due.
     pub(super) finalizer: FinalizerWrites,
 }
 
@@ -116,7 +117,7 @@ pub(super) struct Locks {
     targets: OwnershipIndex<TargetKey>,
     /// The objects that this version cannot read.
     pub(super) unreadable: BTreeMap<ObjectKey, String>,
-    /// The namespaces whose first list is not complete; the empty one stands for all.
+    /// The namespaces whose first list is not complete; an empty name stands for all.
     unlisted: BTreeSet<String>,
 }
 
@@ -187,7 +188,7 @@ impl Locks {
         }
     }
 
-    /// Reports whether the object is newer than the known version: a slow watch delivers older ones.
+    /// Reports whether the object is newer than the known version: a slow watch may deliver older versions.
     pub(super) fn is_news(&self, key: &ObjectKey, object: &LeaderLock, origin: Origin) -> bool {
         self.entries.get(key).is_none_or(|known| {
             let older = is_older(&object.metadata, &known.object.metadata);
@@ -201,7 +202,7 @@ impl Locks {
         entries.filter_map(|(key, entry)| Some((key, entry.as_ref(), entry.phase.task()?)))
     }
 
-    /// Ends all target tasks: nothing is switched from here on.
+    /// Ends all target tasks, so that nothing is switched any more.
     pub(super) fn dismiss_target_tasks(&mut self) {
         for entry in self.entries.values_mut() {
             entry.phase.take_task();
@@ -243,7 +244,8 @@ impl Locks {
         let in_force = entry.in_force();
         let before = std::mem::replace(&mut entry.in_force_before, in_force.clone());
         let mut claimed = in_force.clone();
-        // An object that is being deleted gets no new targets, and an object that does not own its name gets none.
+        // An object that is being deleted gets no new targets, and an object that does not own its name gets
+        // no targets.
         if let (Ok(plan), Some(name)) = (&entry.wanted, name)
             && entry.object.metadata.deletion_timestamp.is_none()
             && self.names.first(&name) == Some(key)

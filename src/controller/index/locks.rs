@@ -181,7 +181,7 @@ impl Index {
         self.writer.push(item);
     }
 
-    /// Lets the masters remember the token in a status: after a total loss, no master may know it.
+    /// Lets the masters remember the token in a status: after a total loss, it may be unknown to all masters.
     pub(super) fn remember_token(&mut self, object: &LeaderLock) {
         let token = object.status.as_ref().and_then(|status| status.fencing_token);
         let quorum = &object.spec.quorum_ref.name;

@@ -11,10 +11,11 @@ use crate::controller::{
     writer::Item,
 };
 
-/// A new replica has its first majority within a second, unless the masters are being sealed for the first time.
+/// The time after which a missing first majority is reported. A new replica has its first majority within a
+/// second, unless the masters are being sealed for the first time.
 const FIRST_MAJORITY: Duration = Duration::from_secs(10);
-/// The first sealing takes 65 s by default and is no problem of the replica, while its event would stay for an hour.
-/// This time is longer.
+/// The time after which an event reports that the replica is not ready. It is longer than the first sealing,
+/// which takes 65 s by default: that is no problem of the replica, and its event would stay for an hour.
 const LASTS: Duration = Duration::from_secs(75);
 
 impl Index {
@@ -54,7 +55,7 @@ impl Index {
         }
     }
 
-    /// Reports once, by the log and an event, why this replica does not become ready.
+    /// Reports once, in the log and in an event, why this replica does not become ready.
     pub(super) fn report_not_ready(&mut self, at: &World<'_>) {
         if self.asking.reported_not_ready || !self.lasts(LASTS, at) {
             return;

@@ -31,7 +31,7 @@ pub(super) struct OpenQuorums {
 struct Failure {
     backoff: Backoff,
     problem: Problem,
-    /// A retry is due when the backoff is over.
+    /// Whether a retry is due when the backoff is over.
     awaits_retry: bool,
 }
 
@@ -106,7 +106,7 @@ impl OpenQuorums {
             .collect()
     }
 
-    /// Forgets the failure: the object of the quorum is gone, or another one.
+    /// Forgets the failure: the object of the quorum is gone, or has changed.
     pub(super) fn forget_failure(&mut self, name: &str) {
         self.failed.remove(name);
     }

@@ -27,7 +27,8 @@ impl<N> Default for OwnershipIndex<N> {
 }
 
 impl<N: Ord + Clone> OwnershipIndex<N> {
-    /// Sets the claims of an object. Returns the other objects for which the owner changes.
+    /// Sets the claims of an object. Returns the other objects with one of the previous or present claims:
+    /// the owner may have changed.
     pub(in crate::controller) fn set(
         &mut self,
         key: &ObjectKey,

@@ -33,7 +33,7 @@ pub(super) struct Applied {
 
 #[derive(Debug)]
 pub(super) struct Contention {
-    /// Since when, whatever the plan.
+    /// The time since which the lock has been contended for, regardless of the plan.
     pub(super) since: BootInstant,
     /// The drain under way, after which the lease is handed over.
     draining: Option<Drain>,
@@ -43,7 +43,7 @@ pub(super) struct Contention {
 #[derive(Debug, Default)]
 pub(super) struct TargetTask {
     pub(super) last: Option<TargetReport>,
-    /// The task ended unexpectedly, and has to be started again.
+    /// Whether the task ended unexpectedly, and has to be started again.
     pub(super) broken: bool,
 }
 
@@ -103,8 +103,8 @@ impl LockPhase {
         };
     }
 
-    /// Keeps the lock because the object was created again under its name: the phase of leaving concerned its
-    /// predecessor. Returns the predecessor's task, which starts no target.
+    /// Keeps the lock because the object was created again under the same name: the phase of leaving
+    /// concerned its predecessor. Returns the predecessor's task, which starts no target.
     pub(super) fn stay(&mut self) -> Option<TargetTask> {
         let mut ended = None;
         *self = match mem::take(self) {
@@ -161,7 +161,7 @@ impl LockPhase {
         }
     }
 
-    /// Ends this drain. One that began since stays.
+    /// Ends this drain. A drain that began later stays.
     pub(super) fn end_drain(&mut self, ended: &Drain) {
         if let Self::Contending(_, contention) | Self::Leaving(_, Some(contention)) = self {
             contention.draining.take_if(|draining| draining == ended);

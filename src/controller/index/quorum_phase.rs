@@ -1,4 +1,4 @@
-//! Tracks whether a quorum is in use, under which plan, and why not.
+//! Tracks whether a quorum is in use and under which plan, or why it is not in use.
 
 use crate::{
     api::{RedisQuorumSpec, plan::QuorumPlan},
@@ -15,7 +15,7 @@ pub(super) enum QuorumPhase {
     New,
     NotInUse {
         problem: Problem,
-        /// Another quorum of the same name runs until no lock is active on it.
+        /// Whether another quorum of the same name runs until no lock is active on it.
         awaits_other: bool,
     },
     InUse(Box<InUse>),
@@ -51,7 +51,7 @@ impl QuorumPhase {
         };
     }
 
-    /// Records that the present object cannot be used. A plan in use stays.
+    /// Records that the present object cannot be used. A plan in use stays in use.
     pub(super) fn refuse(&mut self, problem: Problem) {
         match self {
             Self::InUse(in_use) => in_use.problem = Some(problem),
@@ -85,7 +85,7 @@ impl QuorumPhase {
         )
     }
 
-    /// Returns the reason why the object is not in use, or only an earlier version of it.
+    /// Returns the reason why the object is not in use, or why only an earlier version of it is.
     pub(super) fn problem(&self) -> Option<&Problem> {
         match self {
             Self::New => None,

@@ -31,14 +31,15 @@ use crate::{
     targets::Origin,
 };
 
-/// The age at which a heartbeat counts as missing: one missed, and half of the next interval.
+/// The age, in seconds, at which a heartbeat counts as missing: one missed heartbeat, and half of the next
+/// interval.
 const HEARTBEAT_MISSED: i64 = 45;
 
 #[derive(Debug)]
 pub(super) struct QuorumEntry {
     /// The last version that could be read.
     pub(super) object: RedisQuorum,
-    /// When this version arrived, if it is the answer to a write of this process.
+    /// The time at which this version arrived, if it is the answer to a write of this process.
     answered: Option<BootInstant>,
     pub(super) phase: QuorumPhase,
     pub(super) reporting: Reporting,
@@ -47,7 +48,7 @@ pub(super) struct QuorumEntry {
     pub(super) initialization: Initialization,
     pub(super) url_change: UrlChange,
     pub(super) finalizer: FinalizerWrites,
-    /// When this replica last began to write that it is not ready.
+    /// The time at which this replica last began to write that it is not ready.
     pub(super) reported_not_ready: Option<BootInstant>,
 }
 

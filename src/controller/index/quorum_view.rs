@@ -16,9 +16,10 @@ use crate::{
     masters::Reporters,
 };
 
-/// Interval of the checks of the status of a quorum that cannot be opened.
+/// Interval between checks of the status of a quorum that cannot be opened.
 const AGAIN: Duration = Duration::from_secs(1);
-/// A reporter that begins later than this after the return of a majority emits no event about it: another replica has.
+/// A reporter that begins later than this after the return of a majority emits no event about it, because
+/// another replica already has.
 const RESTORED: Duration = Duration::from_secs(60);
 impl Index {
     /// Handles the changes that result from time alone.
@@ -123,7 +124,7 @@ impl Index {
         }
     }
 
-    /// Repeats the heartbeat, or the entry of an unready replica, which may have been part of a failed write.
+    /// Repeats the heartbeat and the entry of an unready replica, which may have been part of a failed write.
     pub(super) fn beat_again(&mut self, name: &str) {
         if let Some(entry) = self.quorums.get_mut(name) {
             entry.heartbeat.repeat();
@@ -169,8 +170,8 @@ impl Index {
             return self.start_write(name, &before, &status, mine, at);
         }
         if !may && !newcomer && self.open.get(name).is_none() {
-            // The quorum is not open: the status is checked again when the siblings have answered, or its reporter is
-            // missed.
+            // The quorum is not open: the status is checked again later, since the siblings may answer, or
+            // its reporter may disappear.
             let item = Item::Quorum(name.to_owned());
             self.writer.push_later(item, at.now + AGAIN);
         }

@@ -177,7 +177,7 @@ impl Index {
         self.change_urls(name, &plan, at).map_or(Ok(Some(plan)), Err)
     }
 
-    /// Waits for the predecessor of this object: a quorum of the same name is still being closed.
+    /// Waits for the predecessor of this object: another quorum of the same name is still open.
     fn await_other(&mut self, name: &str) {
         let entry = self.quorums.get_mut(name);
         if entry.is_some_and(|entry| entry.phase.await_other()) {
@@ -276,8 +276,8 @@ impl Index {
         self.due.locks.extend(keys);
     }
 
-    /// Returns the quorums that a lock names and that this replica must be able to use before it replaces another one.
-    /// A problem of the object itself affects every replica, so it does not count.
+    /// Returns the quorums that a lock names and that this replica must be able to use before it replaces
+    /// another replica. A problem of the object itself affects every replica, so it does not count.
     pub(super) fn needed_quorums(&self) -> BTreeSet<String> {
         let usable = |name: &String| {
             let problem = self.quorums.get(name).and_then(|entry| entry.phase.problem());

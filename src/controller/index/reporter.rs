@@ -19,14 +19,14 @@ use crate::{
     masters::{reporter_lock, scope_reporter_lock},
 };
 
-/// Renewals of these leases are cheap, so a short lease suffices.
+/// The duration of these leases. Renewals are cheap, so a short lease suffices.
 const LEASE: Duration = Duration::from_secs(15);
 
 /// The state of an internal lock, as this replica sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::controller) enum View {
     Mine,
-    /// A candidate holds the lock. It is a sibling if its cluster has the UID of this one.
+    /// A candidate holds the lock. The candidate is a sibling if its cluster has the UID of this cluster.
     Held(ClusterId),
     /// No holder is seen.
     Free,
@@ -79,7 +79,7 @@ impl Seat {
 pub(in crate::controller) struct Scope(String);
 
 impl Scope {
-    /// Encodes these namespaces; the empty one stands for all.
+    /// Encodes these namespaces; an empty name stands for all.
     pub(in crate::controller) fn of(namespaces: &[String]) -> Self {
         Self(in_use::scope(namespaces))
     }
@@ -93,10 +93,10 @@ pub(in crate::controller) struct Reporter {
     locks: Seat,
     name: LockName,
     timings: Timings,
-    /// Longer than any lease: a lock that was free for this time has no holder.
+    /// A time longer than any lease: a lock that was free for this time has no holder.
     long: Duration,
     contends_for_name: bool,
-    /// This cluster was seen to hold the name at least once.
+    /// Whether this cluster was seen to hold the name, and no other cluster since.
     confirmed: bool,
     clash: Option<ClusterId>,
     name_free_since: Option<BootInstant>,
@@ -113,13 +113,13 @@ pub(super) struct ReporterTerms<'a> {
 /// The changes found by one observation of the locks.
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Turn {
-    /// This replica became the reporter of the quorum, or ceased to be it.
+    /// Whether this replica became the reporter of the quorum, or ceased to be it.
     pub(in crate::controller) quorum: bool,
-    /// This replica became the reporter of the locks, or ceased to be it.
+    /// Whether this replica became the reporter of the locks, or ceased to be it.
     pub(in crate::controller) locks: bool,
-    /// Whether this cluster owns its name has changed.
+    /// Whether the ownership of the cluster name has changed.
     pub(in crate::controller) name: bool,
-    /// New terms of a lock that is to be contended for, or no longer.
+    /// The new terms of a lock that is to be contended for from now on, or no longer.
     pub(in crate::controller) put: Option<(LockName, Terms)>,
 }
 
@@ -202,9 +202,9 @@ impl Reporter {
         }
     }
 
-    /// Judges the ownership of the name. A name that another cluster owns is not contended for: a moment without a
-    /// holder, while a replica of that cluster is replaced, must not make this cluster its owner. A name without a
-    /// holder for two longest leases is free.
+    /// Judges the ownership of the name. A name that another cluster owns is not contended for: a moment
+    /// without a holder, while a replica of that cluster is replaced, must not make this cluster its owner. A
+    /// name without a holder for twice the longest lease is free.
     fn judge_name(&mut self, seen: View, now: BootInstant) {
         match seen {
             View::Mine => (self.confirmed, self.clash, self.name_free_since) = (true, None, None),
@@ -245,7 +245,7 @@ impl Reporter {
         self.locks.absent_for(now)
     }
 
-    /// After this time without a reporter, any replica may write that the state is unknown.
+    /// Returns the time without a reporter after which any replica may write that the state is unknown.
     pub(in crate::controller) fn long(&self) -> Duration {
         self.long
     }

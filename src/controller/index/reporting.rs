@@ -8,27 +8,28 @@ use super::{
 };
 use crate::{controller::sibling_answers::Witness, lease::BootInstant};
 
-/// The longest duration of an election of the reporter, where one can be elected.
+/// The longest duration of an election of the reporter, if a reporter can be elected.
 const ELECTION: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Reporting {
     /// `None` while the quorum is not open.
     reporter: Option<Reporter>,
-    /// This replica was the last reporter, and none was elected since.
+    /// Whether this replica was the last reporter, and no other was elected since.
     caretaker: bool,
-    /// No reporter is seen, but another replica wrote a different status: this replica is cut off.
+    /// Whether another replica wrote a different status although no reporter is seen: this replica is cut
+    /// off.
     contradicted: bool,
-    /// The locks were notified that no replica can report.
+    /// Whether the locks were notified that no replica can report.
     locks_know: bool,
 }
 
 /// The content of a quorum's status, and the answer of the siblings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
-    /// A replica of this cluster reports.
+    /// Whether a replica of this cluster reports.
     pub(super) reported: bool,
-    /// A majority votes.
+    /// Whether a majority votes.
     pub(super) ready: bool,
     /// The siblings' answer, if this replica sees no majority.
     pub(super) witness: Option<Witness>,
@@ -72,7 +73,8 @@ impl Reporting {
     pub(super) fn may_write(&self, shown: Shown, now: BootInstant) -> bool {
         let unseen = shown.witness == Some(Witness::Absent);
         let Some(reporter) = &self.reporter else {
-            // The quorum is not open: every replica would write the same, unless this one alone cannot open it.
+            // The quorum is not open: every replica would write the same, unless only this replica cannot
+            // open it.
             return unseen || !shown.reported;
         };
         if unseen && shown.ready && !self.contradicted {
@@ -85,8 +87,8 @@ impl Reporting {
         !self.contradicted && (self.caretaker || nobody || absent >= reporter.long())
     }
 
-    /// Reports, once, whether the statuses of locks must be written again because no replica has reported on locks for
-    /// so long that none can.
+    /// Reports, once, whether the statuses of locks must be written again because no replica can report on
+    /// locks: none has reported for [`Reporter::long`].
     pub(super) fn locks_become_unknown(&mut self, now: BootInstant) -> bool {
         let Some(reporter) = &self.reporter else {
             return false;

@@ -19,7 +19,7 @@ use crate::{
 /// The locks that only siblings may take over, by quorum.
 pub(in crate::controller) type Reserve = HashMap<String, HashSet<LockName>>;
 
-/// How the locks are given up.
+/// The way in which the locks are given up.
 #[derive(Debug, Default)]
 pub(in crate::controller) struct Handed {
     pub(in crate::controller) reserve: Reserve,
@@ -47,8 +47,9 @@ impl Index {
         self.publish(true);
     }
 
-    /// Decides how each lock is given up. With running targets, it goes to a sibling that sees a majority of the
-    /// masters and contends; without such a sibling its targets are stopped first. All other locks are released.
+    /// Decides how each lock is given up. A lock with targets goes to a sibling that sees a majority of the
+    /// masters and contends; without such a sibling, its targets are stopped first. All other locks are
+    /// released.
     pub(in crate::controller) fn hand_out(&self, successors: &Round, at: &World<'_>) -> Handed {
         let mut handed = Handed::default();
         // A sibling of another version may have started targets that this one cannot read.
@@ -87,7 +88,8 @@ impl Index {
         handed
     }
 
-    /// Removes the finalizers of the stopped locks: after the last replica, no other one would remove them.
+    /// Removes the finalizers of the stopped locks: after the last replica ends, no other replica would
+    /// remove them.
     pub(in crate::controller) fn remove_last_finalizers(&mut self, stopped: &[ObjectKey], at: &World<'_>) {
         for key in stopped {
             if let Some(entry) = self.locks.get_mut(key) {
@@ -106,7 +108,7 @@ impl Index {
         }
     }
 
-    /// Ends all target tasks: nothing is switched from here on.
+    /// Ends all target tasks, so that nothing is switched any more.
     pub(in crate::controller) fn dismiss_target_tasks(&mut self) {
         self.locks.dismiss_target_tasks();
     }

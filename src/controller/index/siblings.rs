@@ -1,4 +1,5 @@
-//! Asks the other replicas about locks, while this one cannot see the masters, and at its end.
+//! Asks the other replicas about locks, while this replica cannot see the masters, and when this replica
+//! ends.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,15 +18,16 @@ use crate::{
     lease::{BootInstant, FencingToken, LockName},
 };
 
-/// Interval of the questions to a sibling, while they are needed.
+/// Interval between questions to a sibling, while they are needed.
 const EVERY: Duration = Duration::from_millis(400);
 /// Timeout of an answer.
 pub(in crate::controller) const PATIENCE: Duration = Duration::from_millis(500);
-/// Timeout of the last answer. Targets that no sibling takes over are stopped.
+/// Timeout of the answers to the last question. Targets that no sibling takes over are stopped.
 pub(in crate::controller) const LAST_PATIENCE: Duration = Duration::from_secs(1);
-/// The validity of an answer without a time of its own.
+/// The validity of an answer that contains no time.
 const FRESH: Duration = Duration::from_secs(2);
-/// The number of locks without targets in one question: more than statuses are written until the next one.
+/// The maximum number of locks without targets in one question: more than the statuses that are written until
+/// the next question.
 const AT_ONCE: usize = 512;
 
 /// The rounds of questions.
@@ -36,9 +38,9 @@ pub(super) struct Asking {
     under_way: bool,
     /// Locks whose statuses this replica may have to write once the siblings have answered.
     waiting: BTreeMap<ObjectKey, (String, LockName)>,
-    /// When the last round began.
+    /// The time at which the last round began.
     at: Option<BootInstant>,
-    /// The reason why this replica is not ready was reported, or the replica was ready.
+    /// Whether the reason why this replica is not ready was reported, or the replica was ready.
     pub(super) reported_not_ready: bool,
 }
 
@@ -96,7 +98,7 @@ impl Index {
         }
     }
 
-    /// Has the status of this lock checked again when the siblings have answered about it.
+    /// Schedules another check of the status of this lock for when the siblings have answered about it.
     pub(super) fn await_siblings(&mut self, key: &ObjectKey, quorum: &str, lock: &LockName) {
         let name = (quorum.to_owned(), lock.clone());
         self.asking.waiting.insert(key.clone(), name);
@@ -172,7 +174,7 @@ impl Index {
         .unwrap_or(false)
     }
 
-    /// Reports whether it is known that a sibling is responsible for the lock, or that none is: this replica sees the masters
+    /// Reports whether this replica knows if a sibling is responsible for the lock: it sees the masters
     /// itself, or has a fresh answer of every ready sibling.
     pub(super) fn responsibility_is_known(&self, key: &ObjectKey, at: &World<'_>) -> bool {
         let now = at.now;
@@ -195,7 +197,7 @@ impl Index {
         matches!(word, Some(Word::Held(until, _)) if now < until)
     }
 
-    /// Reports whether the siblings have had time to answer since then.
+    /// Reports whether the siblings have had time to answer since this time.
     pub(super) fn asked_since(&self, since: BootInstant, at: &World<'_>) -> bool {
         let now = at.now;
         let sent = self.asking.said.sent;

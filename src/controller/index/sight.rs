@@ -5,9 +5,10 @@ use crate::{controller::status::Health, lease::BootInstant};
 #[derive(Debug, Default)]
 pub(super) struct Sight {
     health: Option<Health>,
-    /// Since when this replica has seen no majority of the masters.
+    /// The time since which this replica has seen no majority of the masters.
     blind_since: Option<BootInstant>,
-    /// When a majority was last missing after there had been one; reset when its return is reported.
+    /// The time at which a majority was last missing after there had been one; reset when its return is
+    /// reported.
     lost: Option<BootInstant>,
 }
 
@@ -15,9 +16,9 @@ pub(super) struct Sight {
 #[derive(Clone, Debug, Default)]
 pub(super) struct SightChange {
     pub(super) anything: bool,
-    /// A majority was lost or regained: the statuses of locks depend on nothing else.
+    /// Whether a majority was lost or regained: the statuses of locks depend on nothing else.
     pub(super) crossed: bool,
-    /// There was a majority, and it is lost.
+    /// Whether there was a majority and it is lost.
     pub(super) lost: bool,
     /// The reason why there is no majority.
     pub(super) why: Option<String>,
@@ -26,7 +27,7 @@ pub(super) struct SightChange {
 }
 
 impl Sight {
-    /// Records since when there is no majority. `health` is `None` while the quorum is not open.
+    /// Records since when there has been no majority. `health` is `None` while the quorum is not open.
     pub(super) fn note(&mut self, health: Option<&Health>, now: BootInstant) {
         if health.is_some_and(Health::has_majority) {
             self.blind_since = None;

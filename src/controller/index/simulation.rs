@@ -1,9 +1,10 @@
 //! Tests the index with random sequences of inputs, and checks invariants after each input.
 //!
-//! Faults: the replica loses the masters or the API server, definitions are not served, watches restart, requests fail,
-//! conflict or get no answer, the wall clock steps. Users edit, delete and re-create objects during the faults.
-//! `outside` simulates the surroundings, `rules` holds the invariants. `REDLOCK_SEED=7` replays one sequence and prints
-//! each step; `REDLOCK_SEQUENCES=100000` sets the number of sequences, and `FIRST_SEED=5000` the first.
+//! Faults: the replica loses the masters or the API server, definitions are not served, watches restart,
+//! requests fail, conflict or get no answer, and the wall clock steps. Users edit, delete and re-create
+//! objects during the faults. `outside` simulates the surroundings, `rules` holds the invariants.
+//! `REDLOCK_SEED=7` replays one sequence and prints each step; `REDLOCK_SEQUENCES=100000` sets the number of
+//! sequences, and `FIRST_SEED=5000` the first.
 
 mod end;
 mod outside;
@@ -92,8 +93,8 @@ const WARM: u8 = 4;
 const FOUND_WITHIN: u64 = 30_000;
 /// After the last fault, everything is at rest within this time: the longest backoff is a minute.
 const REST: Duration = Duration::from_secs(400);
-/// The number of ticks of a second for which the state of rest is watched; in the first ones, statuses of quorums may
-/// still settle.
+/// The number of ticks of a second for which the state of rest is watched; in the first [`SETTLING`] of them,
+/// statuses of quorums may still settle.
 const WATCHED: u32 = 70;
 const SETTLING: u32 = 30;
 
@@ -174,8 +175,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Ends all faults, except that this replica may stay blind. Deleted objects disappear, and afterwards nothing is
-    /// written.
+    /// Ends all faults, except that this replica may stay blind. Deleted objects must disappear, and nothing
+    /// may be written afterwards.
     fn come_to_rest(&mut self, blind: bool) -> Result<(), String> {
         self.rules.resting = true;
         let healed = self.outside.heal(blind);

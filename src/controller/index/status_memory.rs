@@ -8,11 +8,11 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(super) struct StatusMemory {
-    /// The last lease of this replica, as its status names it.
+    /// The token of the last lease of this replica, as the status names it.
     pub(super) last_held: Option<FencingToken>,
     /// The token in a status about which the masters were asked last.
     pub(super) checked: Option<CheckedToken>,
-    /// The status is the one that this replica wrote, and reports an unknown state.
+    /// Whether the last status that this replica wrote reports an unknown state.
     pub(super) unknown: bool,
     /// The last status that this replica wrote without a majority.
     pub(super) blind: Option<BlindStatus>,
@@ -21,11 +21,11 @@ pub(super) struct StatusMemory {
     pub(super) events: Vec<(EventReason, String)>,
 }
 
-/// A token in a status that is larger than any that this replica saw.
+/// A token in a status that is larger than any token that this replica saw.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CheckedToken {
     pub(super) token: i64,
-    /// A master may have issued it.
+    /// Whether a master may have issued it.
     pub(super) plausible: bool,
 }
 

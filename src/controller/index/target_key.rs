@@ -1,4 +1,4 @@
-//! Identifies the objects that a lock switches, so that no two locks switch the same one.
+//! Identifies the objects that a lock switches, so that no two locks switch the same object.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -52,7 +52,7 @@ impl fmt::Display for TargetKey {
     }
 }
 
-/// Returns all targets of a lock. A lock that only observes conflicts with no other.
+/// Returns all targets of a lock. A lock that only observes conflicts with no other lock.
 pub(in crate::controller) fn target_keys(plan: &LockPlan) -> BTreeSet<TargetKey> {
     let all = plan.targets.iter().filter(|_| plan.switches());
     all.map(|target| TargetKey::of(&plan.namespace, &target.work))

@@ -73,7 +73,7 @@ impl Index {
             })));
     }
 
-    /// Ends the target task: nothing is switched for this lock from here on.
+    /// Ends the target task, so that nothing is switched for this lock any more.
     pub(super) fn end_target_task(&mut self, key: &ObjectKey) {
         let entry = self.locks.get_mut(key);
         if entry.is_some_and(|entry| entry.phase.take_task().is_some()) {
@@ -122,7 +122,7 @@ impl Index {
         let notes = std::mem::take(&mut report.notes).into_iter();
         happened.extend(notes.map(|note| (note.reason, note.text)));
         if last.is_none_or(|last| last.has != report.has) {
-            // Other locks may wait for targets that this one no longer has.
+            // Other locks may wait for targets that this lock no longer has.
             self.due.locks.insert(key.clone());
         }
         if let Some(task) = entry.phase.task_mut() {
@@ -164,7 +164,8 @@ impl Index {
         snapshot.is_some_and(|snapshot| snapshot.authority.is_some())
     }
 
-    /// Reports whether a replica of this cluster holds the lock, as far as this one sees or a sibling proves.
+    /// Reports whether a replica of this cluster holds the lock, as far as this replica sees or a sibling
+    /// proves.
     pub(super) fn held_by_us(&self, key: &ObjectKey, at: &World<'_>) -> bool {
         let seen = self.snapshot(key, at).is_some_and(|snapshot| {
             let own = |holder: &Holder| holder.cluster.uid() == self.me.cluster.uid();

@@ -1,4 +1,4 @@
-//! Follows pod templates: a lock is judged again when one of them was read.
+//! Follows pod templates: a lock is judged again when one of its templates has been read.
 
 use super::{Effect, Index};
 use crate::controller::{object::ObjectKey, problem::Reason, templates::Read};

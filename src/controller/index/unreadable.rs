@@ -17,7 +17,7 @@ use crate::{
     targets::Origin,
 };
 
-/// Interval of the attempts to read an object that is being deleted.
+/// Interval between attempts to read an object that is being deleted.
 const AGAIN: Duration = Duration::from_secs(5);
 
 impl Index {

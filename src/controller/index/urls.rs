@@ -17,10 +17,11 @@ use crate::{
     operator::quorum::check,
 };
 
-/// `NAME=OLD URL`, separated by commas: the server of this master behind this URL is stopped for good. The URL is part
-/// of it so that a forgotten annotation does not apply to the next change.
+/// The annotation with entries `NAME=OLD URL`, separated by commas: the server of this master behind this URL
+/// is stopped permanently. The URL is part of the entry so that a forgotten annotation does not apply to the
+/// next change.
 const STOPPED: &str = "redlock.dev/old-master-stopped";
-/// Interval of the attempts to reach a server.
+/// Interval between attempts to reach a server.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A change of a URL under way.
@@ -32,7 +33,7 @@ pub(in crate::controller) struct UrlChange {
     problem: Option<Problem>,
 }
 
-/// The old and the new URL of a master. The server behind the old one has to give up its vote first.
+/// The old and the new URL of a master. The server behind the old URL has to give up its vote first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::controller) struct RetiredUrl {
     pub(in crate::controller) quorum: String,
@@ -155,7 +156,8 @@ impl Index {
             .any(|m| m.name == master && m.url == url);
         if allowed && wanted {
             tracing::info!(quorum, master, url, ?outcome, "changing the url of a master");
-            // Deferred: a refusal of the new URL arrives first, and the status must not show the change before.
+            // Deferred: a refusal of the new URL arrives first, and the status must not show the change
+            // before it.
             self.due.later.insert(quorum.to_owned());
             let problem = self.replace_url(retired, at);
             if let Some(entry) = self.quorums.get_mut(quorum) {

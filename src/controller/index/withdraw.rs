@@ -24,8 +24,8 @@ use crate::{
 };
 
 impl Index {
-    /// Stops the targets, then releases the lock. This takes stop + lease at most, whatever the state of the masters;
-    /// after that the lease is left to expire.
+    /// Stops the targets, then releases the lock. This takes stop + lease at most, regardless of the state of
+    /// the masters; after that, the lease is left to expire.
     pub(super) fn withdraw(&mut self, key: &ObjectKey, at: &World<'_>) {
         let now = at.now;
         let Some(departing) = self.departing(key, at) else {
@@ -120,7 +120,8 @@ impl Index {
         if let Some(plan) = active {
             self.remove_from_quorum(key, &plan, release_mode);
         }
-        // An object that stays guards the targets that were not stopped; one that is deleted does not wait for longer.
+        // An object that stays guards the targets that were not stopped; a deleted object does not wait any
+        // longer.
         let done = |entry: &LockEntry| (stopped || deleted) && super::targets::has_finalizer(&entry.object);
         if self.locks.get(key).is_some_and(done) {
             self.set_finalizer(key, false, at);

@@ -1,4 +1,5 @@
-//! Defines the arguments of the index in addition to an input: the time, and read-only views of the executor's handles.
+//! Defines the arguments that the index takes in addition to an input: the time, and read-only views of the
+//! executor's handles.
 
 use std::time::Duration;
 
@@ -15,13 +16,13 @@ use crate::{
 /// The index reads clocks and handles only through this type, so that tests can replace them.
 pub(in crate::controller) struct World<'a> {
     pub(in crate::controller) now: BootInstant,
-    /// Time since 1970, by the wall clock.
+    /// Time since 1970, according to the wall clock.
     pub(in crate::controller) unix: Duration,
     pub(in crate::controller) views: &'a dyn Views,
 }
 
 impl World<'_> {
-    /// Returns the wall clock time, for people.
+    /// Returns the wall clock time, for human readers.
     pub(super) fn stamp(&self) -> Timestamp {
         timestamp_at(self.unix)
     }
@@ -36,7 +37,7 @@ pub(in crate::controller) trait Views {
     /// Reports whether a majority of the masters votes.
     fn has_majority(&self, quorum: &str) -> bool;
     fn quorum_id(&self, quorum: &str) -> Option<QuorumId>;
-    /// Returns why this replica is not ready; `None` if it is or was.
+    /// Returns why this replica is not ready; `None` if it is or has been ready.
     fn unready(&self) -> Option<Unready>;
     /// Reports whether the target task of this lock has panicked, even if the index has not been notified.
     fn target_task_ended(&self, key: &ObjectKey) -> bool;

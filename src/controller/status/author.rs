@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::controller::sibling_answers::Witness;
 
-/// The reason for which this replica may write.
+/// The reason why this replica may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controller) enum Author {
     /// The replica holds the lock.
@@ -14,7 +14,7 @@ pub(in crate::controller) enum Author {
     /// According to the status, the replica was the last holder. It sees no majority of the masters, but knows how its
     /// lease ended.
     Former,
-    /// No replica can report: any of them may write, and only that the state is unknown.
+    /// No replica can report: any of them may write, but only that the state is unknown.
     Anybody,
 }
 
@@ -29,8 +29,8 @@ impl Author {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controller) enum Visibility {
     Majority,
-    /// Less than a majority of the masters; `witness` is the result of asking the siblings. `former` if the status
-    /// names the last lease of this replica.
+    /// Less than a majority of the masters; `witness` is the result of asking the siblings. `former` is true
+    /// if the status names the last lease of this replica.
     Blind {
         former: bool,
         witness: Witness,
@@ -41,22 +41,22 @@ pub(in crate::controller) enum Visibility {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::controller) struct AuthorFacts {
     pub(in crate::controller) held_here: bool,
-    /// A sibling holds the lock, and writes.
+    /// Whether a sibling holds the lock, and writes the status.
     pub(in crate::controller) held_by_sibling: bool,
     pub(in crate::controller) visibility: Visibility,
     pub(in crate::controller) reporter: bool,
-    /// A replica with more knowledge has written since this one wrote that the state is unknown.
+    /// Whether a replica with more knowledge has written since this replica wrote that the state is unknown.
     pub(in crate::controller) contradicted: bool,
-    /// How long no replica of this cluster has reported; `None` while one does.
+    /// The time for which no replica of this cluster has reported; `None` while a replica reports.
     pub(in crate::controller) unreported: Option<Duration>,
-    /// After this time without a reporter, no replica can become one.
+    /// The time without a reporter after which no replica can become the reporter.
     pub(in crate::controller) long: Duration,
-    /// How long this replica has known an object without a status.
+    /// The time for which this replica has known an object without a status.
     pub(in crate::controller) unvisited: Option<Duration>,
 }
 
-/// The time after which a new object gets its first status without a reporter. Where a reporter can be elected, its
-/// election is much faster.
+/// The time after which a new object gets its first status without a reporter. If a reporter can be elected,
+/// its election is much faster.
 const FIRST_VISIT: Duration = Duration::from_secs(1);
 
 pub(in crate::controller) fn author(facts: &AuthorFacts) -> Option<Author> {
@@ -79,7 +79,7 @@ pub(in crate::controller) fn author(facts: &AuthorFacts) -> Option<Author> {
             Witness::Absent => return Some(Author::Anybody),
             // The siblings are not known, and none of them can report before this reporter's lease has ended.
             Witness::Silent if facts.reporter => return Some(Author::Anybody),
-            // A sibling that does not answer may see the masters, and write.
+            // A sibling that does not answer may see the masters, and write the status.
             Witness::Awaited | Witness::Silent | Witness::Responsible => {}
         },
     }

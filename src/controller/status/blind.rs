@@ -88,7 +88,7 @@ fn is_stopping(report: &TargetReport) -> bool {
     !report.settled && targets.any(|target| target.desired == TargetState::Standby)
 }
 
-/// Reports whether the replica stopped the targets, or found them stopped, and starts none.
+/// Reports whether the replica stopped the targets, or found them stopped, and starts none of them.
 pub(super) fn is_stopped(report: &TargetReport) -> bool {
     let standby = |target: &TargetStatus| {
         target.desired == TargetState::Standby && target.observed == TargetState::Standby
@@ -103,8 +103,9 @@ pub(in crate::controller) struct BlindStatus {
     pub(in crate::controller) status: LeaderLockStatus,
 }
 
-/// Returns until when a replica without a majority keeps the status of another one: two of them may see targets
-/// differently, and would overwrite each other forever. `last` is the last status that this replica wrote.
+/// Returns the time until which a replica without a majority keeps the status of another one: two such
+/// replicas may see targets differently, and would overwrite each other forever. `last` is the last status
+/// that this replica wrote.
 pub(in crate::controller) fn rests_until(
     last: Option<&BlindStatus>,
     before: &LeaderLockStatus,
@@ -116,9 +117,9 @@ pub(in crate::controller) fn rests_until(
     (!is_own && !claims(before) && now < until).then_some(until)
 }
 
-/// Reports whether a status without sight of the masters adds information to the present one: the present one claims
-/// facts that are not known, or shows the targets in another state. Of two statuses that differ only in their wording
-/// the first stays, or two replicas would overwrite each other forever.
+/// Reports whether a status without sight of the masters adds information to the present one: the present one
+/// claims facts that are not known, or shows the targets in another state. Of two statuses that differ only
+/// in their wording, the first stays: otherwise, two replicas would overwrite each other forever.
 pub(in crate::controller) fn adds(before: &LeaderLockStatus, status: &LeaderLockStatus) -> bool {
     let observed = |status: &LeaderLockStatus| -> Vec<(String, TargetState)> {
         let targets = status.targets.iter();

@@ -1,4 +1,4 @@
-//! Builds conditions according to the conventions of the API.
+//! Builds conditions according to the API conventions.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -83,7 +83,7 @@ impl<'a> Conditions<'a> {
             .find(|condition| condition.type_ == kind.name())
     }
 
-    /// Returns the previous conditions, with those that were set in their places.
+    /// Returns the previous conditions, in which those that were set replace the earlier ones.
     pub(super) fn into_list_before(self) -> Vec<Condition> {
         let mut list = self.before.to_vec();
         for own in self.list {

@@ -1,5 +1,5 @@
-//! Computes the statuses that the last replica of a cluster writes at its end: from then on its locks are not contended
-//! for, observed or enforced.
+//! Computes the statuses that the last replica of a cluster writes at its end: after that, its locks are no
+//! longer contended for, observed or enforced.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -22,7 +22,7 @@ const REASON: Reason = Reason::OperatorStopped;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controller) enum HeldUntilEnd {
     Released,
-    /// Not released: only this cluster may acquire the lock until the lease expires.
+    /// The lock was not released: only this cluster may acquire it until the lease expires.
     LeftToRunOut,
     /// The replica did not hold the lock.
     No,
@@ -36,9 +36,9 @@ pub(in crate::controller) struct EndedFacts<'a> {
     /// CLUSTER/IDENTITY of this replica.
     pub(in crate::controller) replica: &'a str,
     pub(in crate::controller) held: HeldUntilEnd,
-    /// Agents of this cluster may hold the lock.
+    /// Whether agents of this cluster may hold the lock.
     pub(in crate::controller) agents: bool,
-    /// The state of the targets, if the lock has some.
+    /// The state of the targets, if the lock has targets.
     pub(in crate::controller) targets: Option<&'a TargetReport>,
     pub(in crate::controller) now: Timestamp,
 }
@@ -99,7 +99,7 @@ fn stopped_by(replica: &str) -> Progress {
     Progress::in_progress(REASON, text)
 }
 
-/// Keeps the last used URL of a master. No replica observes its state.
+/// Returns the status of a master that no replica observes, with its last used URL.
 fn unseen_master(master: &MasterStatus) -> MasterStatus {
     MasterStatus {
         name: master.name.clone(),

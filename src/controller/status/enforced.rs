@@ -29,7 +29,7 @@ pub(in crate::controller) struct LockFacts<'a> {
     pub(in crate::controller) generation: i64,
     pub(in crate::controller) plan: Result<&'a LockPlan, &'a Problem>,
     pub(in crate::controller) author: Author,
-    /// No master issued the token in the status.
+    /// Whether no master issued the token in the status.
     pub(in crate::controller) implausible: bool,
     pub(in crate::controller) holder: Option<HolderFacts>,
     /// The number of masters of the quorum; 0 before their first observation. The number of voting masters is only in
@@ -38,9 +38,9 @@ pub(in crate::controller) struct LockFacts<'a> {
     /// The reason why there is no majority.
     pub(in crate::controller) no_majority: Option<String>,
     pub(in crate::controller) paused: Option<&'a str>,
-    /// This cluster leaves the lock to the other clusters until this time.
+    /// The time until which this cluster leaves the lock to the other clusters.
     pub(in crate::controller) abstains: Option<Timestamp>,
-    /// The state of the targets, if the lock has some.
+    /// The state of the targets, if the lock has targets.
     pub(in crate::controller) targets: Option<&'a TargetReport>,
     pub(in crate::controller) surges: &'a Surges,
     /// The nodes with a ready agent and guardian, for a fenced lock.
@@ -53,8 +53,8 @@ pub(super) fn switches(facts: &LockFacts<'_>, plan: &LockPlan) -> bool {
     plan.switches() && facts.paused.is_none()
 }
 
-/// Reports whether the targets are in the state that belongs to this role. A replica that does not know yet which cluster
-/// holds the lock has nothing to switch, and its targets may be in another state.
+/// Reports whether the targets are in the state that belongs to this role. A replica that does not know yet
+/// which cluster holds the lock has nothing to switch, and its targets may be in any state.
 pub(super) fn as_declared(report: &TargetReport, role: Role) -> bool {
     let all = |state| report.targets.iter().all(|target| target.observed == state);
     report.settled

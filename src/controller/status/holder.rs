@@ -11,20 +11,21 @@ use crate::api::lock_status::LeaderLockStatus;
 pub(in crate::controller) struct HolderFacts {
     pub(in crate::controller) identity: String,
     pub(in crate::controller) cluster: String,
-    /// The holder belongs to this cluster.
+    /// Whether the holder belongs to this cluster.
     pub(in crate::controller) own_cluster: bool,
     pub(in crate::controller) token: Option<u64>,
-    /// Known for this replica's own lease only.
+    /// The time of the acquisition, which is known only for this replica's own lease.
     pub(in crate::controller) acquired: Option<Timestamp>,
     /// The time from the end of the previous lease to this one, and whether that lease was released.
     pub(in crate::controller) takeover: Option<(Duration, bool)>,
 }
 
-/// Writes the holder into `status`, which has none before, and returns whether it is the holder of `before`.
+/// Writes the holder into `status`, which names no holder yet, and returns whether it is the holder of
+/// `before`.
 ///
-/// The token identifies a grant. Names alone do not: a status in between may have had no holder, because no replica
-/// could see one. `holds` is true where this replica is the holder and knows its own token; other replicas know the
-/// tokens they observed.
+/// The token identifies a grant. Names alone do not: a status in between may have had no holder, because no
+/// replica could see one. `holds` is true if this replica is the holder and knows its own token; other
+/// replicas know the tokens they observed.
 pub(super) fn show(
     holder: &HolderFacts,
     holds: bool,

@@ -79,8 +79,8 @@ fn refused(
     progress.abnormal(conditions);
 }
 
-/// Handles a spec that became invalid: replicas that know the last valid one still contend for the lock, and only they
-/// see its holder. A replica started since keeps the holder that they wrote.
+/// Handles a spec that became invalid: replicas that know the last valid one still contend for the lock, and
+/// only they see its holder. A replica that was started later keeps the holder that they wrote.
 fn in_force(facts: &LockFacts<'_>, status: &mut LeaderLockStatus) {
     let before = facts.before;
     match &facts.holder {
@@ -140,7 +140,8 @@ fn known(
     enforced(facts, plan, role, conditions);
     progress.abnormal(conditions);
     guarded::set(plan, facts.targets, facts.guards, conditions);
-    // Last, since the condition keeps its place at the end while it is unknown: another order would be another status.
+    // Last, since the condition keeps its place at the end while it is unknown: another order would change
+    // the status.
     surges::set(facts.surges, conditions);
 }
 

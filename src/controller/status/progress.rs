@@ -24,7 +24,8 @@ impl Progress {
         Self::Working(Problem::new(reason, message))
     }
 
-    /// Returns the progress of an object with a problem, which is `stuck` until a person changes it.
+    /// Returns the progress of an object with a problem; `stuck` means that a person has to change something
+    /// first.
     pub(super) fn problem(stuck: bool, reason: Reason, message: impl Into<String>) -> Self {
         let why = Problem::new(reason, message);
         if stuck {

@@ -13,7 +13,8 @@ use crate::{
     masters::{Ineligible, MasterStatus, Refusal, Server, Unknown},
 };
 
-/// The health of a quorum's masters, as far as conditions show it: no status is written while it stays equal.
+/// The health of a quorum's masters, as far as conditions show it: no status is written while the health
+/// stays the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::controller) struct Health {
     pub(in crate::controller) voting: usize,
@@ -87,8 +88,8 @@ impl Health {
         })
     }
 
-    /// Returns the same reason for the status of a lock. It contains no number of votes and no cause: every change of
-    /// them would cost a write for every lock.
+    /// Returns the same reason for the status of a lock. The text contains neither the number of votes nor a
+    /// cause: every change of these would cost a write for every lock.
     pub(in crate::controller) fn no_majority_of(&self, quorum: &str) -> Option<String> {
         (!self.has_majority()).then(|| {
             let (masters, needed) = (self.masters, self.masters / 2 + 1);
@@ -330,7 +331,7 @@ fn shown(master: &MasterStatus) -> Shown {
     let known = facts
         .map(|facts| &facts.server)
         .filter(|server| **server != Server::Unknown);
-    // A program that is refused by name alone has reported nothing else.
+    // A server program that is refused because of its name alone has reported nothing else.
     let reported = facts.filter(|facts| !facts.role.is_empty());
     let left = master.sealing_left.filter(|_| master.seal_blocked.is_none());
     Shown {

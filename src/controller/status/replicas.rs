@@ -19,9 +19,9 @@ use crate::{
 const AGAIN: Duration = Duration::from_secs(30);
 /// The minimum time between two writes, however often the reason changes, and even if the entry was removed.
 const REST: Duration = Duration::from_secs(10);
-/// The age at which an entry is outdated: one missed refresh, and half of the next interval.
+/// The age, in seconds, at which an entry is outdated: one missed refresh, and half of the next interval.
 const SILENT: i64 = 45;
-/// The maximum length that the CRD accepts.
+/// The maximum length of the list that the CRD accepts.
 const MOST: usize = 32;
 
 /// The readiness of a replica with regard to a quorum, as the replica itself knows it.
@@ -169,7 +169,7 @@ mod tests {
         assert!(!due(blind("refused"), &list, Some(100), 109));
         assert!(due(blind("refused"), &list, Some(100), 110));
         assert!(!due(blind("WRONGPASS"), &[], Some(100), 109));
-        // A ready replica writes at once. One that has just started keeps the entry.
+        // A ready replica writes at once. A replica that has just started keeps the entry.
         assert!(due(OwnReadiness::Ready, &list, Some(100), 100));
         assert!(!due(OwnReadiness::Ready, &[not_ready("other", 0)], None, 100));
         assert!(!due(OwnReadiness::TooEarly, &list, None, 100));

@@ -1,4 +1,4 @@
-//! Tests statuses by the rules of clients: kstatus (sigs.k8s.io/cli-utils), as used by Flux and Argo CD.
+//! Tests statuses against the rules of clients: kstatus (sigs.k8s.io/cli-utils), as used by Flux and Argo CD.
 
 mod blind;
 mod guarded;
@@ -32,8 +32,8 @@ enum Kstatus {
     Current,
 }
 
-/// Computes `status.Compute` for a kind without a specific rule in kstatus: the generation, then the first of
-/// `Reconciling` and `Stalled` that is true, then `Ready`.
+/// Reimplements `status.Compute` for a kind without a specific rule in kstatus: the generation, then the
+/// first of `Reconciling` and `Stalled` that is true, then `Ready`.
 fn kstatus(generation: i64, observed: Option<i64>, conditions: &[Condition]) -> Kstatus {
     if observed.is_some_and(|observed| observed != generation) {
         return Kstatus::InProgress;

@@ -12,19 +12,22 @@ use crate::{
     masters::Masters,
 };
 
-/// The time to wait for an answer: a round of questions takes half a second at most, and rounds follow each other.
+/// The time to wait for an answer: a round of questions takes at most half a second, and the next round
+/// follows.
 const PATIENCE: Duration = Duration::from_millis(1_500);
-/// An answer that no newer round confirms expires after this time, except for the end of a lease.
+/// The time after which an answer that no newer round confirms expires, except for the end of a lease.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// The memory of a replica that cannot see for itself which replica holds the lock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blind {
-    /// Since when this replica has had no majority.
+    /// The time since which this replica has had no majority.
     since: Option<BootInstant>,
-    /// The first change of a target that no later round covers. The holder of the lock may have made it.
+    /// The time of the first change of a target that no later round covers. The holder of the lock may have
+    /// made the change.
     changed: Option<BootInstant>,
-    /// When a target that this replica had stopped was found running, and is to be stopped again; handled as a change.
+    /// The time at which a target that this replica had stopped was found running. The target is to be
+    /// stopped again, and the finding is handled as a change.
     found: Arc<Mutex<Option<BootInstant>>>,
     /// Whether another cluster was reported to hold the lock, and no replica of this cluster since.
     pub(super) passed_on: bool,
@@ -33,15 +36,15 @@ pub(super) struct Blind {
 /// The answers of the last round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Said {
-    /// When the questions were sent.
+    /// The time at which the questions were sent.
     pub(super) sent: Option<BootInstant>,
     /// The answer about the lock.
     pub(super) word: Option<Word>,
 }
 
 impl Said {
-    /// Returns the answer about the lock, unless this replica has seen a later lease of another cluster than its
-    /// sibling did.
+    /// Returns the answer about the lock. An answer that this cluster holds the lock is dropped if this
+    /// replica has seen a later lease of another cluster.
     pub(super) fn of(round: &Round, quorum: &str, lock: &LockName, seen: &LeaseView) -> Self {
         let word = round.word(quorum, lock);
         Self {
@@ -68,7 +71,8 @@ impl Blind {
         self.found().get_or_insert(now);
     }
 
-    /// Forgets that finding: the target is stopped, or left to the sibling that holds the lock.
+    /// Forgets that a stopped target was found running: the target is stopped, or left to the sibling that
+    /// holds the lock.
     pub(super) fn forget_started(&self) {
         *self.found() = None;
     }
@@ -145,7 +149,7 @@ mod tests {
 
     const ELSEWHERE: Word = Word::Elsewhere(FencingToken(8));
 
-    /// Returns the state of a replica that is blind, and that found at 1000 ms that a stopped target runs again.
+    /// Returns the state of a blind replica that found a stopped target running again at 1000 ms.
     fn found() -> Blind {
         let mut blind = Blind::default();
         let siblings = blind.siblings(false, said(at(10), ELSEWHERE), at(0));
@@ -161,7 +165,7 @@ mod tests {
         let mut blind = found();
         let asked = said(at(1_100), ELSEWHERE);
         assert_eq!(blind.siblings(false, asked, at(1_200)), Siblings::Elsewhere);
-        // The step that is to stop the target finds it, too.
+        // The step that is to stop the target finds it running, too.
         blind.note_started(at(1_300));
         assert_eq!(blind.siblings(false, asked, at(1_300)), Siblings::Elsewhere);
         blind.forget_started();

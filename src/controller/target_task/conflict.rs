@@ -6,10 +6,11 @@ use std::{collections::VecDeque, time::Duration};
 use super::turns::Lane;
 use crate::lease::BootInstant;
 
-/// The number of times that this may happen within [`WINDOW`] before it is a conflict: a person who tries a few times,
-/// or one rollout of a tool that applies a manifest with another number of replicas, is not a conflict.
+/// The number of times that this may happen within [`WINDOW`] before it counts as a conflict: a person who
+/// tries a few times, or one rollout of a tool that applies a manifest with another number of replicas, is
+/// not a conflict.
 const LIMIT: usize = 5;
-/// A conflict ends when the window contains no more than [`LIMIT`] occurrences.
+/// The time for which an occurrence counts. A conflict ends when no more than [`LIMIT`] occurrences count.
 const WINDOW: Duration = Duration::from_secs(600);
 /// The first pause of a conflict, doubled with each further occurrence. During a pause nothing is stopped or started:
 /// it is short because the work must not run here, and not zero because of the load on the API server.
@@ -19,9 +20,9 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// The recent writes of another writer to one target.
 #[derive(Debug, Default)]
 pub(super) struct Conflicts {
-    /// The other writer stopped a target that runs here.
+    /// The times at which the other writer stopped a target that runs here.
     starts: ConflictBackoff,
-    /// The other writer started a target that is stopped here.
+    /// The times at which the other writer started a target that is stopped here.
     stops: ConflictBackoff,
     /// The last write of the other writer.
     last: String,
@@ -81,7 +82,7 @@ impl ConflictBackoff {
         self.0.len() > LIMIT
     }
 
-    /// Returns until when the next stop or start waits.
+    /// Returns the time until which the next stop or start waits.
     fn rests_until(&mut self, now: BootInstant) -> Option<BootInstant> {
         self.forget(now);
         let doublings = u32::try_from(self.0.len().checked_sub(LIMIT + 1)?).unwrap_or(u32::MAX);

@@ -1,5 +1,5 @@
-//! Tracks how long other clusters wait after the end of a lease: the delay that a holder declares, and the delay that a
-//! replica may rely upon. Pure.
+//! Tracks how long other clusters wait after the end of a lease: the delay that a holder declares, and the
+//! delay that a replica may rely on. Pure.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::lease::FencingToken;
 
 #[derive(Debug, Default)]
 pub(super) struct Delays {
-    /// The token under which this replica wrote `held`, and the delay that it declared with it.
+    /// The token under which this replica wrote `held`, and the delay that it declared.
     marked: Option<(FencingToken, Duration)>,
     /// The delay declared by the previous holder, whose running targets this replica adopted.
     adopted: Duration,
@@ -21,8 +21,8 @@ impl Delays {
         self.adopted = adopted.unwrap_or_default();
     }
 
-    /// Returns the delay to declare. A delay below that of the adopted targets requires a clean end first: pods started
-    /// under the longer one may take that long to stop.
+    /// Returns the delay to declare. A delay below that of the adopted targets requires a clean end first:
+    /// pods started under the longer delay may take that long to stop.
     pub(super) fn needed(&self, planned: Duration, removed: Duration) -> Duration {
         planned.max(removed).max(self.adopted)
     }
@@ -39,7 +39,7 @@ impl Delays {
             .map(|(_, delay)| delay)
     }
 
-    /// Returns the delay of the adopted targets; zero where none was adopted.
+    /// Returns the delay of the adopted targets; zero if no target was adopted.
     pub(super) fn adopted(&self) -> Duration {
         self.adopted
     }
@@ -62,8 +62,9 @@ impl Delays {
         self.sibling = sibling_held.then(|| self.sibling.map_or(planned, |least| least.min(planned)));
     }
 
-    /// Returns the minimum time that other clusters wait after the end of the present or last lease of this cluster.
-    /// `own` is its token if this replica holds or held it. Of several candidates, the shortest counts.
+    /// Returns the minimum time that other clusters wait after the end of the present or last lease of this
+    /// cluster. `own` is the token of that lease if this replica holds or held it. Of several possible
+    /// delays, the shortest counts.
     pub(super) fn bound(&self, own: Option<FencingToken>, planned: Duration) -> Duration {
         let sibling = self.sibling.unwrap_or(planned).min(planned);
         match self.marked {

@@ -1,5 +1,5 @@
-//! Handles what node fencing adds to the targets of a lock: the delay that its holder declares, and the confirmation that
-//! all of its pods are gone.
+//! Handles the steps that node fencing adds to the task of a lock: the delay that its holder declares, and
+//! the confirmation that all of its pods are gone.
 
 use std::time::Duration;
 
@@ -17,24 +17,24 @@ use crate::{
     targets::{Epoch, EventReason, FencedPods, Gone, Note, Shared},
 };
 
-/// The pods of a fenced lock, and how far its present lease is.
+/// The pods of a fenced lock, and the progress of its present lease.
 pub(super) struct Fencing {
     pub(super) pods: FencedPods,
     reach: Option<Reach<Epoch>>,
-    /// Whether a pod of the targets runs that is not fenced, as it was found last.
+    /// Whether a pod that is not fenced runs, according to the last check of the targets.
     unfenced: Option<bool>,
-    /// The lease under which that was found.
+    /// The lease under which the targets were last checked.
     checked: Option<FencingToken>,
     /// The lease under which a majority forbids starts.
     closed: Option<FencingToken>,
-    /// The lease of which was reported that its end is not confirmed.
+    /// The lease whose end was reported as not confirmed.
     reported: Option<FencingToken>,
     /// A lease that an earlier task marked, until it is handed to this cluster.
     inherited: Option<FencingToken>,
 }
 
 impl Fencing {
-    /// Follows the pods of a fenced lock; `None` for any other.
+    /// Follows the pods of a fenced lock; returns `None` for any other lock.
     pub(super) fn of(plan: &LockPlan, shared: &Shared) -> Option<Self> {
         plan.is_fenced().then(|| Self {
             pods: shared.fenced_pods(&plan.namespace, &plan.name),
@@ -96,9 +96,9 @@ impl Fencing {
     }
 }
 
-/// Why it is not known whether the pods are gone.
+/// The reason why it is not known whether the pods are gone.
 enum Doubt {
-    /// Until then, pods may run by the permits of an earlier lineage.
+    /// Until this time, pods may run under permits of an earlier lineage.
     Until(BootInstant),
     Lasting(String),
 }
@@ -113,11 +113,12 @@ enum Confirmation {
 impl TargetTask {
     /// Returns the delay that the holder of a fenced lock declares, or the reason why it cannot declare one yet.
     ///
-    /// A lease that continues the pods of a sibling is marked without a request to the API server: until then its pods run
-    /// by the reservation alone.
+    /// A lease that continues the pods of a sibling is marked without a request to the API server: until the
+    /// lease is marked, its pods run under the reservation alone.
     pub(super) async fn fenced_delay(&mut self, token: FencingToken) -> Result<Duration, Undeclared> {
         let plan = self.config.plan.clone();
-        // Before the view: where it shows no mark, every pod that starts by a mark that is sent since is known.
+        // Read before the view: if the view shows no mark, every pod that starts under a mark sent since then
+        // is known.
         let now = self.fencing.as_ref().and_then(|fencing| fencing.pods.epoch());
         let (succession, begun) = {
             let view = self.config.view.borrow();
@@ -148,9 +149,9 @@ impl TargetTask {
         }
     }
 
-    /// Handles a lease that an earlier task marked: starts may be forbidden under it (`closed`), which no later task
-    /// can revoke. The lease is handed to this cluster, and its pods continue under the next one. Where a pod is not
-    /// fenced, the lease is kept: the end of a lease stops such a pod.
+    /// Handles a lease that an earlier task marked: starts may be forbidden under it (`closed`), which no
+    /// later task can revoke. The lease is handed to this cluster, and its pods continue under the next
+    /// lease. If a pod is not fenced, the lease is kept: the end of a lease stops such a pod.
     async fn continue_inherited(
         &mut self,
         token: FencingToken,
@@ -170,13 +171,15 @@ impl TargetTask {
         }
     }
 
-    /// Reports whether the pods of the targets were checked under this lease, as only those of fenced locks are.
+    /// Reports whether the pods of the targets were checked under this lease. Only a fenced lock needs the
+    /// check.
     pub(super) fn is_checked(&self, token: FencingToken) -> bool {
         let fencing = self.fencing.as_ref();
         fencing.is_none_or(|fencing| fencing.checked == Some(token))
     }
 
-    /// Finds out whether a pod of the targets runs that is not fenced; `token` is that of the lease under which they run.
+    /// Determines whether a pod of the targets that is not fenced runs; `token` belongs to the lease under
+    /// which the pods run.
     pub(super) async fn check_pods(&mut self, token: Option<FencingToken>) -> Result<bool, Problem> {
         if self.fencing.is_none() {
             return Ok(true);
@@ -202,13 +205,13 @@ impl TargetTask {
         (declared.is_err() || !self.is_checked(token)).then(|| clock::now() + RETRY)
     }
 
-    /// Confirms that all pods are gone after the targets were stopped under this lease, and answers the request for it.
-    /// Returns whether that is done.
+    /// Confirms that all pods are gone after the targets were stopped under this lease, and answers the stop
+    /// request. Returns whether no further step is needed.
     pub(super) async fn confirm_stop(&mut self, token: FencingToken) -> bool {
         match self.confirm(token).await {
             Ok(Confirmation::Over) => true,
             Ok(Confirmation::Again) => false,
-            // The answer may end this task, so the event goes out with the report of this step.
+            // The answer may end this task, so the event is emitted with the report of this step.
             Err(why) if self.report_unconfirmed(token, &why) => false,
             Err(_) => {
                 self.give_up(token);
@@ -217,7 +220,8 @@ impl TargetTask {
         }
     }
 
-    /// Emits the event for an end that is not confirmed, once for each lease. Returns whether it did.
+    /// Emits the event for an end that is not confirmed, once for each lease. Returns whether the event was
+    /// emitted.
     fn report_unconfirmed(&mut self, token: FencingToken, why: &str) -> bool {
         let reported = self
             .fencing
@@ -233,8 +237,8 @@ impl TargetTask {
         false
     }
 
-    /// Takes one step: forbid starts, judge the pods, then record the clean end. `Err` is the reason why the end is never
-    /// confirmed.
+    /// Takes one step: forbids starts, judges the pods, then records the clean end. `Err` is the reason why
+    /// the end is never confirmed.
     async fn confirm(&mut self, token: FencingToken) -> Result<Confirmation, String> {
         let Some(fencing) = &self.fencing else {
             return Ok(Confirmation::Over);
@@ -246,7 +250,7 @@ impl TargetTask {
             Err(Doubt::Lasting(why)) => return Err(why),
             Err(Doubt::Until(until)) => {
                 let why = "pods of this cluster may still run by permits from before this lineage";
-                // The requester learns now that the end of the request comes first.
+                // If the request ends first, the requester learns that now.
                 return match self.stop_requests.by() {
                     Some(by) if until < by => self.again(why),
                     _ => Err(why.to_owned()),
@@ -287,8 +291,8 @@ impl TargetTask {
         }
     }
 
-    /// Answers that the end of the pods is not confirmed: the lease is not passed on to another cluster. A lease under
-    /// which no pod may start any more ends: this cluster continues under the next one.
+    /// Answers that the end of the pods is not confirmed: the lease is not passed on to another cluster. A
+    /// lease under which no pod may start any more ends: this cluster continues under the next lease.
     fn give_up(&mut self, token: FencingToken) {
         if self.stop_requests.carried_out().is_some() {
             self.continue_under_the_next(token);
@@ -296,8 +300,8 @@ impl TargetTask {
         self.stop_requests.answer(false);
     }
 
-    /// Refuses all requests to stop: the closed channel shows each requester that nothing was stopped. The lease of a fenced
-    /// lock ends as in [`Self::give_up`] where a request for it was about to be confirmed.
+    /// Refuses all requests to stop: the closed channel shows each requester that nothing was stopped. The
+    /// lease of a fenced lock ends as in [`Self::give_up`] if its stop was about to be confirmed.
     pub(super) fn refuse_stops(&mut self) {
         let awaited = self.stop_requests.is_awaited() && self.fencing.is_some();
         if let Some(token) = self.stop_requests.carried_out().filter(|_| awaited) {

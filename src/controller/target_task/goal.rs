@@ -12,28 +12,29 @@ use crate::{
 pub(super) struct TargetFacts {
     /// The end of this process's authority, if it holds the lock now.
     pub(super) held_until: Option<BootInstant>,
-    /// No target may start before this time: the takeover delay after an unclean end.
+    /// The time before which no target may start: the takeover delay after an unclean end.
     pub(super) start_after: BootInstant,
-    /// The lease before this process's belonged to another cluster.
+    /// Whether the lease before this process's lease belonged to another cluster.
     pub(super) from_elsewhere: bool,
-    /// The observed lease of another process, if it has not ended: of this cluster or of another.
+    /// The observed lease of another process, of this cluster or of another one, if it has not ended.
     pub(super) other: Option<Other>,
-    /// The last holder observed, after any of this cluster, belonged to another cluster.
+    /// Whether the last observed holder, after any holder of this cluster, belonged to another cluster.
     pub(super) passed_on: bool,
     /// The end of this replica's lease, if it was the last holder.
     pub(super) lost: Option<BootInstant>,
     /// The end of the last observed lease of a sibling.
     pub(super) sibling_until: Option<BootInstant>,
-    /// The answers of the siblings, where this replica cannot see the masters itself.
+    /// The answers of the siblings, if this replica cannot see the masters itself.
     pub(super) siblings: Siblings,
-    /// Other processes contend, and this replica only observes which one holds the lock.
+    /// Whether other processes contend, and this replica only observes which of them holds the lock.
     pub(super) observes: bool,
-    /// When this replica began to watch the lock.
+    /// The time at which this replica began to watch the lock.
     pub(super) began: BootInstant,
-    /// The deadline of a requested stop, which applies whatever process holds the lock.
+    /// The deadline of a requested stop, which applies regardless of the holder of the lock.
     pub(super) stop_by: Option<BootInstant>,
     pub(super) takeover_delay: Duration,
-    /// The agents of the nodes freeze pods whose cluster no longer holds the lock, and this cluster contends for it.
+    /// Whether the node agents freeze pods whose cluster no longer holds the lock, and this cluster contends
+    /// for it.
     pub(super) fenced: bool,
     pub(super) stop: Duration,
     pub(super) on_quorum_loss: OnQuorumLoss,
@@ -53,9 +54,9 @@ pub(super) enum Siblings {
     /// This replica has no majority, and takes no irreversible step until the siblings have answered, or until this
     /// time.
     Awaited(BootInstant),
-    /// No sibling has a majority, or none answers.
+    /// No sibling has a majority, or no sibling answers.
     Silent,
-    /// A replica of this cluster holds the lock until this time, or longer, by a lease with this token.
+    /// A replica of this cluster holds the lock at least until this time, under a lease with this token.
     Held(BootInstant, FencingToken),
     /// At the time of the question the lock was free, and a sibling contended for it.
     Free(BootInstant),
@@ -76,9 +77,10 @@ const FIRST_ROUND: Duration = Duration::from_secs(1);
 /// A safety margin before another cluster may begin.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// For this time after the question, a sibling that contends for a free lock is trusted to act. Another cluster that
-/// wins the lock at the moment of the question begins after the takeover delay, which is by default 5 s longer than a
-/// stop takes: 2 s for this trust, 1 s for the margin, and up to 2 s for the age of the sibling's view.
+/// The time after the question for which a sibling that contends for a free lock is trusted to act. Another
+/// cluster that wins the lock at the moment of the question begins after the takeover delay, which is by
+/// default 5 s longer than a stop takes: 2 s for this trust, 1 s for the margin, and up to 2 s for the age of
+/// the sibling's view.
 const RELIED_UPON: Duration = Duration::from_secs(2);
 
 /// Reports whether there is time for a stop between the end of a lease and the start of another cluster. Without that
@@ -93,8 +95,8 @@ impl TargetFacts {
     }
 }
 
-/// Reports whether the targets stop only because it is not known that all their pods are fenced. The stop has no deadline,
-/// so the pods can be listed before.
+/// Reports whether the targets stop only because it is not known that all their pods are fenced. The stop has
+/// no deadline, so the pods can be listed first.
 pub(super) fn depends_on_fencing(facts: &TargetFacts, now: BootInstant) -> bool {
     let fenced = TargetFacts {
         fenced: true,

@@ -29,8 +29,8 @@ use crate::{
 pub(in crate::controller) enum Command {
     /// The declared lock, and the permissions to act on it.
     Plan(Arc<LockPlan>, Permissions),
-    /// Stop everything, then answer: true if the end is recorded as clean, where the lock is held. A closed channel
-    /// means that the stop was not carried out.
+    /// Stop everything, then answer: true if the end is recorded as clean, or the lock is not held. A closed
+    /// channel means that the stop was not carried out.
     Stop(StopRequest, oneshot::Sender<bool>),
     /// Revoke a stop under the present lease, so that its targets run again, unless it is already carried out.
     Resume,
@@ -40,19 +40,20 @@ pub(in crate::controller) enum Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controller) struct StopRequest {
     pub(in crate::controller) by: BootInstant,
-    /// With a lease, the request applies only while that lease is held, and is given up after its deadline. Without one
-    /// it is permanent, whichever replica holds the lock.
+    /// With a lease, the request applies only while that lease is held, and is given up after its deadline.
+    /// Without a lease, it is permanent, regardless of which replica holds the lock.
     pub(in crate::controller) lease: Option<FencingToken>,
 }
 
 /// The permissions of a target task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::controller) struct Permissions {
-    /// `enforcement: Observe` or the paused annotation: nothing is switched.
+    /// Whether nothing is switched, because of `enforcement: Observe` or the paused annotation.
     pub(in crate::controller) off: bool,
-    /// The finalizer is set: the object cannot disappear before its targets are stopped.
+    /// Whether the finalizer is set, so that the object cannot disappear before its targets are stopped.
     pub(in crate::controller) guarded: bool,
-    /// The present spec cannot be read, and may declare more targets than the plan: no end counts as clean.
+    /// Whether the present spec cannot be read. It may declare more targets than the plan, so no end counts
+    /// as clean.
     pub(in crate::controller) unreadable: bool,
 }
 
@@ -65,17 +66,17 @@ pub(in crate::controller) struct TargetReport {
     pub(in crate::controller) has: Vec<TargetWork>,
     /// Whether a target was found running, or may run.
     pub(in crate::controller) runs: bool,
-    /// A start waits for the finalizer.
+    /// Whether a start waits for the finalizer.
     pub(in crate::controller) wants_guard: bool,
-    /// All targets are in the desired state.
+    /// Whether all targets are in the desired state.
     pub(in crate::controller) settled: bool,
     /// The obstacle to the desired state, such as the owner of a field.
     pub(in crate::controller) trouble: Option<Problem>,
-    /// The running targets have been unready for longer than the lock allows.
+    /// Whether the running targets have been unready for longer than the lock allows.
     pub(in crate::controller) unready: bool,
     /// The nodes on which pods of a fenced lock run; `None` while they are not known.
     pub(in crate::controller) nodes: Option<BTreeSet<String>>,
-    /// Events for people, each contained in one report.
+    /// The events to emit, each contained in one report.
     pub(in crate::controller) notes: Vec<Note>,
 }
 
@@ -84,7 +85,7 @@ pub(in crate::controller) struct TargetReport {
 pub(in crate::controller) struct Handle {
     pub(super) commands: mpsc::UnboundedSender<Command>,
     pub(super) task: JoinHandle<()>,
-    /// The view of the lock, where no masters can be asked for it.
+    /// The view of the lock, if no masters can be asked for it.
     pub(in crate::controller) detached: Option<watch::Sender<LockView>>,
 }
 
@@ -118,11 +119,11 @@ pub(in crate::controller) struct Config {
     pub(in crate::controller) elector: Elector,
     pub(in crate::controller) telemetry: Arc<Telemetry>,
     pub(in crate::controller) view: watch::Receiver<LockView>,
-    /// The masters of the quorum; `None` where no masters can be asked.
+    /// The masters of the quorum; `None` if no masters can be asked.
     pub(in crate::controller) masters: Option<Masters>,
     /// The latest answers of the siblings.
     pub(in crate::controller) said: watch::Receiver<Arc<Round>>,
-    /// The API server does not answer.
+    /// Whether the API server does not answer.
     pub(in crate::controller) lost: watch::Receiver<bool>,
     /// The tokens of this cluster's holders, from the statuses of the object and from this task's own marks.
     pub(in crate::controller) own_tokens: OwnTokens,

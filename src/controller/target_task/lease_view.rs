@@ -18,7 +18,8 @@ pub(super) struct LeaseView {
     pub(super) last: Option<(Other, FencingToken)>,
     /// The registers at this process's last acquisition of the lock.
     pub(super) marks: Marks,
-    /// Of a fenced lock: the mark on the masters shows that a lease of this cluster preceded that acquisition.
+    /// Whether, for a fenced lock, the mark on the masters shows that a lease of this cluster preceded that
+    /// acquisition.
     pub(super) succeeds_sibling: bool,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Observation {
     pub(super) majority: bool,
     /// The latest answers of the siblings.
     pub(super) said: Said,
-    /// Every pod of the targets is fenced.
+    /// Whether every pod of the targets is fenced.
     pub(super) fenced: bool,
     /// The deadline of a requested stop.
     pub(super) stop_by: Option<BootInstant>,
@@ -46,14 +46,14 @@ pub(super) fn still_owed(
 /// The memory of a lock's leases.
 #[derive(Debug)]
 pub(super) struct Leases {
-    /// When this replica began to watch the lock.
+    /// The time at which this replica began to watch the lock.
     began: BootInstant,
     start_after: BootInstant,
-    /// The lease before this process's belonged to another cluster.
+    /// Whether the lease before this process's lease belonged to another cluster.
     from_elsewhere: bool,
     /// The last lease of this process.
     pub(super) own: Option<FencingToken>,
-    /// The end of this process's present lease, and of the one that it lost.
+    /// The end of this process's present lease, and of the lease that it lost.
     own_until: Option<BootInstant>,
     lost: Option<BootInstant>,
     /// The lease that was handed to this cluster while its pods run: the next holder adopts them.
@@ -123,7 +123,7 @@ impl Leases {
             start_after: self.start_after,
             from_elsewhere: self.from_elsewhere,
             other: lease.holder(),
-            // The pods of a lease that was handed over run on, except for one that is not fenced.
+            // The pods of a lease that was handed over continue to run, except those that are not fenced.
             lost: self.lost.filter(|_| self.own != self.handed || !seen.fenced),
             sibling_until: self.sibling_until,
             siblings,
@@ -141,7 +141,8 @@ impl Leases {
         }
     }
 
-    /// Records that this cluster continues under the lease after this one. The pods are fenced: they run on.
+    /// Records that this cluster continues under the lease after this one. The pods are fenced, so they
+    /// continue to run.
     pub(super) fn hand_to_sibling(&mut self, token: FencingToken) {
         self.handed = Some(token);
     }
@@ -182,9 +183,9 @@ pub(super) fn observes(plan: &LockPlan) -> bool {
     plan.candidates == Candidates::Agents
 }
 
-/// Returns how long a new lease waits before it starts targets, and the delay declared for the targets it adopts. After
-/// an unclean end in another cluster, it waits until the targets there are gone; after one in this cluster, it adopts
-/// the targets.
+/// Returns how long a new lease waits before it starts targets, and the delay declared for the targets it
+/// adopts. After an unclean end in another cluster, the lease waits until the targets there are gone; after
+/// an unclean end in this cluster, it adopts the targets.
 fn delay(lease: &LeaseView, plan: &LockPlan, own_tokens: &OwnTokens) -> (Duration, Option<Duration>) {
     let marks = lease.marks;
     if !marks.ended_uncleanly() {

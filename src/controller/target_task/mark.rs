@@ -9,9 +9,10 @@ use crate::{
     lease::{FencingToken, Mark},
 };
 
-/// Why nothing may be started yet.
+/// The reason why nothing may be started yet.
 pub(super) enum Undeclared {
-    /// The first list of the pods of a fenced lock is under way.
+    /// The first list of the pods of a fenced lock is under way, or its lease is being handed to this
+    /// cluster.
     Awaited,
     Trouble(Problem),
 }
@@ -22,8 +23,9 @@ impl TargetTask {
         self.config.elector.mark(lock, token, mark).await
     }
 
-    /// Writes that targets run under this lease, and how long other clusters have to wait after it. Called before the
-    /// first target starts, and before a target starts that needs longer. Returns why it is not written.
+    /// Writes that targets run under this lease, and how long other clusters have to wait after its end.
+    /// Called before the first target starts, and before a target that needs longer starts. Returns why the
+    /// mark is not written.
     pub(super) async fn declare(&mut self, token: FencingToken) -> Result<(), Undeclared> {
         let (planned, removed) = if self.fencing.is_some() {
             (self.fenced_delay(token).await?, Duration::ZERO)

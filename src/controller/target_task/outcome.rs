@@ -1,17 +1,17 @@
-//! Sums up one step of all targets. Pure.
+//! Summarizes one step of all targets. Pure.
 
 use std::time::Duration;
 
 use super::RETRY;
 use crate::{controller::problem::Problem, targets::Step};
 
-/// Interval of the steps of a target that cannot reach the desired state.
+/// Interval between steps of a target that cannot reach the desired state.
 pub(super) const RETRY_TROUBLE: Duration = RETRY.saturating_mul(8);
 
 pub(super) struct Outcome {
-    /// All targets are in the desired state, except those that no other target waits for.
+    /// Whether all targets are in the desired state, except those that nothing waits for.
     pub(super) settled: bool,
-    /// A start waits for the finalizer.
+    /// Whether a start waits for the finalizer.
     pub(super) wants_guard: bool,
     pub(super) trouble: Option<Problem>,
     /// The time until the next step of a target that has pending work in its desired state.
@@ -50,7 +50,8 @@ impl Outcome {
         }
     }
 
-    /// Adds the step of a target. Trouble is only reported if the target is not awaited.
+    /// Adds the step of a target. Trouble with a target that is not awaited is reported, but does not
+    /// unsettle the outcome.
     pub(super) fn add(&mut self, step: Step, awaited: bool) {
         match step {
             Step::Done => {}

@@ -66,7 +66,7 @@ impl Decided {
     }
 }
 
-/// A decision, and the sources to check it again.
+/// A decision, and the sources for checking it again.
 struct Watched {
     decided: Decided,
     blind: Blind,

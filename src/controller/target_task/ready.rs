@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::lease::{BootInstant, FencingToken};
 
-/// The shortest and the longest interval of polls of pods.
+/// The shortest and the longest interval between polls of pods.
 const OFTEN: Duration = Duration::from_millis(250);
 const SELDOM: Duration = Duration::from_secs(5);
 
@@ -22,12 +22,12 @@ pub(super) enum PodsReady {
 #[derive(Debug, Default)]
 pub(super) struct Readiness {
     since: Option<(FencingToken, BootInstant)>,
-    /// The targets have been unready for longer than the lock allows, and still are.
+    /// Whether the targets have been unready for longer than the lock allows, and still are.
     pub(super) too_long: bool,
 }
 
 impl Readiness {
-    /// Resets the measurement: nothing is to run.
+    /// Resets the measurement, because no target is to run.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }

@@ -1,5 +1,5 @@
-//! Decides how long targets in the desired state are not read again, since reads at every renewal of the lease or at
-//! every poll for the holder would be too many. Pure.
+//! Decides for how long targets in the desired state are not read again: a read at every renewal of the lease
+//! or at every poll for the holder would cause too much load. Pure.
 
 use super::POLL_AT_REST;
 use crate::lease::{BootInstant, FencingToken};
@@ -18,8 +18,9 @@ pub(super) enum Settled {
     /// The state of every target is unknown.
     #[default]
     Unknown,
-    /// The targets are brought to this aim one by one, as the rate limit allows. Those that have reached it are left alone
-    /// until this time: with each one read again for the last one, many targets would never all be done in one step.
+    /// The targets are brought to this aim one by one, as the rate limit allows. Those that have reached it
+    /// are left alone until this time: if every step read all of them again, many targets would never all be
+    /// done in one step.
     Pass(Aim, BootInstant),
     /// All targets are left alone until this time.
     Rest(Aim, BootInstant),
@@ -40,7 +41,8 @@ impl Settled {
         matches!(*self, Self::Pass(passed, until) if passed == aim && now < until)
     }
 
-    /// Begins a pass, unless one for this aim is under way. Returns whether it begins: no target has reached the aim.
+    /// Begins a pass, unless one for this aim is under way. Returns whether a new pass begins: no target has
+    /// reached the aim.
     pub(super) fn begin(&mut self, aim: Aim, now: BootInstant) -> bool {
         if self.passes(aim, now) {
             return false;

@@ -52,14 +52,14 @@ impl TargetTask {
         }
     }
 
-    /// Decides on the goal. A stop that only a pod without fencing asks for waits until the pods are listed: it would destroy
-    /// work that the nodes protect.
+    /// Decides on the goal. A stop that is needed only if a pod is not fenced waits until the pods are
+    /// listed: it would destroy work that the nodes protect.
     async fn decide(&mut self) -> (TargetFacts, Goal, BootInstant) {
         let mut now = clock::now();
         let mut facts = self.facts(now);
         let unchecked = self.fencing.as_ref().is_some_and(Fencing::is_unchecked);
         if unchecked && depends_on_fencing(&facts, now) {
-            // Where the pods cannot be listed, one that is not fenced may be among them.
+            // If the pods cannot be listed, a pod that is not fenced may be among them.
             let _ = self.check_pods(None).await;
             now = clock::now();
             facts = self.facts(now);
@@ -232,7 +232,7 @@ impl TargetTask {
         (report, Some(clock::now() + RETRY))
     }
 
-    /// Reports once each target whose pods may take longer to stop than the lock allows.
+    /// Reports, once, each target whose pods may take longer to stop than the lock allows.
     fn check_stop_times(&mut self) {
         if std::mem::replace(&mut self.stop_times_checked, true) {
             return;
@@ -286,7 +286,7 @@ impl TargetTask {
         (self.report(Goal::Stop(deadline.at()), outcome), again)
     }
 
-    /// Handles the end of a stop, which a requester may wait for. Returns whether nothing of it is left to do.
+    /// Handles the end of a stop, which a requester may wait for. Returns whether nothing is left to do.
     async fn on_stopped(&mut self) -> bool {
         self.stopping.finish();
         self.leases.stopped();

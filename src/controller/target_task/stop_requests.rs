@@ -9,13 +9,13 @@ use crate::lease::{BootInstant, FencingToken};
 #[derive(Clone, Copy, Debug)]
 pub(in crate::controller) struct ActiveStop {
     pub(in crate::controller) request: StopRequest,
-    /// Whether it was carried out, so that it can no longer be revoked.
+    /// Whether the request was carried out, so that it can no longer be revoked.
     pub(in crate::controller) marked: bool,
 }
 
 impl ActiveStop {
-    /// Reports whether the request is in force. A request for a lease ends with the lease, and with its deadline unless
-    /// it was carried out. Pure.
+    /// Reports whether the request is in force. A request for a lease ends with the lease, and at its
+    /// deadline unless it was carried out. Pure.
     pub(in crate::controller) fn holds(self, held: Option<FencingToken>, now: BootInstant) -> bool {
         self.request
             .lease
@@ -23,12 +23,13 @@ impl ActiveStop {
     }
 }
 
-/// The requests to stop. While one is in force nothing is started: the lock is held until the requester gives it up.
+/// The requests to stop. While a request is in force, nothing is started: the lock is held until the
+/// requester gives it up.
 #[derive(Debug, Default)]
 pub(in crate::controller) struct StopRequests {
     request: Option<StopRequest>,
     waiting: Vec<oneshot::Sender<bool>>,
-    /// The clean end was recorded, or may have been: nothing may start again under this lease.
+    /// Whether the clean end was recorded, or may have been: nothing may start again under this lease.
     marked: bool,
 }
 
@@ -82,7 +83,7 @@ impl StopRequests {
         !self.waiting.is_empty()
     }
 
-    /// Records that the end is written down next: from here on the request cannot be revoked.
+    /// Records that the end is about to be recorded: the request can no longer be revoked.
     pub(in crate::controller) fn begin_answer(&mut self) {
         self.marked |= self.is_awaited();
     }

@@ -2,8 +2,8 @@
 
 use crate::{api::plan::TargetPlan, lease::Timings};
 
-/// Returns the advice for a target whose pods may take longer to stop than the lock allows: near the end of the lease
-/// they are deleted with the remaining grace period. An explicit stopSeconds counts as intended.
+/// Returns the advice for a target whose pods may take longer to stop than the lock allows: near the end of
+/// the lease they are deleted with the remaining grace period. An explicit stopSeconds is taken as intended.
 pub(super) fn too_short(target: &TargetPlan) -> Option<String> {
     let wanted = target.too_short?;
     let (name, stop) = (&target.name, target.stop.as_secs());

@@ -1,12 +1,12 @@
-//! Tracks since when a lock's targets are being stopped, and the deadline. Pure.
+//! Tracks since when a lock's targets have been stopping, and the deadline of the stop. Pure.
 
 use std::time::Duration;
 
 use super::{RETRY, goal::Goal};
 use crate::lease::BootInstant;
 
-/// The longest interval of polls of slowly ending pods: a thousand of them must not cause a thousand polls every
-/// [`RETRY`].
+/// The longest interval between polls of pods that end slowly: a thousand of them must not cause a thousand
+/// polls every [`RETRY`].
 const SELDOM: Duration = Duration::from_secs(1);
 
 /// The deadline of a stop.
@@ -34,9 +34,9 @@ impl Deadline {
 
 #[derive(Debug, Default)]
 pub(super) struct Stopping {
-    /// Since when the targets have been stopping.
+    /// The time since which the targets have been stopping.
     since: Option<BootInstant>,
-    /// Since when they have been stopping without a deadline.
+    /// The time since which they have been stopping without a deadline.
     unbounded_since: Option<BootInstant>,
 }
 

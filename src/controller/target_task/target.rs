@@ -31,25 +31,25 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Timeout of the last steps before a deadline.
 const SHORTEST: Duration = Duration::from_millis(500);
-/// A target that is not stopped at this distance from its deadline is reported.
+/// The time before its deadline from which a target that is not stopped is reported.
 const LATE: Duration = Duration::from_secs(1);
 
-/// The text of a request that takes longer than [`PATIENCE`].
+/// The message about a request that takes longer than [`PATIENCE`].
 const UNANSWERED: &str = "the API server does not answer in time";
 
 pub(super) struct Target {
     pub(super) name: String,
     pub(super) observed: TargetState,
     pub(super) work: TargetWork,
-    /// The time that it takes to stop.
+    /// The time that the target takes to stop.
     pub(super) stop_time: Duration,
     action: Action,
     context: TargetContext,
     turns: Turns,
     conflicts: Conflicts,
-    /// Whether it was found stopped, and not started since.
+    /// Whether the target was found stopped, and was not started since.
     stopped: bool,
-    /// Whether it has reached the aim of the present pass.
+    /// Whether the target has reached the aim of the present pass.
     pub(super) done: bool,
     /// Whether the known state does not count until the target is read.
     distrusted: bool,
@@ -107,7 +107,7 @@ impl Target {
 
     /// Returns the target as removed from the spec: another target may have its name.
     pub(super) fn undeclared(mut self) -> Self {
-        // It has to be stopped, whatever it had reached.
+        // The target has to be stopped, even if it had reached its aim.
         (self.series, self.done) = (None, false);
         self
     }
@@ -121,8 +121,8 @@ impl Target {
         self.turns.due()
     }
 
-    /// Reads the target without switching it. `enforced` is reported as given; `None` where another replica switches
-    /// the target.
+    /// Reads the target without switching it. `enforced` is reported as given; `None` if another replica
+    /// switches the target.
     pub(super) async fn observe(&mut self, enforced: Option<bool>) {
         self.set_enforced(enforced);
         if !self.done && !self.turns.wait(Lane::Start, clock::now()) {
@@ -147,7 +147,7 @@ impl Target {
         self.set_enforced(None);
     }
 
-    /// Returns a pod that runs and is not fenced, of a fenced lock.
+    /// Returns a running pod that is not fenced, if the lock is fenced and there is such a pod.
     pub(super) async fn unfenced(&mut self) -> Result<Option<String>, Problem> {
         self.turns.count(Lane::Start, clock::now());
         let (reason, text) = match time::timeout(PATIENCE, self.action.unfenced()).await {
@@ -202,7 +202,7 @@ impl Target {
             return Step::Done;
         }
         let step = self.try_stop(deadline, permit).await;
-        // Until a deadline that another cluster relies upon, each step reads the target again.
+        // Until a deadline that another cluster relies on, each step reads the target again.
         self.done = step == Step::Done && !deadline.is_promised();
         step
     }
@@ -235,7 +235,7 @@ impl Target {
         step
     }
 
-    /// Returns the result of a stop that is not attempted now; `None` if it is.
+    /// Returns the result of a stop that is not attempted now; `None` if the stop is attempted.
     async fn wait_to_stop(&mut self, deadline: Deadline) -> Option<Step> {
         let contested = self.conflicts.rests(Lane::Stop, clock::now());
         if is_urgent(deadline, self.observed, contested) {
@@ -255,9 +255,9 @@ impl Target {
         None
     }
 
-    /// Returns the deadline of the stop for the action. A target without a stop time has none, unless another cluster
-    /// waits for the stop. With a deadline, a label is removed in any case; without one, the label of a holder that
-    /// only this replica does not see is left to the replica that set it.
+    /// Returns the deadline of the stop for the action. A target without a stop time has none, unless another
+    /// cluster waits for the stop. With a deadline, a label is always removed; without one, the label of a
+    /// holder that only this replica does not see is left to the replica that set it.
     fn bound(&self, deadline: Deadline) -> Option<BootInstant> {
         let bounded = deadline.is_promised() || self.work.takes_time_to_stop();
         deadline.at().filter(|_| bounded)
@@ -298,7 +298,8 @@ impl Target {
                 Step::trouble(TargetState::Unknown, ConditionReason::TargetUnreachable, text)
             }
         };
-        // While the API server does not answer, the state of the target is unknown: neither enforced nor not.
+        // While the API server does not answer, the state of the target is unknown: neither enforced nor
+        // unenforced.
         let known = !self.distrusted;
         self.set_enforced(known.then_some(matches!(step, Step::Done | Step::Waiting(_))));
         self.observed = match &step {
@@ -320,7 +321,7 @@ impl Target {
         }
     }
 
-    /// Warns of this write of another writer.
+    /// Warns about this write of another writer.
     fn warn_of(&self, lane: Lane, write: &str) {
         let name = &self.name;
         let (reason, text) = match lane {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{api::lock_status::TargetState, controller::rate_limiter::RateLimiter, lease::BootInstant};
 
-/// The purpose of a step: the turn of a start must not be used for a stop, nor the reverse.
+/// The purpose of a step: the turn of a start must not be used for a stop, nor vice versa.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
     Start,

@@ -53,7 +53,7 @@ pub(super) struct Stand {
     last: Option<Holder>,
     /// Whether this replica acquires the lock when it is free; `None` if it does not participate.
     pub(super) contends: Option<bool>,
-    /// The lock is left to the other clusters while one of them is alive.
+    /// Whether the lock is left to the other clusters while one of them is alive.
     abstains: bool,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Task {
     pub(super) hands: Permissions,
     pub(super) stops: Stops,
     last: Option<TargetReport>,
-    /// The task has panicked.
+    /// Whether the task has panicked.
     pub(super) broken: bool,
 }
 
@@ -94,31 +94,31 @@ pub(super) struct Outside {
     pub(super) tasks: BTreeMap<ObjectKey, Task>,
     /// Locks whose targets actually run.
     pub(super) running: BTreeSet<ObjectKey>,
-    /// Siblings exist, and one of them sees a majority of the masters.
+    /// Whether siblings exist, and one of them sees a majority of the masters.
     pub(super) sibling_sees: bool,
     pub(super) sibling_answers: bool,
-    /// The operator of another cluster reports.
+    /// Whether the operator of another cluster reports.
     pub(super) other_lives: bool,
     faults: Faults,
     pub(super) focus: Focus,
     /// The masters' memory of locks on quorums that are not open.
     past: BTreeMap<String, BTreeMap<LockName, Stand>>,
     processes: u32,
-    /// A majority is never seen from now on.
+    /// Whether a majority is never seen from now on.
     pub(super) blind: bool,
     /// Changes of URLs for which the old server has lost its vote.
     pub(super) retired: BTreeSet<RetiredUrl>,
     /// Templates that are followed.
     pub(super) templates: BTreeSet<(ObjectKey, TargetRef)>,
-    /// The pods of the node agents are followed.
+    /// Whether the pods of the node agents are followed.
     follows_guards: bool,
     /// Pending results of effects.
     due: Vec<(BootInstant, Input)>,
     /// Hand-overs that have not reached the masters yet.
     hand_overs: Vec<(String, LockName)>,
-    /// No new fault begins.
+    /// Whether no new fault begins.
     calm: bool,
-    /// The number of finalizer changes that fail nevertheless.
+    /// The number of finalizer changes that fail even during calm steps.
     pub(super) failing: u32,
     verbose: bool,
     pub(super) executed: u64,
@@ -198,7 +198,7 @@ impl Outside {
         outside
     }
 
-    /// Makes the opening of quorums and the replacement of URLs fail.
+    /// Sets whether the opening of quorums and the replacement of URLs fail.
     pub(super) fn refuse(&mut self, refuses: bool) {
         self.faults.refuses = refuses;
     }
@@ -254,7 +254,7 @@ impl Outside {
         inputs
     }
 
-    /// Suspends faults for some steps, so that most sequences begin with locks that are held.
+    /// Suspends or resumes faults, so that most sequences begin with locks that are held.
     pub(super) fn set_calm(&mut self, calm: bool) {
         self.calm = calm;
     }

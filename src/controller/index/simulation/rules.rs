@@ -37,13 +37,14 @@ pub(super) struct Rules {
     pub(super) quorum_writes: u32,
     pub(super) resting: bool,
     last_effect: String,
-    /// The lock whose targets were not stopped, by the present input.
+    /// The lock whose targets were not stopped, according to the present input.
     unstopped: Option<LockName>,
     /// The lock whose targets were just stopped for a hand-over, and whose pods may run.
     unconfirmed: Option<LockName>,
-    /// The lock that was given up by the present input: effects decided together with that were decided before.
+    /// The lock that was given up by the present input: other effects of this input may have been decided
+    /// before.
     given_up: Option<LockName>,
-    /// The lock whose abstention is in its object, by the present input.
+    /// The lock whose abstention is in its object, according to the present input.
     abstains: Option<ObjectKey>,
     /// Finalizers that are being written, and those whose write failed.
     finalizers: BTreeSet<Identified>,
@@ -63,7 +64,7 @@ impl Rules {
         };
     }
 
-    /// Called before the index handles the input.
+    /// Records the input before the index handles it.
     pub(super) fn see(&mut self, input: &Input, index: &Index, outside: &Outside) -> Result<(), String> {
         self.unstopped = match input {
             Input::Stopped(key, false) => {
@@ -97,8 +98,8 @@ impl Rules {
         }
     }
 
-    /// Called after the index handled the input. Targets wait for a finalizer only while it is being written, or after
-    /// a failure.
+    /// Checks the state after the index has handled the input. Targets wait for a finalizer only while it is
+    /// being written, or after a failure.
     pub(super) fn have_taken(&mut self, tick: bool, index: &Index, outside: &Outside) -> Result<(), String> {
         if index.ready.is_some() && index.synced() && !index.due.locks.is_empty() {
             return Err(format!("decisions do not settle: {:?}", index.due.locks));
@@ -274,8 +275,8 @@ fn sees(entry: &LockEntry, outside: &Outside) -> bool {
     plan.is_some_and(|plan| super::world(outside).views.has_majority(&plan.quorum))
 }
 
-/// Reports whether a sibling with a majority is responsible for the lock, by a fresh answer, while this replica has no
-/// majority.
+/// Reports whether a sibling with a majority is responsible for the lock, according to a fresh answer, while
+/// this replica has no majority.
 fn sibling_has(key: &ObjectKey, index: &Index, outside: &Outside) -> bool {
     let Some(entry) = index.locks.get(key) else {
         return false;
@@ -286,7 +287,7 @@ fn sibling_has(key: &ObjectKey, index: &Index, outside: &Outside) -> bool {
     !sees(entry, outside) && index.sibling_is_responsible(key, &super::world(outside))
 }
 
-/// Checks that the named holder holds the lock: this replica with present authority, another one as it was seen.
+/// Checks that a status newly names this replica as the holder only while it has authority.
 fn claims_rightly(
     key: &ObjectKey,
     status: &serde_json::Value,
@@ -375,7 +376,8 @@ fn may_stop(
     }
 }
 
-/// Allows a hand-over of a lease that has ended since: the elector compares the token, and does nothing.
+/// Checks a hand-over. A lease that has ended since is allowed: the elector compares the token, and does
+/// nothing.
 fn may_hand_over(
     quorum: &str,
     lock: &LockName,

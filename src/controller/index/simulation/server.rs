@@ -76,11 +76,11 @@ pub(super) struct Server {
     version: u64,
     pub(super) locks: BTreeMap<ObjectKey, LeaderLock>,
     pub(super) quorums: BTreeMap<String, RedisQuorum>,
-    /// Requests are not answered.
+    /// Whether requests remain unanswered.
     pub(super) down: bool,
-    /// The watches do not work.
+    /// Whether the watches are broken.
     pub(super) unwatched: bool,
-    /// The definitions are missing: every request is answered with 404.
+    /// Whether the definitions are missing: every request is answered with 404.
     pub(super) unserved: bool,
     pub(super) events: VecDeque<Input>,
     /// The objects that the watches have delivered.
@@ -222,7 +222,7 @@ impl Server {
         self.store(object);
     }
 
-    /// Deletes the object despite its finalizers, and creates another one with its name.
+    /// Deletes the object despite its finalizers, and creates another one with the same name.
     pub(super) fn recreate(
         &mut self,
         name: &str,
@@ -309,7 +309,7 @@ impl Server {
         self.store_quorum(object);
     }
 
-    /// Changes the URL of one of its masters.
+    /// Changes the URL of a master of this quorum.
     pub(super) fn move_master(&mut self, name: &str, random: &mut fastrand::Rng) {
         let Some(mut object) = self.quorums.get(name).cloned() else {
             return;

@@ -51,7 +51,7 @@ fn a_fenced_lock_shows_whether_its_nodes_are_guarded() {
         assert!(found.2.contains(part), "{found:?}");
         assert_eq!(status_of(&last.conditions, "Ready"), ("True", "Active"));
     }
-    // Only fenced locks have it.
+    // Only fenced locks have the condition.
     let report = report(TargetState::Active, TargetState::Active, None);
     let unfenced = plan(TARGET);
     let status = lock_status(&facts(&last, Ok(&unfenced), Some(&report), Some(holder("eu-1"))));

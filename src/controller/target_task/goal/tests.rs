@@ -143,7 +143,7 @@ fn targets_that_stop_quickly_are_stopped_before_another_cluster_begins() {
     };
     assert_eq!(goal(&ended, at(120)), Goal::Keep(Some(at(124))));
     assert_eq!(goal(&ended, at(124)), Goal::Stop(Some(at(125))));
-    // If the other cluster does not wait, this one does not either.
+    // If the other cluster does not wait, this cluster does not wait either.
     let at_once = TargetFacts {
         takeover_delay: Duration::ZERO,
         ..ended
@@ -285,7 +285,7 @@ fn holder_leaves_its_targets_to_a_sibling_if_there_is_time_for_a_stop_after_it()
         ..lost
     };
     assert_eq!(goal(&at_once, at(101)), Goal::Stop(Some(at(119))));
-    // The replica's own lease counts until its end, whatever the siblings answer.
+    // The replica's own lease counts until its end, regardless of the answers of the siblings.
     let held = TargetFacts {
         held_until: Some(at(130)),
         ..blind(Siblings::Silent)

@@ -95,7 +95,7 @@ fn a_lease_waits_after_an_unclean_end_elsewhere_and_adopts_own_targets() {
         (unclean, None, None, 20, 10),
         (unclean, Some((sibling, 6)), None, 0, 20),
         (unclean, None, Some(6), 0, 20),
-        // An earlier lease of this cluster is no evidence about the unclean one.
+        // An earlier lease of this cluster is no evidence about the lease that ended uncleanly.
         (unclean, Some((sibling, 5)), Some(5), 20, 10),
     ] {
         let (mut leases, tokens) = (Leases::new(at(90)), OwnTokens::default());

@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Outside {
-    /// Reports whether the target task of this lock receives an order to stop, and has the time for it.
+    /// Reports whether the target task of this lock can receive an order to stop, and carry it out.
     pub(super) fn stops_in_time(&self, key: &ObjectKey) -> bool {
         let works = self.tasks.get(key).is_some_and(|task| !task.broken);
         works && !self.server.down
@@ -35,7 +35,7 @@ impl Outside {
         self.server.set_finalizer(key, uid, present)
     }
 
-    /// Gives up every lease: those of these locks to this cluster, the others to all clusters.
+    /// Gives up every lease: the leases of these locks to this cluster, and all others to any cluster.
     pub(in crate::controller::index::simulation) fn end(
         &mut self,
         reserve: &HashMap<String, HashSet<LockName>>,

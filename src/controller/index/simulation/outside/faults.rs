@@ -11,13 +11,13 @@ use crate::{
 /// Faults that last until they are ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Faults {
-    /// The rate limit allows no status.
+    /// Whether the rate limit allows no status.
     pub(super) limited: bool,
-    /// No quorum can be opened, and no URL of a master replaced.
+    /// Whether no quorum can be opened, and no URL of a master replaced.
     pub(super) refuses: bool,
-    /// Servers do not lose their votes.
+    /// Whether servers do not lose their votes.
     pub(super) keeps_votes: bool,
-    /// Running targets do not become ready.
+    /// Whether running targets do not become ready.
     pub(super) unready: bool,
 }
 

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// The delay after which the end of a task may be noticed.
+/// The unit of the random delay after which the end of a task is noticed.
 const LATE: Duration = Duration::from_secs(1);
 
 impl Outside {

@@ -3,7 +3,7 @@
 use super::Rules;
 use crate::controller::index::{Index, Views, simulation::outside::Outside};
 
-/// The heartbeats of two quorums, one every 30 s, while the state of rest is watched.
+/// The number of heartbeats of two quorums, one every 30 s each, while the state of rest is watched.
 const HEARTBEATS: u32 = 4;
 
 impl Rules {
