@@ -1,7 +1,7 @@
-//! `redlock agent`: contends for one lock beside an app, and reports over HTTP whether the app may act.
+//! `redlock agent`: contends for one lock on behalf of an app, and reports over HTTP whether the app may act.
 //!
-//! Owns the one lock, its answers and its end. Has no knowledge of Kubernetes, and does not remember that it is active:
-//! every answer is computed from the end of the lease at the time of the request.
+//! Owns this lock, the answers about it and its release. Has no knowledge of Kubernetes, and does not store
+//! whether it is active: every answer is computed from the end of the lease at the time of the request.
 
 mod answer;
 mod error;
@@ -32,7 +32,8 @@ use crate::{
 use open::Opened;
 use post::{Phase, Post};
 
-/// The process ends at most this long after the stop grace: releasing takes up to 1.5 s where masters hang.
+/// The longest time from the end of the stop grace to the end of the process: a release takes up to 1.5 s if
+/// masters hang.
 const ENDING: Duration = Duration::from_millis(1_800);
 
 /// The settings of the command line.
@@ -41,27 +42,27 @@ pub(crate) struct Options {
     pub(crate) lock: LockName,
     pub(crate) listen: SocketAddr,
     pub(crate) identity: HolderIdentity,
-    /// Derived from the stop grace unless it is set.
+    /// The lease duration; `None` derives it from the stop grace.
     pub(crate) lease_duration: Option<Duration>,
-    /// What the app needs to stop.
+    /// The time that the app needs to stop.
     pub(crate) stop_grace: Duration,
     pub(crate) quorum: Quorum,
 }
 
-/// Where the masters are.
+/// The quorum that grants the lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Quorum {
-    /// For the metrics.
+    /// The name in the metrics.
     pub(crate) name: String,
     pub(crate) config: MastersConfig,
-    /// Urls alone: names and longest lease are those that stand on the masters.
+    /// Whether only urls are given: the fingerprint, with the longest lease, is then the one on the masters.
     pub(crate) bare: bool,
 }
 
-/// Contends for the lock and answers, until SIGTERM or SIGINT.
+/// Contends for the lock and answers requests, until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// An address or timings that cannot be used; any task that ends.
+/// Returns an error if an address, the masters or the timings cannot be used, or if a task ends.
 pub(crate) async fn run(options: Options) -> Result<(), AgentError> {
     let signals = Signals::listen().map_err(ProcessError::Signals)?;
     let listener = listen(options.listen).await?;
@@ -71,7 +72,7 @@ pub(crate) async fn run(options: Options) -> Result<(), AgentError> {
         options.identity.clone(),
         cluster.clone(),
         true,
-        // A client may ask before the masters were asked.
+        // A client may send a request before the masters have been asked.
         InUse {
             problems: vec!["the masters were not asked yet".to_owned()],
             ..InUse::default()
@@ -95,7 +96,7 @@ pub(crate) async fn run(options: Options) -> Result<(), AgentError> {
     end
 }
 
-/// How waiting for something ended.
+/// The end of a wait: the work is done, or a signal arrived.
 enum Waited<T> {
     Done(T),
     Told,
@@ -126,7 +127,7 @@ impl Agent {
         let ends = async {
             tokio::select! {
                 end = &mut keeping => ended(end),
-                // Never.
+                // Never returns.
                 () = gives_up(&post, &elector, timings.lease_duration) => None,
             }
         };
@@ -139,7 +140,8 @@ impl Agent {
         if keeping.is_finished() {
             return ended_by_itself;
         }
-        // The app was informed that it is no longer active. The lease is kept until the app has had its time to stop.
+        // The agent already reports that it is not active. The lease is kept until the app has had its time
+        // to stop.
         tokio::select! {
             () = clock::sleep_until(until) => {}
             () = post.given_up(&elector) => {}
@@ -154,7 +156,7 @@ impl Agent {
         }
     }
 
-    /// Does this until it is done, a signal comes, or HTTP is not served any more.
+    /// Runs `work` until it is done, a signal arrives, or HTTP is no longer served.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Result<Waited<T>, AgentError> {
         tokio::select! {
             end = self.process.stopped() => {

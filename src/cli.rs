@@ -111,7 +111,7 @@ pub fn main() -> ExitCode {
     if words.get(1).is_some_and(|word| word == COMPLETE) {
         return complete::run(called.command(Cli::command()), &words[2..]);
     }
-    // The texts of a plugin name the other commands, so they need all of them.
+    // The texts of a plugin name the other commands, so the plugin needs all of them.
     let command = if called == Called::Redlock && words.get(1).is_some_and(|word| word == RUN) {
         parse::<RunAlone>(words, called).map(|cli| cli.command.into())
     } else {

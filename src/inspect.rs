@@ -1,8 +1,8 @@
-//! The commands that read the masters: which process holds a lock, whether everything works, and `break`.
+//! The commands that read the masters: they show the holder of a lock, check the masters, and break a lock.
 //!
-//! Owns the collection of the facts, their judgement and their output as text and as JSON; [`cluster`] reads the
-//! objects of Kubernetes. Takes no part in an election: it holds no lease, seals no master, and writes only what
-//! `break`, `hand-over`, `drain` and the trial of `doctor` announce.
+//! Collects the facts, judges them and writes them as text and as JSON; [`cluster`] reads the objects of
+//! Kubernetes. Takes no part in an election: it holds no lease, seals no master, and writes only the changes
+//! that `break`, `hand-over`, `drain` and the trial of `doctor` announce.
 
 pub mod break_lock;
 pub mod cluster;
@@ -21,12 +21,12 @@ use crate::masters::{
     AdoptError, Adopted, Agreement, MasterStatus, Masters, MastersConfig, Notices, Tasks, adopt,
 };
 
-/// Whether enough masters answered, so that the shown facts can be relied on.
+/// Whether enough masters answered for the shown facts to be relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     Majority,
     TooFew,
-    /// Too few, and user, password or permissions are the reason at one of them.
+    /// Too few; user, password or permissions are the reason at one or more of the masters.
     Refused,
 }
 
@@ -52,10 +52,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Connects. Bare urls adopt what the masters carry; a configuration that names its masters stays as it is.
+    /// Connects to the masters. For bare urls, adopts the fingerprint that the masters carry; a configuration
+    /// that names its masters is used unchanged.
     ///
     /// # Errors
-    /// A configuration that cannot work, masters that carry no common fingerprint.
+    /// Returns an error if the configuration cannot work, or the masters carry no common fingerprint.
     pub async fn open(config: MastersConfig, adopting: Option<Agreement>) -> Result<Self, AdoptError> {
         let config = MastersConfig {
             reseal: false,
@@ -75,7 +76,7 @@ impl Session {
         })
     }
 
-    /// Whether enough masters can be read.
+    /// Reports whether enough masters can be read.
     #[must_use]
     pub fn reach(&self) -> Reach {
         let majority = self.masters.size().majority();

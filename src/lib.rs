@@ -1,8 +1,8 @@
 //! Leader election for everything that must run once: Redlock leases on independent Redis masters.
 //!
-//! The decision is in `redlock-core`, which is pure and is [`lease`] here. `redlock-client` runs it against Redis and never
-//! sees Kubernetes: [`masters`] and [`elector`]. This package adds Kubernetes and the commands; [`api`] holds the types that
-//! users write.
+//! The decisions are made in `redlock-core`, which is pure and is [`lease`] here. `redlock-client` runs it
+//! against Redis and does not know Kubernetes: [`masters`] and [`elector`]. This package adds Kubernetes and
+//! the commands; [`api`] contains the types that users write.
 
 mod agent;
 pub mod api;

@@ -1,7 +1,8 @@
 //! `redlock node-agent`: runs the agent of a node with the locks of the API server, and serves its CSI driver to the kubelet.
 //!
-//! The agent starts before the API server was asked: it restores the pods of its table, and freezes at the end of their
-//! permits, while no API server answers. Locks of new pods are resolved once the objects are listed.
+//! The agent starts before it has reached the API server: while no API server answers, it restores the pods
+//! of its table, and freezes them at the end of their permits. Locks of new pods are resolved once the
+//! objects are listed.
 
 mod declared;
 mod error;
@@ -35,8 +36,8 @@ use crate::{
     },
 };
 
-/// Events of one node. A node that is cut off from the masters freezes all its pods at once, and the events of these pods are
-/// written by the node agents of all nodes at the same time.
+/// The rate limit for events of one node. A node that is cut off from the masters freezes all its pods at
+/// once, and the node agents of all nodes may write the events of their pods at the same time.
 const REQUESTS_PER_SECOND: u32 = 10;
 
 /// The settings of the command line.
@@ -46,19 +47,19 @@ pub(crate) struct Options {
     pub(crate) cgroup_root: PathBuf,
     pub(crate) kubelet_dir: PathBuf,
     pub(crate) listen: SocketAddr,
-    /// Name of this cluster; its UID is read from the cluster.
+    /// The name of this cluster; its UID is read from the cluster.
     pub(crate) cluster_name: String,
-    /// The namespaces to follow; if empty, all.
+    /// The namespaces to follow; all if empty.
     pub(crate) namespaces: Vec<String>,
-    /// Reads credentials and certificates anew at each call.
+    /// Reads credentials and certificates again at each call.
     pub(crate) access: ReadAccess,
 }
 
-/// Fences the pods of this node until SIGTERM or SIGINT. The pods stay as they are then: the guardian freezes them at the
-/// end of their permits.
+/// Fences the pods of this node until SIGTERM or SIGINT. The pods then stay as they are: the guardian freezes
+/// them at the end of their permits.
 ///
 /// # Errors
-/// A setting that cannot be used at the start; any task that ends.
+/// Returns an error if a setting cannot be used at the start, or if a task ends.
 pub(crate) async fn run(options: Options) -> Result<(), NodeAgentError> {
     let mut signals = Signals::listen().map_err(ProcessError::Signals)?;
     let (clients, contact) = Clients::infer().await?;
@@ -105,7 +106,7 @@ pub(crate) async fn run(options: Options) -> Result<(), NodeAgentError> {
     Ok(())
 }
 
-/// Starts the HTTP side and the events.
+/// Starts the HTTP server and the event tasks.
 fn serve(tasks: &mut Tasks, agent: &Agent, listener: TcpListener, node: &str, clients: &Clients) {
     let reporter = Reporter {
         controller: "redlock.dev/node-agent",
@@ -122,12 +123,12 @@ fn serve(tasks: &mut Tasks, agent: &Agent, listener: TcpListener, node: &str, cl
     tasks.spawn("serves HTTP", served.map(|end| end.map_err(NodeAgentError::from)));
 }
 
-/// The tasks of the process that no order of an end concerns.
+/// The tasks of the process that need no orderly shutdown.
 #[derive(Default)]
 struct Tasks(JoinSet<NodeAgentError>);
 
 impl Tasks {
-    /// Starts a task that never ends by itself; `what` is the verb and the object of an error.
+    /// Starts a task that never ends by itself; `what` describes it in an error, as a verb with its object.
     fn spawn(
         &mut self,
         what: &'static str,
@@ -177,7 +178,8 @@ impl Running {
         }
     }
 
-    /// Removes the sockets before the agent ends: the kubelet starts no pod that no agent would follow.
+    /// Removes the sockets before the agent ends, so that the kubelet starts no pod without an agent to
+    /// follow it.
     async fn stop(mut self) -> Result<(), NodeAgentError> {
         self.shutdown.cancel();
         let served = if self.driver.is_finished() {

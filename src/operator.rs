@@ -1,4 +1,4 @@
-//! Contains the parts that both forms of the operator share: a running quorum, and the HTTP side.
+//! Contains the parts that both forms of the operator share: a running quorum, and the HTTP server.
 //!
 //! Owns no source of objects: [`crate::standalone`] reads them from files, [`crate::controller`] from an API server.
 

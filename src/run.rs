@@ -1,11 +1,13 @@
 //! `redlock run`: a command that runs only while a lock is held.
 //!
-//! Three processes of this program: the wrapper contends for the lock, renews the lease and follows the command; the
-//! launcher becomes the command; the guardian kills the command's process group when the lease is about to end, and when the
-//! wrapper is gone. Nothing that the wrapper may suffer, a freeze or SIGKILL, leaves the command running beyond the lease. A
-//! contained command has a cgroup of its own: what leaves the process group is killed with it.
+//! Three processes of this program take part. The wrapper contends for the lock, renews the lease and follows
+//! the command; the launcher becomes the command; the guardian kills the command's process group when the
+//! lease is about to end, and when the wrapper is gone. Even if the wrapper is frozen or killed, the command
+//! does not run beyond the lease. A contained command has its own cgroup: a process that leaves the process
+//! group is killed with it.
 //!
-//! Refuses to begin what it cannot stop in time, and to release a lock while anything of the group runs.
+//! The wrapper refuses to begin a command that it cannot stop in time, and to release a lock while a process
+//! of the group runs.
 
 mod election;
 mod group;
@@ -41,10 +43,10 @@ use crate::{
     masters::{AdoptError, ConfigError, Masters, MastersConfig},
 };
 
-/// The number of launchers that may end, one after the other, before the command begins.
+/// The number of launchers that may end in succession before the command begins.
 const LAUNCHERS: u32 = 4;
 
-/// How long the lock is waited for.
+/// How long to wait for the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
     Forever,
@@ -60,13 +62,13 @@ pub(crate) struct Options {
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) patience: Patience,
-    /// Contend again after a loss, and start the command again.
+    /// Whether to contend again after a loss, and to start the command again.
     pub(crate) service: bool,
     pub(crate) lease_duration: Option<Duration>,
-    /// How long the command has between the stop signal and its end.
+    /// The time that the command has to end after the stop signal.
     pub(crate) stop_grace: Option<Duration>,
     pub(crate) stop_signal: Signal,
-    /// The command has a cgroup of its own.
+    /// Whether the command has its own cgroup.
     pub(crate) contain: bool,
     pub(crate) quiet: bool,
 }
@@ -77,32 +79,32 @@ impl Options {
     }
 }
 
-/// The source of the masters. Both variants need `reseal`: this process stays as long as the command does, and may be
-/// the only one that can seal a master again.
+/// The source of the masters. Both variants need `reseal`: this process runs as long as the command does, and
+/// may be the only one that can seal a master again.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// Bare urls: longest lease and T_acquire are those that the masters carry.
+    /// Bare urls: the longest lease and T_acquire are those that are stored on the masters.
     Urls(MastersConfig),
     /// A quorum that names its masters.
     Quorum(MastersConfig),
 }
 
-/// The result.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// The command ended so.
+    /// The command ended with this status.
     Exited(ExitStatus),
     /// The lease was lost; the command was stopped before its end.
     Lost,
     /// Another process holds the lock.
     NotAcquired,
-    /// Too few masters could be asked; because of user, password or rights.
+    /// Too few masters could be asked. `auth`: whether user, password or rights are a reason.
     NoQuorum { why: String, auth: bool },
-    /// Asked to end before the command began.
+    /// A signal asked this process to end before the command began.
     Interrupted(Signal),
 }
 
-/// Why it ends without an outcome.
+/// The reason why a run ends without an outcome.
 #[derive(Debug, Error)]
 pub(crate) enum RunError {
     #[error(transparent)]
@@ -141,17 +143,19 @@ struct Wrapper {
     progress: Progress,
     terminal: Option<Terminal>,
     began: BootInstant,
-    /// A majority of the masters has answered once. If they are away later, that is waited for.
+    /// Whether a majority of the masters has answered once. Later, the wrapper waits for unreachable masters.
     found: bool,
     /// The first signal that asked this process to end.
     asked_to_end: Option<Signal>,
 }
 
-/// Waits for the lock, runs the command while it is held, gives the lock back. On a runtime of one thread, the main one:
-/// the command dies with the thread that starts it, and what it leaves behind is inherited by the main one.
+/// Waits for the lock, runs the command while the lock is held, and releases it. Must be called on a runtime
+/// with one thread, the main thread: the command dies with the thread that starts it, and the main thread
+/// inherits its orphans.
 ///
 /// # Errors
-/// Masters, timings or a machine that do not allow it; what ended that must not end. Nothing runs any more then.
+/// Returns an error if masters, timings or machine do not allow the run, or if a task or process ended too
+/// early. No process of the command runs then, except that one may run after [`RunError::Look`].
 pub(crate) async fn run(place: Place, options: Options) -> Result<Outcome, RunError> {
     let began = clock::now();
     group::inherit_orphans().map_err(RunError::Start)?;

@@ -1,6 +1,6 @@
 //! `redlock operator --standalone DIR`: the same objects as YAML files, without Kubernetes.
 //!
-//! [`manifests`] reads the folder, `folder` follows it, `desired` derives the locks that should be contended for,
+//! [`manifests`] reads the folder, `folder` follows it, `desired` derives the locks to contend for,
 //! `reconcile` applies them, [`process`] owns the process. Targets are not switched here.
 
 mod desired;

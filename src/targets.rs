@@ -1,4 +1,4 @@
-//! Switches objects where a lock is held, with one file per action.
+//! Starts and stops the target objects of a lock, with one file for each action.
 //!
 //! The modules observe, start and stop an object. They do not decide when: the caller passes a permit to start or to
 //! stop, and an action checks it after the last await before each write.
@@ -71,14 +71,14 @@ pub(crate) type Changes = Pin<Box<dyn Stream<Item = ()> + Send>>;
 /// The outcome of one step towards the goal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The object is in the desired state: it runs, or all of it is gone.
+    /// The object is in the desired state: it runs, or every part of it is gone.
     Done,
-    /// As `Done`, and further work is due after this time.
+    /// Like `Done`, but further work is due after this time.
     Waiting(Duration),
     /// The object is changing; the state is the one that the step found.
     Working(TargetState),
-    /// Another writer started the object after it was stopped, and it was stopped once more; or the other way round.
-    /// The text names both writers.
+    /// Another writer started the object after it was stopped, and it was stopped again; or vice versa. The
+    /// text describes the change of the other writer.
     Contested(String),
     Trouble(Trouble),
 }
@@ -86,14 +86,14 @@ pub(crate) enum Step {
 /// The reason why a target is not in the desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
-    /// The state of the object nevertheless.
+    /// The state of the object despite the trouble.
     pub(crate) state: TargetState,
     pub(crate) reason: ConditionReason,
     pub(crate) text: String,
 }
 
 impl Step {
-    /// Reports whether nothing of the object runs, even where the step reports trouble.
+    /// Reports whether no part of the object runs, even if the step reports trouble.
     pub(crate) fn is_stopped(&self) -> bool {
         match self {
             Self::Done | Self::Waiting(_) => true,
@@ -113,12 +113,12 @@ pub(crate) struct TargetContext {
     pub(crate) client: Client,
     pub(crate) shared: Arc<Shared>,
     pub(crate) namespace: String,
-    /// Name of the object that declares the lock.
+    /// The name of the object that declares the lock.
     pub(crate) object: String,
     pub(crate) lock: LockName,
-    /// The agents of the nodes keep its pods from running without the lock.
+    /// Whether the node agents keep the pods of the target from running without the lock.
     pub(crate) fenced: bool,
-    /// Name of the target in the spec of the lock.
+    /// The name of the target in the spec of the lock.
     pub(crate) target: String,
     /// The cluster of this process.
     pub(crate) cluster: ClusterId,
@@ -128,21 +128,21 @@ pub(crate) struct TargetContext {
 }
 
 impl TargetContext {
-    /// Emits an event of the lock.
+    /// Emits an event for the lock.
     pub(crate) fn emit(&self, reason: EventReason, text: String) {
         // The receiver is closed when the lock is gone.
         let _ = self.notes.send(Note { reason, text });
     }
 }
 
-/// An event of the lock, sent to the task of the lock.
+/// An event for the lock, sent to the task of the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     pub(crate) reason: EventReason,
     pub(crate) text: String,
 }
 
-/// Reports whether two declarations switch the same object by the same action. Their settings may differ.
+/// Reports whether two declarations switch the same object with the same action. Their settings may differ.
 pub(crate) fn is_same(one: &TargetWork, other: &TargetWork) -> bool {
     use TargetWork::{LabelPods, Lease, OncePerSchedule, Patch, Scale, Suspend};
     match (one, other) {
@@ -156,7 +156,7 @@ pub(crate) fn is_same(one: &TargetWork, other: &TargetWork) -> bool {
     }
 }
 
-/// Returns one item for each change that the watch shows.
+/// Returns a stream with one item for each change that the watch shows.
 fn follow<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = ()> + Send
 where
     K: kube::Resource<DynamicType: Clone + Eq + std::hash::Hash>

@@ -56,11 +56,11 @@ pub(crate) struct Unreadable {
 pub(crate) enum SlotResult {
     /// Its Job was started.
     Claimed,
-    /// A Job of another cluster has it.
+    /// A Job of another cluster has the slot.
     Elsewhere,
     /// A later slot was claimed before it.
     Passed,
-    /// No Job can have it.
+    /// No Job can have the slot.
     Lost,
     TooOld,
     /// No majority decided an attempt to claim it. The attempt is repeated.
@@ -84,7 +84,7 @@ pub(crate) struct Telemetry {
     origin: Origin,
     lock_series: bool,
     targets: targets::Targets,
-    /// By namespace and name, so that counters continue when a quorum is opened again.
+    /// The counts by namespace and name, so that counters continue when a quorum is opened again.
     locks: Mutex<HashMap<Names, Arc<LockCounts>>>,
 }
 
@@ -92,7 +92,7 @@ impl Telemetry {
     /// Creates the metrics. Without `lock_series`, no series of single locks is written.
     ///
     /// # Errors
-    /// A metric that the library does not accept.
+    /// Returns an error if the library does not accept a metric.
     pub(crate) fn new(origin: Origin, lock_series: bool) -> Result<Arc<Self>, prometheus::Error> {
         let registry = Registry::new();
         let process = prometheus::process_collector::ProcessCollector::for_self();
@@ -142,7 +142,7 @@ impl Telemetry {
     ///
     /// # Errors
     ///
-    /// A metric that the library cannot write.
+    /// Returns an error if the library cannot write a metric.
     pub(crate) fn scrape(
         &self,
         sources: &[Source<'_>],

@@ -1,11 +1,11 @@
-//! The answers, computed for one moment.
+//! The answers of the agent, each computed for one moment.
 
 use serde::Serialize;
 
 use super::post::Post;
 use crate::{lease::BootInstant, operator::http::Role};
 
-/// One lock, as this agent sees it. The names are stable.
+/// One lock, as this agent sees it. The names of the fields are stable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Answer {
@@ -13,38 +13,39 @@ pub(super) struct Answer {
     pub(super) role: Role,
     holder: Option<String>,
     holder_cluster: Option<String>,
-    /// Of the holder, or the last one that was seen.
+    /// The token of the holder, or the last one that was seen.
     token: Option<u64>,
-    /// For how long the app may still act: 0 of a standby, whatever it knows of the other's lease.
+    /// The time for which the app may still act: 0 for a standby, regardless of the holder's lease.
     valid_for_milliseconds: u64,
-    /// The same on `CLOCK_BOOTTIME`, which every process of the machine reads alike: good however late it is read.
+    /// The end of that time on `CLOCK_BOOTTIME`, which is the same for every process of the machine: it stays
+    /// correct even if it is read late.
     valid_until_boot_milliseconds: Option<u64>,
-    /// This agent.
+    /// The identity of this agent.
     identity: String,
     cluster: String,
     quorum: Option<String>,
     lease_transitions: u64,
 }
 
-/// The form of the classic leader-elector sidecar: the name of the pod.
+/// The answer in the format of the classic leader-elector sidecar: the name of the leader's pod.
 #[derive(Debug, Serialize)]
 pub(super) struct Leader {
     pub(super) name: String,
 }
 
-/// In what two answers differ.
+/// The difference between two answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Difference {
     /// Another role, holder or token.
     Changed,
     /// The same lease, for longer.
     Renewed,
-    /// No result that a caller waits for.
+    /// No difference that a reader waits for.
     Nothing,
 }
 
 impl Answer {
-    /// To be asked for after the last await before it is given.
+    /// Computes the answer. Call this after the last await before the response.
     pub(super) fn at(post: &Post, now: BootInstant) -> Self {
         let in_use = post.state.in_use.load();
         let quorum = in_use.quorums.first();
@@ -76,7 +77,7 @@ impl Answer {
                 answer.valid_until_boot_milliseconds = Some(authority.valid_until.as_nanos() / 1_000_000);
             }
         } else if let Some(view) = view
-            // An own lease that was lost and runs out gives authority to no process.
+            // A lost lease of this process that has not expired yet gives authority to no process.
             && let Some(holder) = view.holder_at(now).filter(|holder| !view.is_own(holder))
         {
             answer.holder = Some(holder.identity.clone());
@@ -99,8 +100,9 @@ impl Answer {
         }
     }
 
-    /// A client of this form compares the name with that of its own pod, which a pod of another cluster or namespace
-    /// may share: then the answer is the whole identity. A process that is not active never reads its own name here.
+    /// Returns the answer in the sidecar format. Its clients compare the name with the name of their own pod,
+    /// which a pod of another cluster or namespace may share: the answer is then the whole identity. A
+    /// process that is not active never reads its own name here.
     pub(super) fn leader(&self) -> Leader {
         let own = pod_name(&self.identity);
         let name = match self.holder.as_deref() {
@@ -115,7 +117,7 @@ impl Answer {
     }
 }
 
-/// Of an identity as agents have it in pods; else all of it.
+/// Returns the name of the pod if this is the identity of an agent in a pod, else the whole identity.
 fn pod_name(identity: &str) -> &str {
     let parts: Vec<&str> = identity.split('/').collect();
     match parts[..] {

@@ -1,4 +1,4 @@
-//! The reasons for which an agent ends before it is asked to.
+//! The reasons why an agent ends before it is asked to.
 
 use thiserror::Error;
 
@@ -8,7 +8,7 @@ use crate::{
     operator::error::ProcessError,
 };
 
-/// See the module.
+/// The reason why an agent ends before it is asked to.
 #[derive(Debug, Error)]
 pub(crate) enum AgentError {
     #[error(transparent)]

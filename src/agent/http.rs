@@ -28,8 +28,8 @@ use crate::{
     operator::http::{ANSWER, Role, health},
 };
 
-/// Limit of concurrent readers of `/v1/watch`: each needs a connection, and a process often has 1024 descriptors in
-/// total.
+/// The limit of concurrent readers of `/v1/watch`: each needs a connection, and a process often has 1024
+/// descriptors in total.
 const READERS: usize = 256;
 
 #[derive(Clone)]
@@ -175,7 +175,7 @@ mod tests {
         });
         assert_eq!(status(address, "GET /livez").await, "503");
         assert_eq!(status(address, "GET /v1/active").await, "503");
-        // No agent is there to do it.
+        // No task runs that could carry out the step-down.
         assert_eq!(status(address, "POST /v1/step-down").await, "503");
         serving.abort();
     }

@@ -1,4 +1,4 @@
-//! Finding the masters, and beginning to contend.
+//! Finds the masters, and begins to contend.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(super) async fn open(options: &Options, post: &Post) -> Result<Opened, Agent
     let mut adopted = find(&options.quorum, post).await?;
     let timings = timings(options, adopted.fingerprint.longest_lease())?;
     let config = &mut adopted.config;
-    // A command that outlasts a retry period holds up the retry.
+    // A command that takes longer than a retry period would hold up the retry.
     config.command_timeout = config.command_timeout.min(timings.retry_period);
     let telemetry = &post.state.telemetry;
     let called = config.masters.iter().map(|master| (master.name.clone(), None));
@@ -75,7 +75,7 @@ pub(super) async fn open(options: &Options, post: &Post) -> Result<Opened, Agent
     })
 }
 
-/// The masters under the fingerprint that they carry; tries until they can be read.
+/// Returns the masters with the fingerprint that they carry. Retries until they can be read.
 async fn find(quorum: &Quorum, post: &Post) -> Result<Adopted, AgentError> {
     let mut config = quorum.config.clone();
     config.reseal = true;
@@ -86,7 +86,7 @@ async fn find(quorum: &Quorum, post: &Post) -> Result<Adopted, AgentError> {
     loop {
         let why = match adopt(config.clone(), Agreement::Majority).await {
             Ok(adopted) if adopted.stored => return Ok(adopted),
-            // The process that initialises the masters sets names and longest lease.
+            // The process that initialises the masters sets the names and the longest lease.
             Ok(_) => {
                 "no master was ever sealed: run `redlock init`, or start an operator that uses these masters"
                     .to_owned()
@@ -111,7 +111,8 @@ async fn find(quorum: &Quorum, post: &Post) -> Result<Adopted, AgentError> {
     }
 }
 
-/// The lease is as long as was asked for; else as usual, or as the quorum allows.
+/// Returns the timings for the given lease duration. The default is derived from the stop grace and limited
+/// by the quorum.
 fn timings(options: &Options, longest: Duration) -> Result<Timings, TimingError> {
     let stop = options.stop_grace;
     let usual = || Timings::derive(stop).lease_duration.min(longest);
@@ -122,7 +123,7 @@ fn timings(options: &Options, longest: Duration) -> Result<Timings, TimingError>
     Timings::resolve(given, stop, None, longest)
 }
 
-/// Namespace and name of the object that usually declares a lock of this name.
+/// Returns the namespace and the name of the object that usually declares a lock of this name.
 fn named(lock: &LockName) -> (String, String) {
     let (namespace, name) = lock.as_str().split_once('/').unwrap_or(("", lock.as_str()));
     (namespace.to_owned(), name.to_owned())

@@ -1,4 +1,5 @@
-//! What the agent's parts share: how it stands by the lock, and whether it is about to give it up.
+//! The state that the parts of the agent share: its view of the lock, and whether it is about to give up the
+//! lock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,23 +12,23 @@ use crate::{
     operator::state::{InUse, ProcessState},
 };
 
-/// From one to the next, and back from `Yielding`.
+/// The phase of the agent. The phases follow in this order, but `Yielding` leads back to `Contending`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The masters are not known yet.
     Opening,
     Contending,
-    /// Reports that it is not active, then releases the lock.
+    /// The agent reports that it is not active, and releases the lock at this time.
     Yielding(BootInstant),
-    /// The same, for good.
+    /// Like `Yielding`, but permanently.
     Stopping,
 }
 
-/// Whether it will give the lock up.
+/// Whether the agent gives up the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Yields {
     Yes,
-    /// There is no lease to give up, and no process that could be asked to leave the lock alone.
+    /// There is no lease to give up, and no elector yet that could be asked to abstain from the lock.
     NotYet,
 }
 
@@ -53,7 +54,7 @@ impl Post {
         self.phase.subscribe()
     }
 
-    /// Whether it may be active at all.
+    /// Reports whether the agent may be active at all.
     pub(super) fn contends(&self) -> bool {
         *self.phase.borrow() == Phase::Contending
     }
@@ -81,7 +82,8 @@ impl Post {
         self.enter(Phase::Contending);
     }
 
-    /// From here on the agent reports no lock as held. Returns the end of the time that the app has to stop.
+    /// Makes the agent report, from this point, that it holds no lock. Returns the end of the time that the
+    /// app has to stop.
     pub(super) fn stop(&self) -> BootInstant {
         let until = match self.phase.send_replace(Phase::Stopping) {
             Phase::Yielding(at) => at,
@@ -97,7 +99,8 @@ impl Post {
         until
     }
 
-    /// From here on the agent reports that it is not active; it gives the lock up when the app has had its time.
+    /// Makes the agent report that it is not active. The agent gives up the lock when the app has had its
+    /// time to stop.
     pub(super) fn step_down(&self, now: BootInstant) -> Yields {
         let at = now + self.stop_grace;
         self.phase.send_if_modified(|phase| {
@@ -120,7 +123,7 @@ impl Post {
             if let Phase::Yielding(at) = *phase.borrow_and_update() {
                 return at;
             }
-            // The sender is here.
+            // `self` owns the sender, so this does not fail.
             let _ = phase.changed().await;
         }
     }
@@ -130,12 +133,12 @@ impl Post {
         in_use.quorums.first().map(|quorum| quorum.elector.clone())
     }
 
-    /// How the lock stands, where it is contended for.
+    /// Returns the view of the lock, if the agent contends for it.
     pub(super) fn view(&self) -> Option<watch::Receiver<LockView>> {
         self.elector()?.watch(&self.lock)
     }
 
-    /// Waits until the lock is not held by this process.
+    /// Waits until this process no longer holds the lock.
     pub(super) async fn given_up(&self, elector: &Elector) {
         while let Some(mut view) = elector.watch(&self.lock) {
             let Some(authority) = view.borrow_and_update().authority_at(clock::now()) else {

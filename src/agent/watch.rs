@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{clock, elector::LockView, lease::BootInstant};
 
-/// The interval of checks for changes without an event, such as of the majority.
+/// The interval of checks for changes that cause no event, such as a change of the majority.
 const LOOK: Duration = Duration::from_secs(1);
 
 struct Reader {
@@ -23,11 +23,11 @@ struct Reader {
     phase: watch::Receiver<Phase>,
     view: Option<watch::Receiver<LockView>>,
     told: Option<Answer>,
-    /// One of the places for readers, until it is gone.
+    /// One of the places for readers, held until the reader is dropped.
     _place: OwnedSemaphorePermit,
 }
 
-/// The first event is sent at once; the last one reports that no lock is held any more.
+/// Returns the events. The first one is sent at once; the last one reports that no lock is held any longer.
 pub(super) fn events(
     post: Arc<Post>,
     place: OwnedSemaphorePermit,
@@ -48,7 +48,8 @@ pub(super) fn events(
 impl Reader {
     async fn next(&mut self) -> Option<Event> {
         loop {
-            // Marked as seen before it is read, so that no change is missed in between.
+            // The phase is marked as seen before the answer is computed, so that no change is missed in
+            // between.
             let phase = *self.phase.borrow_and_update();
             if self.view.is_none() {
                 self.view = self.post.view();
@@ -71,12 +72,13 @@ impl Reader {
             };
             let event = Event::default().event(name).json_data(&answer);
             self.told = Some(answer);
-            // An event that cannot be written is not sent: the reader sees the end of the stream.
+            // An event that cannot be serialized is not sent: the reader sees the end of the stream.
             return event.ok();
         }
     }
 
-    /// Waits for a possible change: at the latest until the end of the lease, of any holder.
+    /// Waits for a possible change: until `until`, the end of the activity of this process, and [`LOOK`] at
+    /// most.
     async fn wait(&mut self, until: Option<BootInstant>, now: BootInstant) {
         let look = now + LOOK;
         let until = until

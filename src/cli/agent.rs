@@ -90,8 +90,8 @@ pub(super) async fn run(args: AgentArgs) -> Result<Exit, Failure> {
 
 const OF_THE_POD: [&str; 3] = ["POD_NAMESPACE", "POD_NAME", "POD_UID"];
 
-/// Returns the identity in the form that the operator expects when it labels the pod of the holder. Without the
-/// variables of the downward API, the host name.
+/// Returns the identity in the form that the operator expects when it labels the pod of the holder. If no
+/// variable of the downward API is set, returns the host name.
 fn of_the_pod() -> Result<HolderIdentity, Failure> {
     let parts = OF_THE_POD.map(|name| env::var(name).ok().filter(|value| !value.is_empty()));
     let missing: Vec<&str> = OF_THE_POD

@@ -59,7 +59,7 @@ pub(super) async fn run(args: BreakArgs) -> Result<Exit, Failure> {
     })
 }
 
-/// The masters, and the name of the lock there.
+/// Returns the masters, and the name of the lock on them.
 async fn open(args: &BreakArgs) -> Result<(Session, LockName), Failure> {
     let (cluster, given) = match args.place.place(false).await? {
         Place::Masters => {

@@ -17,7 +17,7 @@ pub(super) enum Called {
 }
 
 impl Called {
-    /// By the first word of the command line.
+    /// Determines the name from the first word of the command line.
     pub(super) fn by(program: Option<&OsStr>) -> Self {
         match program.and_then(|program| Path::new(program).file_stem()) {
             Some(name) if name == PLUGIN => Self::Plugin,
@@ -25,7 +25,7 @@ impl Called {
         }
     }
 
-    /// The name of the program's file.
+    /// Returns the name of the program's file.
     pub(super) const fn file(self) -> &'static str {
         match self {
             Self::Redlock => "redlock",
@@ -33,7 +33,7 @@ impl Called {
         }
     }
 
-    /// The same commands, with their usage, help and examples as they are typed under this name.
+    /// Returns the same commands, with usage, help and examples as users type them under this name.
     pub(super) fn command(self, program: Command) -> Command {
         match self {
             Self::Redlock => program,
@@ -73,7 +73,7 @@ fn of_plugin(text: Option<&StyledStr>, names: &[String]) -> Resettable<StyledStr
     text.into()
 }
 
-/// `redlock COMMAND` as it is typed for kubectl.
+/// Replaces each `redlock COMMAND` by the form that users type for kubectl.
 fn as_plugin(text: &str, names: &[String]) -> String {
     names.iter().fold(text.to_owned(), |text, name| {
         text.replace(&format!("redlock {name}"), &format!("kubectl redlock {name}"))

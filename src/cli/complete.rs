@@ -14,7 +14,7 @@ const NO_FILES: &str = ":4";
 /// The choices for the last word.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Choices {
-    /// Each with its description.
+    /// The choices, each with its description.
     choices: Vec<(String, String)>,
     /// Whether names of files are choices too.
     files: bool,

@@ -24,7 +24,7 @@ enum For {
     Kubectl,
 }
 
-/// What kubectl runs when the words after `kubectl redlock` are to be completed.
+/// The script that kubectl runs to complete the words after `kubectl redlock`.
 const OF_KUBECTL: &str = "\
 #!/bin/sh
 # Completion of kubectl redlock: an executable file kubectl_complete-redlock in a folder of the PATH.

@@ -81,7 +81,7 @@ impl ConnectionArgs {
     /// Returns the name of the cluster, for a process that reads the UID from the API server.
     ///
     /// # Errors
-    /// A UID is given.
+    /// Returns an error if a UID is given.
     pub(super) fn name_of_the_cluster(&self) -> Result<String, Failure> {
         let cluster = &self.cluster;
         if cluster.uid() == cluster.name() {
@@ -97,7 +97,7 @@ impl ConnectionArgs {
     /// Reads the user, and the password from the file or the environment.
     ///
     /// # Errors
-    /// A file cannot be read, or a user is given without a password.
+    /// Returns an error if a file cannot be read, or a user is given without a password.
     pub fn credentials(&self) -> Result<Credentials, Failure> {
         let password = match &self.password_file {
             Some(path) => Some(
@@ -124,7 +124,7 @@ impl ConnectionArgs {
     /// Reads the PEM files.
     ///
     /// # Errors
-    /// A file cannot be read.
+    /// Returns an error if a file cannot be read.
     pub fn tls(&self) -> Result<Tls, Failure> {
         let file =
             |flag, path: &Option<PathBuf>| path.as_ref().map(|p| read(flag, p).map(Secret::new)).transpose();
@@ -137,7 +137,7 @@ impl ConnectionArgs {
 }
 
 impl QuorumArgs {
-    /// Whether flags or REDLOCK_MASTERS name the masters.
+    /// Reports whether flags or REDLOCK_MASTERS name the masters.
     #[must_use]
     pub fn named(&self) -> bool {
         let exported = || std::env::var_os("REDLOCK_MASTERS").is_some_and(|urls| !urls.is_empty());
@@ -148,15 +148,15 @@ impl QuorumArgs {
     /// defaults until the stored fingerprint is adopted.
     ///
     /// # Errors
-    /// A file cannot be read, or a manifest is not valid.
+    /// Returns an error if a file cannot be read, or a manifest is invalid.
     pub fn masters_config(&self) -> Result<MastersConfig, Failure> {
         self.named_masters_config().map(|(_, config)| config)
     }
 
-    /// Returns the same, with the name of the quorum. Bare urls have no name.
+    /// Returns the same masters, with the name of the quorum. Bare urls have no name.
     ///
     /// # Errors
-    /// As [`Self::masters_config`].
+    /// Returns an error as [`Self::masters_config`] does.
     pub(super) fn named_masters_config(&self) -> Result<(Option<String>, MastersConfig), Failure> {
         let (credentials, tls) = (self.connection.credentials()?, self.connection.tls()?);
         let cluster = self.connection.cluster.clone();

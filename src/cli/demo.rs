@@ -39,7 +39,7 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     if let Some(path) = &args.timeline {
         can_be_written(path)?;
     }
-    // The handlers are installed before anything is started: from here on no signal leaves a process behind.
+    // The handlers are installed before any process is started, so that no signal leaves a process behind.
     let mut signals = signals()?;
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     let Run { report, timeline } = tokio::select! {

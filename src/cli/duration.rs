@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Reads one. A bare number has no unit and is refused: half of the world would read it as milliseconds.
+/// Parses a duration. A number without a unit is refused: many users would read it as milliseconds.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let bad = || format!("{text:?} is not a duration: write 15s, 1500ms or 2m");
     let digits = text

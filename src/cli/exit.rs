@@ -20,7 +20,7 @@ pub enum Exit {
     Auth,
     /// A configuration, manifest, file or address that cannot be used.
     Config,
-    /// The lease was lost, and the command that ran under it stopped.
+    /// The lease was lost, and the command that ran under it was stopped.
     LeaseLost,
     /// The state of some of the requested clusters is not known.
     Partial,

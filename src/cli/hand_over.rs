@@ -68,7 +68,7 @@ pub(super) async fn run(args: HandOverArgs) -> Result<Exit, Failure> {
     args.output.write(|| format!("{}\n", end.message), &end)?;
     Ok(match end.result {
         Ending::HandedOver => Exit::Ok,
-        // That of SIGINT.
+        // The number of SIGINT.
         Ending::Interrupted => Exit::Signal(2),
         Ending::Refused | Ending::TakenByAnother | Ending::NotTaken | Ending::NotAnswered => Exit::Unhealthy,
     })

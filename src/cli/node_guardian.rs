@@ -34,7 +34,7 @@ pub(super) struct NodeGuardianArgs {
 }
 
 pub(super) fn run(args: NodeGuardianArgs) -> Result<Exit, Failure> {
-    // The log starts a thread.
+    // Blocked before the log starts a thread.
     let signals = Signals::block().map_err(|error| Failure::caused(Exit::Software, &error))?;
     args.log.start()?;
     let options = Options {

@@ -166,7 +166,7 @@ fn new_secret(text: &str) -> Result<controller::NewSecret, String> {
     })
 }
 
-/// This replica's pod, from the downward API.
+/// Returns this replica's pod, from the downward API, with the selector of its siblings.
 fn siblings(selector: String) -> Result<controller::Siblings, Failure> {
     let pod = |name| {
         let value = env::var(name).ok().filter(|value| !value.is_empty());

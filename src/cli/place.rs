@@ -47,7 +47,7 @@ pub(super) enum Place {
 const NOWHERE: &str = "no masters given: give --masters URL,… or --config FILE, set REDLOCK_MASTERS, or use a \
     kubeconfig (--kubeconfig FILE, KUBECONFIG or ~/.kube/config)";
 
-/// A cluster that was not contacted yet, after the name of its context.
+/// The name of a context, and its cluster, which was not contacted yet.
 pub(super) type ClusterNamed = (String, ClusterOptions);
 
 impl KubernetesArgs {
@@ -69,7 +69,8 @@ impl PlaceArgs {
     /// Returns the place that the flags name.
     ///
     /// # Errors
-    /// Neither masters nor a cluster are named, several contexts are, or a kubeconfig cannot be used.
+    /// Returns an error if neither masters nor a cluster are named, several contexts are, or a kubeconfig is
+    /// unusable.
     pub(super) async fn place(&self, all_namespaces: bool) -> Result<Place, Failure> {
         let Some(clusters) = self.clusters(all_namespaces)? else {
             return Ok(Place::Masters);

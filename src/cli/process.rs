@@ -57,7 +57,7 @@ impl From<LogFormat> for logs::Format {
 }
 
 impl LogArgs {
-    /// Starts the log: from here on events are written.
+    /// Starts the log: events are written from this point.
     pub(super) fn start(self) -> Result<(), Failure> {
         let level = self
             .log_level
@@ -83,7 +83,7 @@ pub(super) fn level(text: &str) -> Result<String, String> {
     }
 }
 
-/// Returns how the process ended. An error is one of configuration if a person has to change a flag, a file or an
+/// Returns the exit of a process. An error is one of configuration if a user must change a flag, a file or an
 /// address.
 pub(super) fn ended<E: std::error::Error>(
     end: Result<(), E>,

@@ -1,5 +1,5 @@
-//! `redlock replay`: decides the inputs that `REDLOCK_TRACE` recorded once more. A command for developers, which the
-//! help does not list.
+//! `redlock replay`: gives the inputs that `REDLOCK_TRACE` recorded to the same code again. A command for
+//! developers, which the help does not list.
 
 use std::{
     env,

@@ -57,7 +57,7 @@ fn tell(progress: &Progress) {
 fn exit(error: &ResealError) -> Exit {
     match error {
         ResealError::LossNotAccepted => Exit::Usage,
-        // Everything is sealed that can be: done before is as good.
+        // All masters that can be sealed are sealed already, which counts as success.
         ResealError::NothingUnsealed { missing } if missing.is_empty() => Exit::Ok,
         ResealError::NothingUnsealed { .. } | ResealError::Unsettled { .. } => Exit::NoQuorum,
         ResealError::OrdinaryWayOpen { .. } => Exit::Unhealthy,

@@ -93,7 +93,7 @@ impl StatusArgs {
     }
 }
 
-/// All are asked at the same time: one that does not answer delays the table by its own time limit, and no more.
+/// Reads all clusters at the same time: one that does not answer only delays the table by its time limit.
 pub(super) async fn of_clusters(clusters: &[ClusterNamed], given: &Given, wanted: &Wanted) -> ClustersStatus {
     let each = clusters.iter().map(async |(context, options)| {
         let found = async { gather_declared(&options.open().await?, given, wanted).await };

@@ -151,7 +151,7 @@ impl Followed {
     }
 }
 
-/// The terminal with its cursor hidden, which would jump otherwise. Dropping it shows the cursor again.
+/// The terminal with a hidden cursor, which would jump otherwise. Dropping this value shows the cursor again.
 struct Screen;
 
 impl Screen {

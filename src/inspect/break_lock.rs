@@ -1,4 +1,4 @@
-//! `redlock break`: no process may hold or enter a lock for one longest lease.
+//! `redlock break`: prevents any process from holding or acquiring a lock for one longest lease.
 
 use std::{fmt::Write, time::Duration};
 
@@ -21,10 +21,10 @@ pub struct Plan {
     blocked: Duration,
 }
 
-/// What a break did.
+/// The result of a break.
 #[derive(Debug)]
 pub struct Broken {
-    /// Whether a majority has the reservation: then no process renews or enters.
+    /// Whether a majority has the reservation: no process can then renew or acquire the lock.
     pub majority: bool,
     pub text: String,
 }
@@ -62,7 +62,7 @@ impl Plan {
     /// Writes the reservation on all masters.
     ///
     /// # Errors
-    /// The connection was closed meanwhile.
+    /// Returns an error if the connection was closed meanwhile.
     pub async fn carry_out(&self, session: &Session, reason: &str) -> Result<Broken, Closed> {
         let request = Command::Break {
             longest_lease: self.blocked,

@@ -1,7 +1,7 @@
-//! The API server as a person reaches it: objects by their names, with that person's own rights.
+//! Access to the API server for a user: objects by their names, with the user's own rights.
 //!
-//! Owns the connection, the objects that are read, and the errors of a refusal. Masters are opened from here and
-//! reached directly: the API server passes nothing on to them.
+//! Owns the connection, the objects that are read, and the errors of a refusal. Masters are opened here and
+//! reached directly, not through the API server.
 
 mod error;
 mod masters;
@@ -19,29 +19,29 @@ pub use masters::Given;
 pub use objects::{DeclaredLock, Unread};
 pub(in crate::inspect) use objects::{check_quorum, plan};
 
-/// A person waits at a terminal: an API server that takes longer to answer counts as unreachable.
+/// A user waits at a terminal: an API server that takes longer to answer counts as unreachable.
 const CONNECT: Duration = Duration::from_secs(5);
 const READ: Duration = Duration::from_secs(15);
 
-/// Which cluster, and which namespace of it.
+/// The cluster, and a namespace of it.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterOptions {
-    /// Instead of what KUBECONFIG names, or `~/.kube/config`.
+    /// The kubeconfig, instead of the one that KUBECONFIG names, or `~/.kube/config`.
     pub kubeconfig: Option<PathBuf>,
     pub context: Option<String>,
     pub namespace: Option<String>,
 }
 
-/// A cluster that can be asked.
+/// A connection to a cluster.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
     namespace: String,
-    /// Typed, not the context's: one that does not exist is a slip of the pen.
+    /// Whether the user gave the namespace. A given namespace that does not exist is a typing error.
     namespace_given: bool,
 }
 
-// A client shows nothing of use.
+// The debug output of a client is of no use.
 impl std::fmt::Debug for Cluster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cluster")
@@ -64,7 +64,7 @@ impl ClusterOptions {
     /// Reads the kubeconfig; sends no request yet.
     ///
     /// # Errors
-    /// A kubeconfig that is missing or cannot be used, or a context that it does not have.
+    /// Returns an error if the kubeconfig is missing or cannot be used, or does not have the context.
     pub async fn open(&self) -> Result<Cluster, ClusterError> {
         let mut config = self.config().await?;
         config.connect_timeout = Some(CONNECT);
@@ -86,7 +86,7 @@ impl ClusterOptions {
         let kubeconfig = match &self.kubeconfig {
             Some(file) => Kubeconfig::read_from(file),
             None => match Kubeconfig::read() {
-                // Without one, a pod has a way of its own; a context that was named needs a kubeconfig.
+                // Without a kubeconfig, a pod uses its service account. A named context needs a kubeconfig.
                 Err(_) if self.in_pod() => return Config::incluster().map_err(ClusterError::pod),
                 read => read,
             },

@@ -1,4 +1,4 @@
-//! `redlock doctor`: is each master as it has to be, for leases of this length, by this user.
+//! `redlock doctor`: checks whether each master is fit for leases of this length and for this user.
 
 mod checks;
 mod fencing;
@@ -30,7 +30,7 @@ use crate::{
 /// The number of round trips to each master: enough for a median, and over before a user becomes impatient.
 const ROUND_TRIPS: usize = 9;
 
-/// The findings at one master.
+/// The findings about one master.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MasterDiagnosis {
@@ -51,13 +51,13 @@ pub struct Diagnosis {
     pub majority: usize,
     pub voting: usize,
     pub masters: Vec<MasterDiagnosis>,
-    /// The RedisQuorum and its LeaderLocks, where a cluster declares them.
+    /// The RedisQuorum and its LeaderLocks, if a cluster declares them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ObjectReport>,
-    /// How a real lock was passed on, if that was asked for.
+    /// The result of passing a real lock on, if that was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<Turns>,
-    /// Why the masters cannot be reached from here, if they cannot.
+    /// The reason why the masters cannot be reached from here, if they cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub away: Option<String>,
     #[serde(skip)]
@@ -65,7 +65,7 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Adds what a cluster declares.
+    /// Adds the findings about the objects of a cluster.
     pub fn add(&mut self, objects: Vec<ObjectReport>, away: Option<String>) {
         self.healthy &= !objects
             .iter()
@@ -75,7 +75,7 @@ impl Diagnosis {
         self.away = away;
     }
 
-    /// Has two candidates take a real lock in turns.
+    /// Lets two candidates acquire a real lock in turns.
     pub async fn take_turns(&mut self, session: &Session, lease_duration: Duration) {
         let turns = turns::take(&session.masters, lease_duration).await;
         self.healthy &= turns.are_good();
@@ -83,10 +83,10 @@ impl Diagnosis {
     }
 }
 
-/// Checks all masters. Runs the real scripts on keys of its own at each that answers.
+/// Checks all masters. Runs the real scripts, on separate keys, on each master that answers.
 ///
 /// # Errors
-/// A lease duration that this quorum does not grant.
+/// Returns an error if this quorum does not grant the lease duration.
 pub async fn examine(session: &Session, lease_duration: Duration) -> Result<Diagnosis, TimingError> {
     let masters = &session.masters;
     let longest = masters.fingerprint().longest_lease();

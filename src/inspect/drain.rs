@@ -1,9 +1,10 @@
-//! `redlock drain`: the operator of a cluster leaves, and with it all targets of its locks.
+//! `redlock drain`: ends the operator of a cluster, and with it all targets of its locks.
 //!
-//! Stops nothing itself: the replicas stop the targets when they end. In two steps, since a replica that ends leaves
-//! the targets to a ready sibling: first all but one leave, and once that one holds their locks, it leaves as well; it
-//! stops everything, releases the locks and removes its finalizers. Finalizers that remain have no owner then, and are
-//! removed, those of RedisQuorums among them.
+//! The command stops nothing itself: the replicas stop the targets when they end. It takes two steps, because
+//! a replica that ends leaves the targets to a ready sibling. First all replicas but one end. Once the last
+//! one holds their locks, it ends as well: it stops everything, releases the locks and removes its
+//! finalizers. Finalizers that remain then have no owner and are removed, those of RedisQuorums only if no
+//! pod of the operator is left.
 
 mod objects;
 
@@ -16,31 +17,32 @@ use self::objects::{Objects, Unfinished};
 use super::cluster::{Cluster, ClusterError};
 use crate::{clock, lease::BootInstant};
 
-/// Between two polls at the API server.
+/// The time between two reads from the API server.
 const POLL: Duration = Duration::from_millis(500);
-/// A sibling adopts within milliseconds; a lock that it cannot adopt is not waited for.
+/// Time limit of the adoption. A sibling adopts within milliseconds; a lock that it cannot adopt must not
+/// delay the drain.
 const ADOPTION: Duration = Duration::from_secs(15);
 
-/// The request.
+/// The options of a drain.
 #[derive(Clone, Debug)]
 pub struct DrainOptions {
     /// Name of the operator's Deployment.
     pub deployment: String,
-    /// The Deployment may have been removed before. A misspelt name must not count as removed: finalizers would be
-    /// removed while replicas run.
+    /// Whether the Deployment may have been removed before. A misspelt name must not count as removed:
+    /// finalizers would be removed while replicas run.
     pub gone: bool,
-    /// Where its LeaderLocks are; everywhere, where none is named.
+    /// The namespaces of its LeaderLocks; all namespaces if empty.
     pub namespaces: Vec<String>,
-    /// Node fencing is installed: no pod may be left that mounts its volume.
+    /// Whether node fencing is installed: no pod that mounts its volume may be left.
     pub fencing: bool,
-    /// For the whole of it.
+    /// Time limit of the whole drain.
     pub timeout: Duration,
 }
 
 /// The objects that are left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
-    /// Pods of the operator that did not go in time.
+    /// Pods of the operator that did not end in time.
     pub pods: Vec<String>,
     /// LeaderLocks, as namespace/name, whose targets are not confirmed to have stopped.
     pub unfinished: Vec<String>,
@@ -54,7 +56,7 @@ impl Drained {
         self.pods.is_empty() && self.unfinished.is_empty() && self.fenced.is_empty()
     }
 
-    /// For people, a line each.
+    /// Returns the text for users, one line for each object.
     #[must_use]
     pub fn text(&self) -> String {
         if self.is_clean() {
@@ -80,10 +82,11 @@ impl Drained {
     }
 }
 
-/// Returns the objects that are left, at the latest when the time is up; passes each step to `say`.
+/// Drains the operator. Returns the objects that are left, at the latest when the time is up; passes each
+/// step to `say`.
 ///
 /// # Errors
-/// The API server refuses, or lacks, an object that this needs.
+/// Returns an error if the API server refuses, or does not have, a required object.
 pub async fn drain(
     cluster: &Cluster,
     options: &DrainOptions,
@@ -152,7 +155,7 @@ async fn unfenced(objects: &Objects, until: BootInstant) -> Result<Vec<String>, 
     }
 }
 
-/// Waits until nothing is held by a replica that is gone.
+/// Waits until no lock is held by a replica that is gone.
 async fn adopted(
     objects: &Objects,
     all: &BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! The fenced pods of a node as text, and what a release by hand risks.
+//! The fenced pods of a node as text, and the risks of a release by hand.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use redlock_node::{
 
 use super::text::{or_dash, table};
 
-/// A table of the pods, and a line for each guard.
+/// Returns a table of the pods, and a line for each guard.
 #[must_use]
 pub fn text(listing: &Listing) -> String {
     let header = [
@@ -80,7 +80,7 @@ fn row(pod: &PodRow) -> Vec<String> {
     ]
 }
 
-/// The pod to be released, and the risks.
+/// Returns the text that names the pod to be released, and the risks.
 #[must_use]
 pub fn risks(plan: &Plan) -> String {
     let entry = &plan.entry;
@@ -108,7 +108,7 @@ A release lets its processes run, although the masters do not guarantee the lock
     )
 }
 
-/// The result.
+/// Returns the text of the result.
 #[must_use]
 pub fn released(plan: &Plan, released: Released, reason: &str) -> String {
     let (namespace, name) = (&plan.entry.pod.namespace, &plan.entry.pod.name);

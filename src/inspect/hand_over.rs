@@ -1,7 +1,7 @@
 //! `redlock hand-over`: asks the holder of a lock to pass it on, and follows the result.
 //!
-//! Only the holder can reserve a lock for another cluster, so the request is an annotation of the LeaderLock, which the
-//! operator replica that holds the lock handles. Only asks: it reserves nothing itself.
+//! Only the holder can reserve a lock for another cluster, so the request is an annotation of the LeaderLock.
+//! The operator replica that holds the lock handles it; the command reserves nothing itself.
 
 mod follow;
 mod request;
@@ -23,25 +23,25 @@ use crate::{
 };
 
 const COMMAND: &str = "redlock hand-over";
-/// The walk through the keys of a master, for the clusters that report: some hundred thousand keys.
+/// Time limit for reading the keys of a master, to find the clusters: enough for some hundred thousand keys.
 const WALK: Duration = Duration::from_secs(2);
-/// Where nothing has to be stopped, it is a matter of milliseconds.
+/// Time limit of a hand-over that stops no targets, which takes milliseconds.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// The request.
+/// The options of a hand-over.
 #[derive(Clone, Debug)]
 pub struct HandOverOptions {
     /// Name of the LeaderLock.
     pub lock: String,
     pub quorum: Option<String>,
-    /// NAME or NAME/UID of the cluster that is to hold it.
+    /// NAME or NAME/UID of the cluster that is to hold the lock.
     pub to: String,
-    /// Also to a cluster that is not seen to be alive.
+    /// Whether the cluster may be one that is not seen to be alive.
     pub force: bool,
     pub wait: Option<Duration>,
 }
 
-/// Why nothing was asked of the holder.
+/// The reason why the holder was not asked.
 #[derive(Debug, Error)]
 pub enum HandOverError {
     #[error(transparent)]
@@ -84,7 +84,7 @@ pub enum HandOverError {
 }
 
 impl HandOverError {
-    /// Returns the person that must act; none where the lock is not in the required state.
+    /// Returns the person that must act, or `None` if the lock is not in the required state.
     #[must_use]
     pub const fn blame(&self) -> Option<Blame> {
         match self {
@@ -102,7 +102,7 @@ impl HandOverError {
     }
 }
 
-/// A hand-over that can be asked for.
+/// A planned hand-over.
 #[derive(Debug)]
 pub struct Plan {
     lock: DeclaredLock,
@@ -113,9 +113,9 @@ pub struct Plan {
     token: u64,
     to: ClusterId,
     wait: Duration,
-    /// The masters, where they can be read from here.
+    /// The masters, if they can be read from here.
     session: Option<Session>,
-    /// Why they cannot.
+    /// The reason why they cannot be read.
     away: Option<String>,
 }
 
@@ -133,21 +133,21 @@ pub struct HandedOver {
     pub holder_identity: Option<String>,
     pub holder_cluster: Option<String>,
     pub fencing_token: Option<u64>,
-    /// The longest time for which no holder was seen; unknown where the masters cannot be read from here.
+    /// The longest time for which no holder was seen; unknown if the masters cannot be read from here.
     pub gap_milliseconds: Option<f64>,
     pub message: String,
 }
 
-/// How it ended.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Ending {
-    /// The cluster holds it.
+    /// The requested cluster holds the lock.
     HandedOver,
-    /// The holder did nothing.
+    /// The holder refused the request and did nothing.
     Refused,
-    /// The holder gave it up, and another cluster than the wanted one has it.
+    /// The holder gave the lock up, and another cluster than the requested one holds it.
     TakenByAnother,
-    /// The holder gave the lock up, and no other process was seen to take it in time.
+    /// The holder gave the lock up, and no other process was seen to acquire it in time.
     NotTaken,
     /// No holder answered, and the request was withdrawn.
     NotAnswered,
@@ -155,8 +155,8 @@ pub enum Ending {
     Interrupted,
 }
 
-/// The masters, or the reason why they cannot be read. A lock is passed on without them as well: they only show for how
-/// long the lock has no holder, and which clusters came a moment ago.
+/// Returns the masters, or the reason why they cannot be read. A hand-over works without them: they only show
+/// for how long the lock has no holder, and which clusters came a moment ago.
 async fn open(cluster: &Cluster, given: &Given, quorum: &RedisQuorum) -> (Option<Session>, Option<String>) {
     match cluster.session(quorum, given).await {
         Err(error) => (None, Some(error.to_string())),
@@ -170,7 +170,7 @@ async fn open(cluster: &Cluster, given: &Given, quorum: &RedisQuorum) -> (Option
     }
 }
 
-/// Until the holder must have given it up or refused, and another cluster taken it.
+/// Returns the time for the holder to release the lock or refuse, and for another cluster to acquire it.
 fn long_enough(lock: &LeaderLock) -> Duration {
     let timings = lock.status.as_ref().and_then(|status| status.timings.as_ref());
     let stops = timings.filter(|_| !lock.spec.targets.is_empty());
@@ -181,10 +181,10 @@ fn long_enough(lock: &LeaderLock) -> Duration {
 }
 
 impl Plan {
-    /// Reads the lock, its holder and the cluster that is to have it; sends no request.
+    /// Reads the lock, its holder and the cluster that is to hold it. Sends no request.
     ///
     /// # Errors
-    /// The reason why it cannot be passed on.
+    /// Returns an error with the reason if the lock cannot be passed on.
     pub async fn make(
         cluster: &Cluster,
         given: &Given,
@@ -261,10 +261,10 @@ impl Plan {
         )
     }
 
-    /// Asks, and waits for what becomes of it.
+    /// Sends the request, and waits for its result.
     ///
     /// # Errors
-    /// The request could not be written.
+    /// Returns an error if the request could not be written.
     pub async fn carry_out(self, cluster: &Cluster) -> Result<HandedOver, HandOverError> {
         let locks = cluster.locks_api();
         let name = self.lock.object.name_any();

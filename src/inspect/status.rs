@@ -1,4 +1,4 @@
-//! `redlock status`: the holder of each lock by each master's own account, and the state of the masters.
+//! `redlock status`: the holder of each lock as each master shows it, and the state of the masters.
 
 mod clusters;
 mod declared;
@@ -24,7 +24,7 @@ use crate::{
     masters::{LockAccount, MasterStatus, Unknown},
 };
 
-/// The time for which the keys of one master are searched for names of locks: some million keys.
+/// The time for which the keys of one master are searched for lock names: enough for some million keys.
 const SCAN: Duration = Duration::from_secs(5);
 
 /// Everything that `status` shows.
@@ -34,14 +34,14 @@ pub struct Status {
     pub fingerprint: String,
     /// The id of the quorum; absent if no majority of the masters shows one.
     pub quorum_id: Option<String>,
-    /// False if no master carries a fingerprint yet.
+    /// Whether the fingerprint was read from the masters; otherwise it is that of the configuration.
     pub fingerprint_stored: bool,
     pub majority: usize,
     pub answering: usize,
     pub voting: usize,
     pub masters: Vec<MasterReport>,
     pub locks: Vec<LockStatus>,
-    /// False if a master has more keys than could be searched in time: locks may be missing.
+    /// Whether the keys of all masters could be searched in time; otherwise locks may be missing.
     pub complete: bool,
     #[serde(skip)]
     pub reach: Reach,
@@ -50,7 +50,7 @@ pub struct Status {
     every_account: bool,
 }
 
-/// Gathers it; all locks when none is named.
+/// Gathers the status of these locks, or of all locks if none is named.
 pub async fn gather(session: &Session, locks: &[LockName], registers: bool) -> Status {
     if !locks.is_empty() {
         return poll(session, locks, registers).await;
@@ -63,7 +63,7 @@ pub async fn gather(session: &Session, locks: &[LockName], registers: bool) -> S
     }
 }
 
-/// Of these locks and no others.
+/// Gathers the status of these locks and no others.
 async fn poll(session: &Session, names: &[LockName], registers: bool) -> Status {
     let masters = &session.masters;
     let majority = masters.size().majority();
@@ -93,7 +93,7 @@ async fn poll(session: &Session, names: &[LockName], registers: bool) -> Status 
     }
 }
 
-/// One lock as the masters show it now.
+/// Returns one lock as the masters show it now.
 pub(super) async fn one(session: &Session, name: &LockName) -> LockStatus {
     let masters = &session.masters;
     let names = std::slice::from_ref(name);
@@ -121,7 +121,7 @@ fn lock_statuses(
     let one = |(index, name): (usize, &LockName)| {
         let of_lock = accounts.iter().zip(seen).map(|(account, status)| {
             let account = account.as_ref().map_err(Clone::clone);
-            // As many as were asked for, or an error.
+            // An account for each lock that was asked for, or an error.
             let account = account.map(|all| all.get(index).cloned().unwrap_or_default());
             (status.name.clone(), account)
         });
@@ -131,13 +131,13 @@ fn lock_statuses(
 }
 
 impl Status {
-    /// As a table.
+    /// Returns the status as tables.
     #[must_use]
     pub fn text(&self) -> String {
         table::write(self)
     }
 
-    /// The locks alone, and how many masters show them.
+    /// Returns the table of the locks, and how many masters vote.
     #[must_use]
     pub fn locks_text(&self) -> String {
         table::locks_and_votes(self)

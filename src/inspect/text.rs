@@ -1,10 +1,10 @@
-//! How values are written for people.
+//! The text of values for users.
 
 use std::time::Duration;
 
 use comfy_table::{Table, presets};
 
-/// `19.4 s`, `0.8 ms`; `no end` for a time without an end.
+/// Returns `19.4 s`, or `no end` for a time without an end.
 pub(super) fn seconds(left: Option<Duration>) -> String {
     match left {
         None => "no end".into(),
@@ -16,7 +16,7 @@ pub(super) fn milliseconds(took: Duration) -> String {
     format!("{:.1} ms", took.as_secs_f64() * 1e3)
 }
 
-/// Columns without lines: it pastes into a ticket, and `awk` reads it.
+/// Writes columns without lines, which can be pasted into a ticket and read by `awk`.
 pub(super) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table

@@ -15,7 +15,7 @@ use super::{
     status::{ClustersStatus, LockState, LockStatus, Status},
 };
 
-/// Changes that are remembered: more than any terminal shows.
+/// Number of changes that are kept: more than any terminal shows.
 const REMEMBERED: usize = 200;
 
 /// The state of one lock, from either source.
@@ -31,18 +31,18 @@ pub struct LockRow {
 pub struct Poll {
     /// The table.
     pub text: String,
-    /// By the names under which the table shows them.
+    /// The locks by the names that the table shows.
     pub locks: BTreeMap<String, LockRow>,
-    /// Whether a lock that is not among them is not there. Otherwise nothing is known of it.
+    /// Whether a lock that is not in `locks` is absent. Otherwise its state is unknown.
     pub complete: bool,
 }
 
-/// The changes that were seen while it ran.
+/// The last table, and the changes since the start.
 #[derive(Clone, Debug, Default)]
 pub struct Top {
     table: String,
     last: BTreeMap<String, Option<LockRow>>,
-    /// The latest first.
+    /// The changes, the latest first.
     changes: VecDeque<String>,
 }
 
@@ -109,7 +109,7 @@ impl Top {
         let first = self.last.is_empty() && self.table.is_empty();
         let mut now: BTreeMap<String, Option<LockRow>> = BTreeMap::new();
         for lock in self.last.keys() {
-            // Not shown: no holder is known, or the state is unknown.
+            // A lock that is not shown has no known holder, or its state is unknown.
             let standing = (!poll.complete).then(LockRow::unknown);
             now.insert(lock.clone(), standing);
         }
@@ -133,7 +133,7 @@ impl Top {
         self.table = poll.text;
     }
 
-    /// The table as it stands, and the changes since the start.
+    /// Returns the present table, and the changes since the start.
     #[must_use]
     pub fn text(&self, unix_now: Duration) -> String {
         let mut text = format!("{}\n{}\n", time(unix_now), self.table.trim_end());
@@ -165,8 +165,9 @@ fn time(unix: Duration) -> String {
     time.map_or_else(|| unix.as_secs().to_string(), |time| time.to_string())
 }
 
-/// Draws over the content of the terminal: from its home, each line to its end, and nothing below the last one. Text
-/// that does not fit is left out, so that the terminal neither wraps nor scrolls.
+/// Returns the text that draws over the content of the terminal: it begins at the top left, and clears the
+/// rest of each line and the lines below the last one. Text that does not fit is left out, so that the
+/// terminal neither wraps nor scrolls.
 #[must_use]
 pub fn frame(text: &str, columns: usize, rows: usize) -> String {
     let mut frame = "\x1b[H".to_owned();

@@ -1,4 +1,4 @@
-//! Masters that do not answer from where the user is. They often live inside of a cluster, and the user does not.
+//! Masters that cannot be reached from the user's machine. They often run inside a cluster.
 
 use super::{Reach, Session};
 use crate::masters::MasterStatus;
@@ -7,7 +7,7 @@ use crate::masters::MasterStatus;
 #[derive(Clone, Debug)]
 pub struct Unreachable {
     pub reach: Reach,
-    /// Why, and what to do, on one line.
+    /// The reason and the remedy, on one line.
     pub text: String,
 }
 
@@ -27,7 +27,7 @@ impl Session {
             "no majority of the masters of RedisQuorum {quorum} answers: {}",
             found.join("; ")
         );
-        // One that answers, if only to refuse the password, shows that there is a way.
+        // A master that answers, even if it refuses the password, shows that the masters can be reached.
         if reach == Reach::TooFew && !all.iter().any(|master| master.connected) {
             text += &format!(
                 "; if they are reached from inside of the cluster only, run the command in a pod of the operator: \

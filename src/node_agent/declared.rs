@@ -1,4 +1,5 @@
-//! The declared locks and quorums, as the watches have shown them, and what a node must know of a lock by them. Pure.
+//! The declared locks and quorums, as the watches have shown them, and the spec of a lock that a node needs.
+//! Pure.
 
 use std::{collections::BTreeMap, fmt::Display, time::Duration};
 
@@ -23,24 +24,24 @@ use crate::{
 /// Whether the objects of one watch are known.
 #[derive(Debug)]
 enum Listing {
-    /// The first list is awaited, for this reason.
+    /// The first list is still awaited, for this reason.
     Awaited(String),
     Complete,
 }
 
-/// The objects of one watch. One that this version cannot read is stored with the reason.
+/// The objects of one watch. For an object that this version cannot read, the reason is stored.
 #[derive(Debug)]
 pub(super) struct Followed<K> {
     objects: BTreeMap<ObjectKey, Result<K, String>>,
     listing: Listing,
 }
 
-/// What the API server has shown so far.
+/// The objects that the API server has shown so far.
 #[derive(Debug)]
 pub(super) struct Declared {
     cluster: Option<ClusterId>,
     pub(super) quorums: Followed<RedisQuorum>,
-    /// By namespace; the empty one stands for all.
+    /// The locks by namespace; the empty namespace stands for all.
     pub(super) locks: BTreeMap<String, Followed<LeaderLock>>,
 }
 
@@ -57,7 +58,7 @@ impl<K: Resource> Followed<K> {
     pub(super) fn take(&mut self, change: Change<DeserializeGuard<K>>) {
         match change {
             Change::Seen(DeserializeGuard(Ok(mut object)), _) => {
-                // Never read, and most of an object.
+                // The managed fields are never read, and make up most of an object.
                 object.meta_mut().managed_fields = None;
                 self.objects.insert(ObjectKey::of(&object), Ok(object));
             }
@@ -87,7 +88,8 @@ impl<K: Resource> Followed<K> {
 }
 
 impl Declared {
-    /// Nothing is known. `namespaces` are those that are followed; none stands for all.
+    /// Creates the state in which nothing is known. `namespaces` are the followed ones; an empty list stands
+    /// for all.
     pub(super) fn new(namespaces: &[String]) -> Self {
         let named = namespaces.iter().filter(|name| !name.is_empty()).cloned();
         let mut locks: BTreeMap<String, Followed<LeaderLock>> =
@@ -106,10 +108,10 @@ impl Declared {
         self.cluster = Some(cluster);
     }
 
-    /// What a pod of the namespace must know of the lock with this name.
+    /// Returns the spec of the lock with this name, as a pod of the namespace needs it.
     ///
     /// # Errors
-    /// No pod can be fenced by this lock.
+    /// Returns an error if no pod can be fenced by this lock, or if the objects are not known yet.
     pub(super) fn resolve(&self, namespace: &str, name: &str) -> Result<LockSpec, Unresolved> {
         let unfit = |reason: String| Unresolved::Unfit {
             namespace: namespace.to_owned(),
@@ -157,7 +159,8 @@ impl Declared {
         Ok(lock_spec(&plan, quorum, id, cluster))
     }
 
-    /// The quorum with this name, the urls that the operator uses, and the id that its status shows.
+    /// Returns the quorum with this name, with the urls that the operator uses, and the id that its status
+    /// shows.
     fn quorum(
         &self,
         name: &str,
@@ -186,7 +189,7 @@ impl Declared {
         let in_use: BTreeMap<&str, &String> = recorded
             .filter_map(|master| Some((&*master.name, master.url.as_ref()?)))
             .collect();
-        // A changed url is not that of the master before the operator has retired the old server.
+        // A changed url does not apply to the master before the operator has retired the old server.
         for master in &mut plan.masters {
             if let Some(url) = in_use.get(&*master.name) {
                 master.url = (*url).clone();

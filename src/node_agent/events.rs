@@ -26,7 +26,7 @@ pub(super) async fn emit(mut changes: broadcast::Receiver<Change>, events: Event
     }
 }
 
-/// The event of a change. A start has none: the kubelet emits its own.
+/// Returns the event of a change. A start has no event, because the kubelet emits its own.
 fn record(change: &Change, node: &str) -> Option<EventRecord> {
     let lock = &change.lock;
     let (reason, note) = match change.kind {

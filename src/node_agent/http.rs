@@ -34,7 +34,7 @@ pub(super) async fn serve(listener: TcpListener, agent: Agent) -> io::Result<()>
 }
 
 impl State {
-    /// `None` if the task that owns the records does not answer in time.
+    /// Returns the report; `None` if the task that owns the records does not answer in time.
     async fn report(&self) -> Option<Report> {
         let answer = time::timeout(ANSWER, self.agent.report()).await;
         answer.ok().flatten()
@@ -48,7 +48,8 @@ async fn livez(Shared(state): Shared<Arc<State>>) -> Response {
     }
 }
 
-/// A pod is started only by a guardian that runs, and every pod is guarded by both.
+/// Reports whether a guardian runs and has acknowledged every record, and the volumes of the kubelet are
+/// known: a pod starts only if the agent and the guardian guard it.
 async fn readyz(Shared(state): Shared<Arc<State>>) -> Response {
     if state.agent.ready() {
         return "ready\n".into_response();

@@ -1,4 +1,4 @@
-//! Answers the questions of the agent by the objects of the API server.
+//! Answers the questions of the agent from the objects of the API server.
 
 use std::{
     fmt::{self, Debug},
@@ -26,14 +26,14 @@ use crate::{
     targets::{Change, PAGE, deepest, watch_objects},
 };
 
-/// Reads how the masters are accessed, anew at each call: a Secret that is rotated changes its files.
+/// Reads the access to the masters again at each call: a Secret that is rotated changes its files.
 pub(crate) type ReadAccess = Box<dyn Fn() -> Result<Access, String> + Send + Sync>;
 
-/// Shared with the tasks that follow the objects.
+/// Resolves locks from the declared objects, which it shares with the tasks that follow them.
 pub(super) struct KubeResolver {
     declared: Arc<RwLock<Declared>>,
     access: ReadAccess,
-    /// Never retries: each question has a time limit.
+    /// A client that never retries, because each question has a time limit.
     client: Client,
     namespaces: Vec<String>,
 }
@@ -47,7 +47,8 @@ impl Debug for KubeResolver {
 }
 
 impl KubeResolver {
-    /// Knows nothing until [`Self::follow`]. `namespaces` are those that are followed; none stands for all.
+    /// Creates a resolver that knows nothing until [`Self::follow`]. `namespaces` are the followed ones; an
+    /// empty list stands for all.
     pub(super) fn new(client: Client, access: ReadAccess, namespaces: &[String]) -> Self {
         let declared = Declared::new(namespaces);
         let namespaces = declared.locks.keys().cloned().collect();
@@ -104,7 +105,7 @@ impl Resolver for KubeResolver {
         let pods = Api::<Pod>::namespaced(self.client.clone(), &pod.namespace);
         let (name, uid) = (pod.name.clone(), pod.uid.clone());
         Box::pin(async move {
-            // Without a resourceVersion, the answer is that of the store and not of a cache that lags.
+            // Without a resourceVersion, the answer is from the store and not from a cache that lags.
             match pods.get_metadata_opt(&name).await {
                 Ok(Some(found)) if found.metadata.uid.as_deref() == Some(&*uid) => Presence::Exists,
                 // Another pod has the name.
@@ -126,7 +127,7 @@ fn change(declared: &RwLock<Declared>, change: impl FnOnce(&mut Declared)) {
     change(&mut declared.write().unwrap_or_else(PoisonError::into_inner));
 }
 
-/// Follows the objects of one kind, forever.
+/// Follows the objects of one kind. Never ends by itself.
 async fn follow<K>(
     api: Api<DeserializeGuard<K>>,
     declared: Arc<RwLock<Declared>>,

@@ -38,7 +38,7 @@ impl Volumes for Gate {
         unpublished.map_err(|error| UnpublishError(sentence(&error)))
     }
 
-    /// The driver answers calls without a guardian, too: the refusal names the guardian.
+    /// The driver also answers calls while no guardian runs: the refusal names the guardian.
     fn ready(&self) -> bool {
         true
     }
@@ -48,7 +48,7 @@ fn refusal(error: &agent::PublishError) -> PublishError {
     let text = sentence(error);
     match error {
         agent::PublishError::OtherLock { .. } => PublishError::Invalid(text),
-        // The record is stored: the kubelet must unpublish the volume of a pod that is deleted now.
+        // The record is already stored: the kubelet must unpublish the volume if the pod is deleted now.
         agent::PublishError::Stopped | agent::PublishError::Volume(_) => PublishError::Unavailable(text),
         agent::PublishError::Cgroup(_)
         | agent::PublishError::Lock(_)
@@ -59,7 +59,7 @@ fn refusal(error: &agent::PublishError) -> PublishError {
     }
 }
 
-/// The error with its causes: an event has one line.
+/// Returns the error with its causes on one line, as an event needs it.
 fn sentence(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {}", sentence(cause)),

@@ -23,7 +23,7 @@ pub(crate) struct Access {
     pub(crate) tls: Tls,
 }
 
-/// An existing Secret that cannot be used. Contains nothing of its content.
+/// The reason why an existing Secret cannot be used. Contains no part of its content.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SecretError {
     #[error("{field}: Secret {secret} has no key {key:?}")]
@@ -41,7 +41,7 @@ pub enum SecretError {
 }
 
 impl Access {
-    /// Creates the access from the contents of the Secrets that the plan names; `None` where it names none.
+    /// Creates the access from the contents of the Secrets: `None` for a Secret that the plan does not name.
     pub(crate) fn of(
         plan: &QuorumPlan,
         auth: Option<&Data>,
@@ -54,7 +54,7 @@ impl Access {
     }
 }
 
-/// Returns user and password, from the Secret of `spec.auth`.
+/// Returns the user and the password, from the Secret of `spec.auth`.
 pub(crate) fn credentials(plan: &QuorumPlan, data: Option<&Data>) -> Result<Credentials, SecretError> {
     let Some(secret) = Contents::of(AUTH, plan.auth_secret.as_ref(), data) else {
         return Ok(Credentials::default());

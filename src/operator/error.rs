@@ -1,4 +1,5 @@
-//! Defines the errors that end a process of the operator without a signal, wherever its objects come from.
+//! Defines the errors that end a process of the operator without a signal, regardless of the source of its
+//! objects.
 
 use std::{io, net::SocketAddr};
 
@@ -30,8 +31,8 @@ impl ProcessError {
     }
 }
 
-/// The reason for which a process of the operator ends without a signal, wherever its objects come from. `C` is the
-/// type of the errors in its configuration.
+/// The reason why a process of the operator ends without a signal, regardless of the source of its objects.
+/// `C` is the type of the errors in its configuration.
 #[derive(Debug, Error)]
 pub(crate) enum OperatorError<C> {
     #[error(transparent)]

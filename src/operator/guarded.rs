@@ -38,9 +38,9 @@ const LONGEST_TOKEN: usize = 16 * 1024;
 /// The address at which `/metrics` and `/locks` are served, and the access to them.
 #[derive(Default)]
 pub(crate) struct Details {
-    /// `None` serves them together with the probes.
+    /// The listener of both paths; `None` serves them together with the probes.
     pub(crate) listener: Option<TcpListener>,
-    /// `None` gives access to all clients.
+    /// The reviewer of tokens; `None` gives access to all clients.
     pub(crate) reviewer: Option<Arc<dyn Reviewer>>,
 }
 

@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{clock, elector::LockView, lease::BootInstant};
 
-/// Timeout of an elector's answer, which takes milliseconds even with thousands of locks. The probes of the kubelet
-/// have a timeout of a second.
+/// The timeout of an elector's answer, which takes milliseconds even with thousands of locks. The probes of
+/// the kubelet have a timeout of a second.
 pub(crate) const ANSWER: Duration = Duration::from_millis(800);
 /// Returns the advice for an address that cannot be bound.
 pub(crate) fn advice(cause: &io::Error) -> &'static str {
@@ -37,8 +37,8 @@ pub(crate) fn advice(cause: &io::Error) -> &'static str {
 
 const METRICS_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Serves the probes and `/sibling` to every client; `/metrics` and `/locks` where `details` allows it, and to the
-/// clients that it allows.
+/// Serves the probes and `/sibling` to every client. Serves `/metrics` and `/locks` at the address and to the
+/// clients that `details` specifies.
 pub(crate) async fn serve(
     listener: TcpListener,
     state: Arc<ProcessState>,
@@ -68,7 +68,7 @@ fn probes() -> Router<Arc<ProcessState>> {
         .route("/readyz", get(readyz))
 }
 
-/// Answers whether the elector of every quorum is alive.
+/// Reports whether the elector of every quorum is alive.
 async fn livez(Shared(state): Shared<Arc<ProcessState>>) -> Response {
     let in_use = state.in_use.load_full();
     if in_use.stopping {
@@ -79,7 +79,7 @@ async fn livez(Shared(state): Shared<Arc<ProcessState>>) -> Response {
         (!matches!(answer, Ok(true))).then_some(quorum.name.as_str())
     });
     let silent: Vec<&str> = join_all(questions).await.into_iter().flatten().collect();
-    // A quorum that was closed since need not answer.
+    // A quorum that was closed in the meantime need not answer.
     if silent.is_empty() || !Arc::ptr_eq(&in_use, &state.in_use.load_full()) {
         return "ok\n".into_response();
     }
@@ -128,7 +128,7 @@ pub(crate) enum Role {
     Unknown,
 }
 
-/// One lock, as this process sees it. The names are stable.
+/// One lock, as this process sees it. The names of the fields are stable.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Lock {
@@ -139,7 +139,8 @@ struct Lock {
     holder_identity: Option<String>,
     holder_cluster: Option<String>,
     fencing_token: Option<u64>,
-    /// How long this process may still act for the lock: 0 for a standby, whatever it knows of the holder's lease.
+    /// The time for which this process may still act for the lock: 0 for a standby, regardless of the
+    /// holder's lease.
     valid_for_milliseconds: u64,
     quorum: String,
     lease_transitions: u64,

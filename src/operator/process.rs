@@ -9,10 +9,11 @@ use tokio::{
 
 use super::{error::ProcessError, signals::Signals, state::ProcessState};
 
-/// The sampling interval of lock changes between two scrapes. It is the error of the time without a holder.
+/// The sampling interval of lock changes between two scrapes. It is the measurement error of the time without
+/// a holder.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// The owner of the tasks, none of which ends before the process.
+/// The owner of the background tasks, which all run until the process ends.
 pub(crate) struct Process {
     pub(crate) state: Arc<ProcessState>,
     signals: Signals,
@@ -34,7 +35,7 @@ impl Process {
         }
     }
 
-    /// Starts a background task; `task` is the verb and the object of an error.
+    /// Starts a background task; `task` describes it in an error, as a verb with its object.
     pub(crate) fn spawn(
         &mut self,
         task: &'static str,
@@ -47,7 +48,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// A task ended.
+    /// Returns an error if a task ends.
     pub(crate) async fn stopped(&mut self) -> Result<&'static str, ProcessError> {
         loop {
             tokio::select! {

@@ -23,9 +23,11 @@ use crate::{
     telemetry::{QuorumMeter, Telemetry},
 };
 
-/// Time limit for giving up all locks of a quorum: one release to masters of which some hang, or thousands of releases.
+/// Time limit for giving up all locks of a quorum: one release while some masters hang, or thousands of
+/// releases.
 const GIVING_UP: Duration = Duration::from_millis(1_200);
-/// Time limit for the clean-ups after that. Together they stay below the 2 s in which the process must have ended.
+/// Time limit for the clean-ups after that. Together they stay below the 2 s within which the process must
+/// end.
 const CLEANING_UP: Duration = Duration::from_millis(300);
 
 const ELECTS: &str = "runs the elections";
@@ -77,7 +79,7 @@ pub(crate) struct RunningQuorum {
     stop: Stop,
 }
 
-/// Orders a supervisor to give up everything and end; the contained locks are handed only to siblings.
+/// Orders a supervisor to give up all locks and end; the contained locks are handed only to siblings.
 pub(crate) type Stop = watch::Sender<Option<HashSet<LockName>>>;
 
 /// Joins all tasks of one quorum. Ends after [`RunningQuorum::stop`], or with the reason of an unexpected end.
@@ -131,7 +133,8 @@ impl RunningQuorum {
         Ok((running, supervisor))
     }
 
-    /// Applies the settings that can change while the quorum is open; a reopened quorum would give up every lock.
+    /// Applies the settings that can change while the quorum is open; reopening the quorum would give up
+    /// every lock.
     pub(crate) fn adjust(&mut self, plan: &QuorumPlan) {
         let command_timeout = plan.command_timeout;
         self.plan = plan.clone();
@@ -146,11 +149,11 @@ impl RunningQuorum {
         );
     }
 
-    /// Reaches a master by another URL, see [`Masters::replace_url`].
+    /// Connects to a master by another URL, see [`Masters::replace_url`].
     ///
     /// # Errors
     ///
-    /// The URL cannot be used.
+    /// Returns an error if the URL cannot be used.
     pub(crate) fn replace_url(&mut self, master: &str, url: &str) -> Result<(), ConfigError> {
         self.masters.replace_url(master, url)?;
         if let Some(plan) = self.plan.masters.iter_mut().find(|plan| plan.name == master) {
@@ -163,12 +166,12 @@ impl RunningQuorum {
     ///
     /// # Errors
     ///
-    /// The certificates are invalid; the previous ones stay in use.
+    /// Returns an error if the certificates are invalid; the previous ones then stay in use.
     pub(crate) fn rekey(&self, access: Access) -> Result<(), ConfigError> {
         self.masters.rekey(access.credentials, access.tls)
     }
 
-    /// Adds, changes and removes locks until they are these.
+    /// Adds, changes and removes locks to match `wanted`.
     pub(crate) fn set_locks(&mut self, wanted: &Locks, cluster: &ClusterId) {
         let gone: Vec<LockName> = self
             .locks
@@ -203,7 +206,7 @@ impl RunningQuorum {
         }
     }
 
-    /// Gives a lock up, in this mode if it is held, and forgets it.
+    /// Gives up a lock, in this mode if it is held, and forgets it.
     pub(crate) fn remove_lock(&mut self, lock: &LockName, release_mode: ReleaseMode) {
         if self.locks.remove(lock).is_some() {
             tracing::info!(%lock, quorum = self.plan.name, "lock removed");
@@ -223,7 +226,7 @@ impl RunningQuorum {
         }
     }
 
-    /// Orders the supervisor to give up everything and end; these locks are handed only to siblings.
+    /// Orders the supervisor to give up all locks and end; these locks are handed only to siblings.
     pub(crate) fn stop(&self, reserve: HashSet<LockName>) {
         self.stop.send_replace(Some(reserve));
     }

@@ -32,7 +32,7 @@ pub(crate) struct RunningQuorums {
 }
 
 impl RunningQuorums {
-    /// Creates the set without quorums. `changes` receives every lock whose holder changed.
+    /// Creates an empty set. `changes` receives every lock whose holder changed.
     pub(crate) fn new(candidate: Candidate, telemetry: Arc<Telemetry>, changes: Option<Changes>) -> Self {
         Self {
             candidate,
@@ -56,7 +56,8 @@ impl RunningQuorums {
         self.running.iter()
     }
 
-    /// Reports whether the quorum is closing and releases its locks; this must end before it can be opened again.
+    /// Reports whether the quorum is still closing and releasing its locks; this must end before it can be
+    /// opened again.
     pub(crate) fn is_closing(&self, name: &str) -> bool {
         self.closing.contains(name)
     }
@@ -111,7 +112,8 @@ impl RunningQuorums {
         }
     }
 
-    /// Gives up everything, handing these locks of each quorum only to siblings; returns when all quorums have ended.
+    /// Gives up all locks, and hands these locks of each quorum only to siblings; returns when all quorums
+    /// have ended.
     pub(crate) async fn stop(&mut self, mut reserve: HashMap<String, HashSet<LockName>>) {
         for (name, quorum) in &self.running {
             quorum.stop(reserve.remove(name).unwrap_or_default());

@@ -9,13 +9,13 @@ use crate::masters::MasterStatus;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Readiness {
     pub(crate) ready: bool,
-    /// One sentence for people.
+    /// One sentence for human readers.
     pub(crate) message: String,
     quorums: Vec<QuorumReadiness>,
     /// The quorums whose first majority is still awaited.
     #[serde(skip)]
     pub(crate) unseen: Vec<String>,
-    /// The problems of the manifests; they do not affect the readiness of the others.
+    /// The problems of declared objects; they do not affect the readiness of the other objects.
     problems: Vec<String>,
 }
 
@@ -25,10 +25,10 @@ struct QuorumReadiness {
     name: String,
     ready: bool,
     masters: usize,
-    /// Masters whose votes count.
+    /// The number of masters whose votes count.
     voting: usize,
     required: usize,
-    /// The time until a majority is sealed, if it lacks nothing else.
+    /// The time until a majority is sealed, if nothing else is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds_left: Option<u64>,
     missing: Vec<Missing>,

@@ -1,4 +1,4 @@
-//! Answers the questions of sibling replicas about locks, and asks them.
+//! Answers questions of sibling replicas about locks, and sends such questions to them.
 //!
 //! Every answer is computed from handles on request: it shows the replica's view at that moment. It names no holder,
 //! and no lock that the question does not name. The client is written by hand: for one path of this project's own
@@ -36,13 +36,13 @@ use crate::{
 
 /// The path at which a replica answers its siblings.
 pub(crate) const PATH: &str = "/sibling";
-/// The maximum length of an answer; one about ten thousand locks has a tenth of it.
+/// The maximum length of an answer; an answer about ten thousand locks has a tenth of it.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
 /// The locks that a replica asks about, by quorum.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Question {
-    /// UID of the cluster of the replica that asks.
+    /// The UID of the cluster of the replica that asks.
     pub(crate) cluster: String,
     pub(crate) quorums: BTreeMap<String, BTreeSet<String>>,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Answer {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct QuorumAnswer {
-    /// A majority of the masters votes, the elector answers, and the replica is not shutting down.
+    /// Whether a majority of the masters votes, the elector answers, and the replica is not shutting down.
     pub(crate) majority: bool,
     /// Of the locks asked about, those that the replica contends for or watches.
     pub(crate) locks: BTreeMap<String, LockAnswer>,
@@ -73,7 +73,7 @@ pub(crate) struct QuorumAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LockAnswer {
-    /// The replica acquires the lock when it is free.
+    /// Whether the replica acquires the lock when it is free.
     pub(crate) contends: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lease: Option<LeaseAnswer>,
@@ -82,9 +82,9 @@ pub(crate) struct LockAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LeaseAnswer {
-    /// The answering replica holds the lease.
+    /// Whether the answering replica holds the lease.
     pub(crate) own: bool,
-    /// A candidate of the answering replica's cluster holds the lease.
+    /// Whether a candidate of the answering replica's cluster holds the lease.
     pub(crate) own_cluster: bool,
     pub(crate) fencing_token: u64,
     /// The time until the lease ends unless it is renewed.
@@ -166,11 +166,11 @@ impl LockAnswer {
     }
 }
 
-/// Asks the replica at this address. The caller bounds the time.
+/// Asks the replica at this address. The caller limits the time.
 ///
 /// # Errors
 ///
-/// The connection fails, or the answer is invalid.
+/// Returns an error if the connection fails, or if the answer is invalid.
 pub(crate) async fn ask(address: SocketAddr, question: &Question) -> io::Result<Answer> {
     let body = serde_json::to_vec(question)?;
     let head = format!(

@@ -1,5 +1,5 @@
-//! Holds the state behind the HTTP side: handles, replaced as a whole at every change. Every answer is computed from
-//! them on request.
+//! Holds the state behind the HTTP server: a set of handles that is replaced as a whole at every change.
+//! Every answer is computed from them on request.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,7 @@ pub(crate) struct ProcessState {
 }
 
 impl ProcessState {
-    /// Creates the state; `component` is the command.
+    /// Creates the state; `component` is the name of the command.
     pub(crate) fn new(
         component: &'static str,
         identity: HolderIdentity,
@@ -54,7 +54,7 @@ impl ProcessState {
         self.telemetry.scrape(&sources, &in_use.unreadable)
     }
 
-    /// Samples the locks; to be called about every second, see [`Telemetry::sample`].
+    /// Samples the locks. Call this about every second, see [`Telemetry::sample`].
     pub(crate) fn sample(&self) {
         let in_use = self.in_use.load_full();
         let sources: Vec<_> = in_use.quorums.iter().map(InUseQuorum::source).collect();
@@ -62,7 +62,7 @@ impl ProcessState {
         self.readiness();
     }
 
-    /// Reports whether the process could take part at the last sample, or at one before.
+    /// Reports whether the process could take part at the last sample, or at an earlier one.
     pub(crate) fn was_ready(&self) -> bool {
         self.history.lock().unwrap_or_else(PoisonError::into_inner).ready
     }
@@ -87,8 +87,9 @@ pub(crate) enum ReadinessRule {
     /// A majority of the masters of every quorum, now.
     #[default]
     Now,
-    /// A majority of each of these quorums at some time since the process began. Once the process is ready, the
-    /// statuses report a loss of the masters: it would only make all replicas unready at the same time.
+    /// A majority of each of these quorums at some time since the process began. Once the process is ready,
+    /// only the statuses report a loss of the masters, which would otherwise make all replicas unready at the
+    /// same time.
     Once(BTreeSet<String>),
 }
 
@@ -118,7 +119,7 @@ pub(crate) struct InUse {
 }
 
 impl InUse {
-    /// Returns those of the quorums that this process uses.
+    /// Returns the quorums of `of` that this process uses.
     pub(crate) fn uses<'a>(&self, of: impl Iterator<Item = &'a String>) -> BTreeSet<String> {
         let runs = |name: &str| {
             let mut open = self.quorums.iter();
@@ -155,7 +156,7 @@ pub(crate) struct InUseQuorum {
     pub(crate) locks: Names,
 }
 
-/// Namespace and name of the object that declares each lock of a quorum; clones share them.
+/// The namespace and the name of the object that declares each lock of a quorum; clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names(Arc<RwLock<BTreeMap<LockName, (String, String)>>>);
 

@@ -1,4 +1,4 @@
-//! The lock on the masters: the tasks behind it, and the one owner that joins them.
+//! The lock on the masters: its tasks, and the single owner that joins them.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -13,12 +13,12 @@ use crate::{
     masters::{Masters, Notices, Tasks},
 };
 
-/// How long giving the lock back may take: one release, to masters of which some hang.
+/// Time limit for the release of the lock: one release, to masters of which some hang.
 const GIVING_UP: Duration = Duration::from_millis(1_200);
-/// How long the masters that had not answered by then are waited for.
+/// Time limit for the masters that have not answered within [`GIVING_UP`].
 const CLEANING_UP: Duration = Duration::from_millis(300);
 
-/// A task behind the lock ended that must not end: nothing is held any more.
+/// A task of the lock ended that must keep running: nothing is held any more.
 #[derive(Debug, Error)]
 #[error("contending for the lock: {0}")]
 pub(crate) struct Ended(String);
@@ -32,19 +32,19 @@ pub(super) struct Election {
 }
 
 impl Election {
-    /// Begins to contend.
+    /// Starts to contend for the lock.
     pub(super) async fn start(
         (masters, notices, tasks): (Masters, Notices, Tasks),
         options: &Options,
         timings: Timings,
     ) -> Result<Self, RunError> {
-        // A command that outlasts a retry period holds up the retry.
+        // A call that takes longer than a retry period delays the retry.
         masters.set_command_timeout(timings.command_timeout(None).min(masters.command_timeout()));
         let identity = options.identity.clone();
         let (elector, task) = Elector::start(masters.clone(), notices, identity, Arc::new(Silent));
         let terms = Terms::of_own_work(masters.cluster().clone(), timings);
         elector.put(options.lock.clone(), terms);
-        // It takes its orders in turn.
+        // The elector handles its orders in sequence: its answer shows that it has added the lock.
         elector.answers().await;
         let standing = elector.watch(&options.lock);
         let standing = standing.ok_or_else(|| Ended("the elector has ended".into()))?;
@@ -57,24 +57,24 @@ impl Election {
         })
     }
 
-    /// How the lock stands now.
+    /// Returns the present state of the lock.
     pub(super) fn standing(&mut self) -> LockView {
         self.standing.borrow_and_update().clone()
     }
 
-    /// What the lease with this token is still good for.
+    /// Returns the authority of the lease with this token, if it still has any.
     pub(super) fn authority(&mut self, token: FencingToken) -> Option<Authority> {
         let authority = self.standing.borrow_and_update().authority_at(clock::now());
         authority.filter(|authority| authority.token == token)
     }
 
-    /// Whether the local clock stepped after the lease with this token was acquired.
+    /// Reports whether the local clock stepped after the lease with this token was acquired.
     pub(super) fn clock_stepped_after(&self, token: FencingToken) -> bool {
         self.standing.borrow().clock_stepped_after(token)
     }
 
-    /// Returns when the state of the lock differs from the one of the last call. `Err` is returned once; the election
-    /// is of no use after it, and must not be called again.
+    /// Returns when the state of the lock differs from that of the last call. Returns `Err` once: the
+    /// election cannot be used afterwards, and this method must not be called again.
     pub(super) async fn changed(&mut self) -> Result<(), Ended> {
         tokio::select! {
             changed = self.standing.changed() => changed.map_err(|_| Ended("no task contends for the lock any more".into())),
@@ -87,7 +87,7 @@ impl Election {
         }
     }
 
-    /// Releases the lock, in bounded time. On a master that cannot be informed, the lease runs out.
+    /// Releases the lock within a bounded time. On a master that cannot be reached, the lease expires.
     pub(super) async fn close(mut self) {
         if !self.task.is_finished() {
             self.elector.shut_down(HashSet::new());

@@ -1,7 +1,8 @@
 //! The process group of the command, and the processes of it that still run.
 //!
-//! Its leader is reaped last: until then, no other group can get its number, and a kill by the number reaches no other
-//! process. A contained command also has a cgroup, which keeps the processes that leave the group.
+//! Its leader is reaped last: until then, no other group can get its number, and a kill by the number reaches
+//! no other process. A contained command also has a cgroup, which still contains the processes that leave the
+//! group.
 
 use std::{
     fs::{self, File},
@@ -21,7 +22,7 @@ use nix::{
 };
 use redlock_node::cgroup::{Cgroup, CgroupError};
 
-/// Dropping it kills all of it.
+/// The process group of a command, and its cgroup. Dropping this value kills both.
 #[derive(Debug)]
 pub(super) struct Group {
     leader: Child,
@@ -31,10 +32,10 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// That of a child that was started as the leader of a new one.
+    /// Returns the group of a child that was started as the leader of a new group.
     ///
     /// # Errors
-    /// The child cannot be moved into the cgroup, and is killed.
+    /// Returns an error if the child cannot be moved into the cgroup. The child is then killed.
     pub(super) fn led_by(leader: Child, cgroup: Option<Arc<Cgroup>>) -> Result<Self, CgroupError> {
         let id = Pid::from_raw(i32::try_from(leader.id()).unwrap_or(i32::MAX));
         let group = Self {
@@ -53,14 +54,14 @@ impl Group {
         self.id
     }
 
-    /// Sends the signal to all of the group. No process may be left.
+    /// Sends the signal to all processes of the group. The group may be empty.
     pub(super) fn signal(&self, signal: Signal) {
         let _ = killpg(self.id, signal);
     }
 
-    /// Asks all of it to stop, and what left it for another group of the cgroup.
+    /// Sends the stop signal to the group, and to processes of its cgroup that left the group.
     pub(super) fn stop(&self, signal: Signal) {
-        // One that was stopped could not obey.
+        // A stopped process cannot handle the signal before it continues.
         for signal in [signal, Signal::SIGCONT] {
             self.signal(signal);
             if let Some(cgroup) = &self.cgroup {
@@ -70,20 +71,20 @@ impl Group {
         }
     }
 
-    /// Kills all of it, and all of the cgroup.
+    /// Kills the group and the cgroup.
     pub(super) fn kill(&self) -> Result<(), CgroupError> {
         self.signal(Signal::SIGKILL);
         self.cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.kill())
     }
 
-    /// Whether the leader has ended; it is not reaped.
+    /// Reports whether the leader has ended. Does not reap it.
     pub(super) fn leader_ended(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        // An end by a signal without a name is an error here, and an end.
+        // For an end by a signal without a name, the call returns an error: the leader has ended then, too.
         !matches!(waitid(Id::Pid(self.id), flags), Ok(WaitStatus::StillAlive))
     }
 
-    /// The signal that has stopped the leader since this was asked last.
+    /// Returns the signal that has stopped the leader since the last call.
     pub(super) fn leader_stopped(&self) -> Option<Signal> {
         let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
         match waitid(Id::Pid(self.id), flags) {
@@ -92,17 +93,17 @@ impl Group {
         }
     }
 
-    /// Whether any of it still runs, once the leader has ended. The guardian is a child, too.
+    /// Reports whether a process of the group runs, once the leader has ended. The guardian is a child, too.
     ///
     /// # Errors
-    /// `/proc` or the state of the cgroup cannot be read: whether any of it runs is unknown.
+    /// Returns an error if `/proc` or the state of the cgroup cannot be read: a process may run then.
     pub(super) fn runs(&self, guardian: Option<Pid>) -> io::Result<bool> {
         if let Some(cgroup) = &self.cgroup
             && !cgroup.is_empty().map_err(io::Error::other)?
         {
             return Ok(true);
         }
-        // What the leader has started is a child of this process by then, or of such a child.
+        // The processes that the leader started are now descendants of this process.
         match children() {
             Some(children)
                 if children
@@ -115,9 +116,9 @@ impl Group {
         }
     }
 
-    /// Reads each process: there may be thousands.
+    /// Searches all processes for one of the group. There may be thousands.
     fn is_found(&self) -> io::Result<bool> {
-        // The fields that are read fit into it: one read for each.
+        // Large enough for the fields that are needed: one read for each process.
         let mut stat = [0; 256];
         for entry in fs::read_dir("/proc")? {
             let name = entry?.file_name();
@@ -134,7 +135,7 @@ impl Group {
         Ok(false)
     }
 
-    /// Reaps the leader, the last one.
+    /// Reaps the leader as the last process of the group.
     pub(super) fn reap(mut self) -> io::Result<ExitStatus> {
         let status = self.leader.wait();
         self.reaped = true;
@@ -142,14 +143,15 @@ impl Group {
     }
 }
 
-/// From now on this process inherits what its descendants leave behind, as the first process of a container does anyway.
+/// Makes this process inherit the orphans of its descendants, as the first process of a container does.
 pub(super) fn inherit_orphans() -> io::Result<()> {
     Ok(prctl::set_child_subreaper(true)?)
 }
 
-/// Returns the children of this process, of which it must reap none meanwhile; `None` if the kernel does not list them.
+/// Returns the children of this process, or `None` if the kernel does not list them. This process must
+/// reap no child meanwhile.
 fn children() -> Option<Vec<Pid>> {
-    // All of the main thread: it starts them, and inherits the others.
+    // All are children of the main thread: it starts them, and inherits the orphans.
     let own = std::process::id();
     let numbers = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).ok()?;
     let numbers = numbers.split_ascii_whitespace();
@@ -158,7 +160,7 @@ fn children() -> Option<Vec<Pid>> {
         .collect()
 }
 
-/// Reaps children that were inherited. Those of `own` are left to their owners, and hide the ones behind them until then.
+/// Reaps inherited children. Those of `own` are left to their owners, and hide others until reaped.
 pub(super) fn reap_orphans(own: &[Option<Pid>]) {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     while let Ok(status) = waitid(Id::All, flags) {
@@ -178,8 +180,8 @@ impl Drop for Group {
     }
 }
 
-/// None for a process that ended meanwhile, and for one of another user that is hidden from this one. After any other failure,
-/// such as too many open files, the process may run.
+/// Returns `None` for a process that ended meanwhile, and for a process of another user that is hidden from
+/// this one. After any other failure, such as too many open files, the process may run.
 fn unless_gone<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
@@ -189,7 +191,7 @@ fn unless_gone<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// By the text of `/proc/<pid>/stat`: `pid (name) state ppid group …`, in which the name may hold anything.
+/// Parses `/proc/<pid>/stat`: `pid (name) state ppid group …`, in which the name may contain any character.
 fn runs_in(stat: &[u8], group: Pid) -> bool {
     let text = String::from_utf8_lossy(stat);
     let Some((_, rest)) = text.rsplit_once(')') else {

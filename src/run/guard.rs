@@ -1,4 +1,4 @@
-//! The guardian from the wrapper's side: started, informed of the group to guard, replaced when it dies.
+//! The wrapper's side of the guardian: starts it, informs it of the group to guard, replaces it when it dies.
 
 use std::{
     fs::File,
@@ -21,21 +21,21 @@ use super::{
 };
 use crate::{clock, lease::BootInstant};
 
-/// A guardian answers in a millisecond. One that takes longer than this is stopped, or is useless.
+/// A guardian answers in a millisecond. A guardian that takes longer than this is stopped, or is useless.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
-/// Between two attempts to start one: a machine may be short of processes for a moment.
+/// The time between two attempts to start a guardian: a machine may be short of processes for a moment.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Number of consecutive replacements of a guardian that does not answer. The command continues unguarded meanwhile.
 const ATTEMPTS: u32 = 4;
-/// The processes of a killed cgroup end in milliseconds, but for one that waits for a device.
+/// The processes of a killed cgroup end within milliseconds, except one that waits for a device.
 const EMPTY_WITHIN: Duration = Duration::from_millis(500);
 
-/// Nothing runs without a guardian.
+/// The guardian cannot be kept running. No command may run without it.
 #[derive(Debug, Error)]
 #[error("the guardian cannot be kept running: {0}")]
 pub(crate) struct Unguarded(String);
 
-/// Dropping it ends the guardian, which then kills nothing.
+/// The guardian of a run. Dropping this value dismisses the guardian, which then kills nothing.
 #[derive(Debug)]
 pub(super) struct Guard {
     record: Record,
@@ -43,30 +43,30 @@ pub(super) struct Guard {
     cgroup: Option<Arc<Cgroup>>,
     order: Option<Order>,
     running: Option<Running>,
-    /// Attempts since one answered last.
+    /// Number of attempts since the last answer of a guardian.
     attempts: u32,
     trouble: String,
     /// Time of the next attempt. An instant and not a duration: every signal and renewal interrupts the wait, which
     /// must not start over.
     again_at: BootInstant,
-    /// The record was read since it names the present group.
+    /// Whether a guardian has read the record since the record names the present group.
     armed: bool,
 }
 
 #[derive(Debug)]
 struct Running {
     process: Child,
-    /// The only way to it. Closing it ends the guardian.
+    /// The only write end of the guardian's pipe. Closing it ends the guardian.
     life: PipeWriter,
     answers: pipe::Receiver,
-    /// Until when it must answer.
+    /// The time by which the guardian must answer.
     answer_by: BootInstant,
-    /// Bytes that it has not answered yet.
+    /// Number of bytes that the guardian has not answered yet.
     unanswered: usize,
 }
 
 impl Guard {
-    /// Starts one, and does not wait for it. To contain a command it creates a cgroup first.
+    /// Starts a guardian without waiting for it. If the command is to be contained, creates a cgroup first.
     pub(super) fn start(contain: bool) -> Result<Self, RunError> {
         let record = Record::new().map_err(RunError::Start)?;
         let name = format!("redlock-{}-{:x}", std::process::id(), clock::now().as_nanos());
@@ -100,7 +100,7 @@ impl Guard {
         Some(Pid::from_raw(i32::try_from(running.process.id()).ok()?))
     }
 
-    /// Returns when a guardian guards this group.
+    /// Waits until a guardian guards this group.
     pub(super) async fn arm(&mut self, order: Order) -> Result<(), Unguarded> {
         self.armed = false;
         self.set(Some(order))?;
@@ -113,7 +113,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Moves the deadline. Good at once: the guardian reads it before it acts.
+    /// Moves the deadline. Takes effect immediately: the guardian reads the record before it acts.
     pub(super) fn extend(&mut self, order: Order) -> Result<(), Unguarded> {
         match self.order {
             Some(before) if before != order => self.set(Some(order)),
@@ -121,15 +121,16 @@ impl Guard {
         }
     }
 
-    /// There is nothing to guard any more. Sent before the leader of the group is reaped.
+    /// Clears the order. Must be called before the leader of the group is reaped.
     pub(super) fn disarm(&mut self) -> Result<(), Unguarded> {
         self.set(None)
     }
 
-    /// Removes the cgroup, ends the guardian, and does not wait for it. There must be nothing to guard.
+    /// Removes the cgroup, and ends the guardian without waiting for it. There must be nothing to guard.
     ///
     /// # Errors
-    /// The cgroup is not known to be empty. The guardian is left to kill and remove it when this process has ended.
+    /// Returns an error if the cgroup is not known to be empty. The guardian then kills and removes it after
+    /// this process has ended.
     pub(super) fn dismiss(&mut self) -> io::Result<()> {
         let cleared = self.cgroup.take().map_or(Ok(()), |cgroup| clear(&cgroup));
         if cleared.is_err() {
@@ -146,7 +147,7 @@ impl Guard {
         written.map_err(|error| Unguarded(format!("the shared memory cannot be written: {error}")))
     }
 
-    /// Keeps a guardian running for as long as it is polled. Ends when that is impossible.
+    /// Keeps a guardian running while the future is polled. Returns when that is impossible.
     pub(super) async fn keep(&mut self) -> Unguarded {
         loop {
             if let Err(unguarded) = self.turn().await {
@@ -155,7 +156,7 @@ impl Guard {
         }
     }
 
-    /// One step, which may be broken off.
+    /// Takes one step. Cancel safe.
     async fn turn(&mut self) -> Result<(), Unguarded> {
         let Some(running) = &mut self.running else {
             return self.start_again().await;
@@ -186,7 +187,7 @@ impl Guard {
         Ok(())
     }
 
-    /// One that answered before is replaced at once.
+    /// Sets the time of the next attempt. A guardian that answered before is replaced immediately.
     fn fails(&mut self, trouble: String) {
         self.trouble = trouble;
         let pause = if self.attempts == 0 { Duration::ZERO } else { PAUSE };
@@ -199,7 +200,7 @@ impl Running {
     fn start(record: &Record, cgroup: Option<&Cgroup>) -> io::Result<Self> {
         let (alive, life) = io::pipe()?;
         let (answers, answer) = io::pipe()?;
-        // Before the guardian starts: a failure after its start would end the guardian, and with it the group.
+        // Opened before the guardian starts: a failure afterwards would end the guardian, and thus the group.
         let answers = pipe::Receiver::from_file(File::from(OwnedFd::from(answers)))?;
         let process = process::own(process::GUARDIAN)
             .args(cgroup.map(Cgroup::path))
@@ -220,13 +221,13 @@ impl Running {
     }
 
     fn ask(&mut self) {
-        // A guardian that has ended closes its answers.
+        // The write fails if the guardian has ended; its answers are then closed, too.
         let _ = self.life.write_all(&[0]);
         self.unanswered += 1;
         self.answer_by = clock::now() + ANSWERS_WITHIN;
     }
 
-    /// Waits for an answer; `Err` if none comes in time, or none can come any more.
+    /// Waits for an answer. Returns an error if no answer arrives in time, or can arrive any more.
     async fn turn(&mut self) -> Result<(), String> {
         let mut answers = [0; 16];
         let late = clock::sleep_until(self.answer_by);
@@ -254,7 +255,7 @@ impl Drop for Guard {
     }
 }
 
-/// Removes it once it is empty.
+/// Kills the processes of the cgroup, and removes it once it is empty.
 fn clear(cgroup: &Cgroup) -> io::Result<()> {
     if !cgroup.is_empty().map_err(io::Error::other)? {
         cgroup.kill().map_err(io::Error::other)?;
@@ -276,15 +277,15 @@ fn clear(cgroup: &Cgroup) -> io::Result<()> {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Killed before its pipe is closed, even if it is stopped: at the end of the pipe it would kill the group that
-        // the next guardian guards.
+        // The guardian is killed before its pipe is closed, even if it is stopped: at the end of the pipe it
+        // would kill the group that the next guardian guards.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Without a guardian the guarantees of `docs/run.md` do not hold; a test shows that it detects this. Release builds
-/// ignore the variable.
+/// Reports whether a test runs without a guardian, to show that it detects broken guarantees of
+/// `docs/run.md`. Release builds ignore the variable.
 fn switched_off() -> bool {
     cfg!(debug_assertions) && std::env::var_os("REDLOCK_TEST_WITHOUT_GUARDIAN").is_some()
 }

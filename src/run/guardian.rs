@@ -1,12 +1,12 @@
 //! The guardian: kills a process group, and the cgroup of a contained command, at its deadline and when the wrapper is gone.
 //!
-//! A process and a session of its own, without a runtime and without threads. It does nothing else, and listens to
-//! nothing but the wrapper and the clock: a signal for the work, a terminal that closes and Ctrl-C do not reach it.
+//! The guardian is a process with its own session, without a runtime and without threads. It follows only the
+//! wrapper and the clock: a signal to the command, a closed terminal and Ctrl-C do not reach it.
 //!
-//! Its standard input is the wrapper's life, a pipe that the wrapper alone can write to. Each byte asks it to read the
-//! record again; the end of it is the end of the wrapper. To the standard output goes a byte for each time that the
-//! record was read because of one, and in the place of the standard error is the record. Its argument is the cgroup, if there
-//! is one.
+//! Its standard input is a pipe that the wrapper alone can write to. Each byte asks the guardian to read the
+//! record again; the end of the pipe is the end of the wrapper. The guardian writes each byte to the standard
+//! output once it has read the record. The record itself takes the place of the standard error. The argument
+//! is the cgroup, if there is one.
 
 use std::{ffi::OsString, fs, io, os::fd::AsFd, process::ExitCode, thread, time::Duration};
 
@@ -27,14 +27,14 @@ use rustix::process::setpriority_process;
 use super::record::{Order, Record};
 use crate::{clock, lease::BootInstant};
 
-/// Between two kills of a group whose deadline has passed: one that joined it meanwhile dies, too.
+/// The time between two kills of a group after its deadline: a process that joined it meanwhile dies, too.
 const AGAIN: Duration = Duration::from_millis(20);
 /// The time between two kills of a cgroup that is to be removed: the first kill leaves processes that wait for a
 /// device, and those that were moved into the cgroup since.
 const CLEAR_AGAIN: Duration = Duration::from_secs(1);
-/// The nice value that comes before all others.
+/// The nice value with the highest priority.
 const FIRST: i32 = -20;
-/// The last of the three that it was given.
+/// The last of the three file descriptors that the guardian is given.
 const LAST_OWN: i32 = 2;
 
 pub(super) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
@@ -47,7 +47,8 @@ pub(super) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn guard(cgroup: Option<OsString>) -> io::Result<()> {
     SigSet::all().thread_block()?;
-    // It leads no group yet, so this cannot fail; and if it did, the group of the work is another one all the same.
+    // This process leads no group yet, so this cannot fail. If it did, the command would still have another
+    // group.
     let _ = unistd::setsid();
     let _ = prctl::set_name(c"redlock-guard");
     // The current folder and the inherited files would keep file systems busy and pipes open.
@@ -66,31 +67,31 @@ fn close_inherited() {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect();
     for number in numbers.into_iter().filter(|number| *number > LAST_OWN) {
-        // The folder that was read is among them, and closed by now.
+        // The folder that was read is among them, and is closed already.
         let _ = unistd::close(number);
     }
 }
 
-/// Asks for the CPU before other processes, as far as the user of this process may: root, and a user with RLIMIT_NICE. A
-/// guardian that waits for the CPU kills late, and the group may write meanwhile.
+/// Raises the priority of this process, if its user may do so: root, or a user with RLIMIT_NICE. A guardian
+/// that waits for the CPU kills late, and the group may write meanwhile.
 fn take_precedence() {
     let _ = setpriority_process(None, FIRST);
-    // Where the kernel gives each session its share of the CPU, the priority above counts within the session alone.
+    // If the kernel gives each session a share of the CPU, the priority counts within the session alone.
     let _ = fs::write("/proc/self/autogroup", FIRST.to_string());
 }
 
 struct Guardian {
     record: Record,
     timer: TimerFd,
-    /// As it was last read. A record that cannot be read is one that has not moved.
+    /// The order that was read last. A record that cannot be read counts as unchanged.
     order: Option<Order>,
-    /// That of a contained command.
+    /// The cgroup of a contained command.
     cgroup: Option<Cgroup>,
 }
 
 impl Guardian {
     fn new(record: Record, cgroup: Option<Cgroup>) -> io::Result<Self> {
-        // Counts the time of a suspended machine, as the lease does.
+        // Counts the time for which the machine is suspended, as the lease does.
         let timer = TimerFd::new(
             ClockId::CLOCK_BOOTTIME,
             TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK,
@@ -104,15 +105,15 @@ impl Guardian {
         })
     }
 
-    /// Returns when the wrapper is gone, and the group with it. A guardian that fails kills the group, too: the wrapper may
-    /// be unable to start another one.
+    /// Returns when the wrapper is gone and the group was killed. A guardian that fails kills the group, too:
+    /// the wrapper may be unable to start another one.
     fn run(mut self, life: &impl AsFd, answers: &impl AsFd) -> io::Result<()> {
         let end = self.follow(life, answers);
         self.read();
         if let Some(order) = self.order {
             self.kill(order);
         }
-        // Without an order nothing of the command has begun, or all of it has ended.
+        // Without an order the command has not begun, or all its processes have ended.
         if let Some(cgroup) = &self.cgroup
             && (end.is_ok() || is_closed(life))
         {
@@ -121,7 +122,7 @@ impl Guardian {
         end
     }
 
-    /// Keeps the deadline until the wrapper is gone.
+    /// Enforces the deadline until the wrapper is gone.
     fn follow(&mut self, life: &impl AsFd, answers: &impl AsFd) -> io::Result<()> {
         let mut asked = [0; 64];
         loop {
@@ -142,7 +143,7 @@ impl Guardian {
             if bytes == 0 {
                 return Ok(());
             }
-            // Armed before the answer.
+            // The timer is set before the answer.
             self.read();
             self.keep_deadline()?;
             unistd::write(answers.as_fd(), &asked[..bytes])?;
@@ -171,10 +172,11 @@ impl Guardian {
         Ok(self.timer.set(expiration, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?)
     }
 
-    /// The wrapper leaves the leader of the group unreaped for as long as the record names it: the number is no other's.
+    /// Kills the group. The wrapper does not reap its leader while the record names it: its number is not
+    /// reused.
     fn kill(&self, order: Order) {
         let _ = killpg(order.group, Signal::SIGKILL);
-        // The kernel changes one cgroup at a time: this may wait for others.
+        // The kernel changes one cgroup at a time, so this call may wait for others.
         if let Some(cgroup) = &self.cgroup {
             let _ = cgroup.kill();
         }
@@ -185,7 +187,7 @@ fn time(moment: BootInstant) -> TimeSpec {
     TimeSpec::from_duration(moment.since(BootInstant::default()))
 }
 
-/// Whether the wrapper is gone, even where the guardian failed before it could read that.
+/// Reports whether the wrapper is gone, even if the guardian failed before it could read that.
 fn is_closed(life: &impl AsFd) -> bool {
     let mut events = [PollFd::new(life.as_fd(), PollFlags::POLLIN)];
     let polled = poll(&mut events, PollTimeout::ZERO);
@@ -195,12 +197,12 @@ fn is_closed(life: &impl AsFd) -> bool {
             .is_some_and(|life| life.contains(PollFlags::POLLHUP))
 }
 
-/// Kills it until it is removed, which the kernel allows once it is empty. The wrapper may have removed it before.
+/// Kills the cgroup until it is empty and can be removed. The wrapper may have removed it before.
 fn clear(cgroup: &Cgroup) {
     loop {
         let _ = cgroup.kill();
         let empty = cgroup.is_empty_within(CLEAR_AGAIN);
-        // An empty one that cannot be removed is left.
+        // An empty cgroup that cannot be removed is left.
         if cgroup.remove().is_ok() || matches!(empty, Ok(true)) {
             return;
         }
@@ -236,7 +238,7 @@ mod tests {
         };
         record.write(Some(order)).unwrap();
         let guardian = Guardian::new(record, None).unwrap();
-        // The wrapper asked, and was killed: both of its ends are closed.
+        // The wrapper asked and was then killed: its ends of both pipes are closed.
         let (life, mut asks) = io::pipe().unwrap();
         asks.write_all(&[0]).unwrap();
         drop(asks);

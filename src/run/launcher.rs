@@ -1,9 +1,9 @@
 //! The launcher: the process that becomes the command.
 //!
-//! It is started before the lock is held, in a process group of its own, and waits. The guardian is informed of the
-//! group, then the launcher is asked to begin; if the wrapper dies before, or the lease is over by then, it never does.
-//! So there is no moment at which the command runs unguarded. The launcher reports that it begins: one that ends without
-//! that report, killed or asked too late, has run nothing, and the wrapper starts another one.
+//! It is started before the lock is held, in its own process group, and waits. The wrapper arms the guardian
+//! for the group before it asks the launcher to begin. If the wrapper dies first, or the lease has ended, the
+//! launcher never begins: the command never runs unguarded. A launcher that ends without the report that it
+//! begins, killed or asked too late, has run nothing, and the wrapper starts another launcher.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -36,13 +36,13 @@ pub(super) const HOLDER: &str = "REDLOCK_HOLDER";
 /// Removed from the environment of the command, which must not reach the masters.
 const PASSWORD: &str = "REDLOCK_PASSWORD";
 
-/// As a shell reports it.
+/// The exit codes that a shell reports.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
-/// The wrapper has ended, or starts another launcher, or reports the last one.
+/// The exit code if the command never began. The wrapper is gone, starts another launcher, or reports it.
 const NEVER_BEGAN: u8 = 70;
 
-/// Begin, under this lease.
+/// The message that asks the launcher to begin, under this lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Go {
     pub(super) token: FencingToken,
@@ -61,7 +61,7 @@ impl Go {
         bytes
     }
 
-    /// None if the other end was closed before all of it was written.
+    /// Returns `None` if the other end was closed before the whole message was written.
     fn read(mut from: impl Read) -> Option<Self> {
         let (mut token, mut before) = ([0; 8], [0; 8]);
         from.read_exact(&mut token).ok()?;
@@ -73,7 +73,7 @@ impl Go {
     }
 }
 
-/// A launcher that waits. Dropping it ends it.
+/// A waiting launcher. Dropping this value kills it.
 #[derive(Debug)]
 pub(super) struct Launcher {
     group: Group,
@@ -93,8 +93,8 @@ impl Report {
 }
 
 impl Launcher {
-    /// Starts the launcher and moves it into the cgroup before it becomes the command: no process of the command is
-    /// ever outside.
+    /// Starts the launcher and moves it into the cgroup before it becomes the command: no process of the
+    /// command is ever outside the cgroup.
     pub(super) fn start(options: &Options, cgroup: Option<Arc<Cgroup>>) -> Result<Self, RunError> {
         let (child, go, report) = Self::spawn(options).map_err(RunError::Start)?;
         let group = Group::led_by(child, cgroup).map_err(RunError::Contain)?;
@@ -104,9 +104,10 @@ impl Launcher {
     fn spawn(options: &Options) -> io::Result<(Child, PipeWriter, Report)> {
         let (wait, go) = io::pipe()?;
         let (report, begins) = io::pipe()?;
-        // The only process that writes to it has ended when it is read.
+        // The pipe is read after its only writer has ended.
         fcntl(&report, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        // Inherited by their numbers. Nothing else is started meanwhile: this process has one thread that does.
+        // The child inherits the pipes by number. Only one thread starts children, so no other child gets
+        // them.
         let (wait_number, begins_number) = (inheritable(&wait)?, inheritable(&begins)?);
         let child = process::own(process::LAUNCHER)
             .args([wait_number, begins_number])
@@ -124,14 +125,14 @@ impl Launcher {
         self.group.id()
     }
 
-    /// Lets it become the command.
+    /// Lets the launcher become the command.
     pub(super) fn begin(self, go: Go) -> (Group, Report) {
         let Self {
             group,
             go: mut pipe,
             report,
         } = self;
-        // The write fails if it was killed, and then the report shows that.
+        // The write fails if the launcher was killed, and the report then shows that.
         let _ = pipe.write_all(&go.encode());
         (group, report)
     }
@@ -143,7 +144,7 @@ impl Launcher {
     }
 }
 
-/// Lets the next child inherit a file; returns its number.
+/// Makes the next child inherit a file. Returns its number.
 fn inheritable(file: &(impl AsFd + AsRawFd)) -> io::Result<String> {
     fcntl(file, FcntlArg::F_SETFD(FdFlag::empty()))?;
     Ok(file.as_raw_fd().to_string())
@@ -174,7 +175,7 @@ pub(super) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Opens the pipe of this number for this process alone: nothing of it is left open for the command.
+/// Opens the pipe with this number for this process only: the command does not inherit it.
 fn inherited(number: &OsStr, options: &OpenOptions) -> Option<File> {
     let number = number.to_str()?;
     let pipe = options.open(format!("/proc/self/fd/{number}")).ok()?;

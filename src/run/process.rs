@@ -6,11 +6,11 @@ use super::{guardian, launcher};
 
 pub(super) const GUARDIAN: &str = "redlock-guardian";
 pub(super) const LAUNCHER: &str = "redlock-launcher";
-/// Also after the file was replaced by another version: the three understand each other.
+/// The program of this process, even if its file was replaced: all three processes have the same version.
 const SELF: &str = "/proc/self/exe";
 
-/// Runs this process by its name: before anything else is set up, and without a runtime. `None` for a process that was
-/// started by its user.
+/// Runs the guardian or the launcher if this process has its name, before anything else is set up and without
+/// a runtime. Returns `None` for a process that the user started.
 #[must_use]
 pub(crate) fn dispatch() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
@@ -21,7 +21,7 @@ pub(crate) fn dispatch() -> Option<ExitCode> {
     }
 }
 
-/// How a process of this program is started under one of these names.
+/// Returns the command that starts a process of this program under one of these names.
 pub(super) fn own(name: &str) -> Command {
     let mut command = Command::new(SELF);
     command.arg0(name);

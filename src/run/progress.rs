@@ -1,4 +1,4 @@
-//! The lines that are written while the lock is waited for.
+//! The lines that are written during the wait for the lock.
 
 use std::{
     io::{self, Write},
@@ -13,13 +13,13 @@ use crate::{
 
 /// Interval at which the same reason is repeated: a job's log is read later.
 const AGAIN: Duration = Duration::from_secs(10);
-/// Shortest interval between different reasons, so that a lock that often changes its holder does not fill the log.
+/// Shortest interval between different reasons: a lock that often changes its holder must not fill the log.
 const AT_MOST: Duration = Duration::from_secs(1);
 /// Masters are connected within milliseconds. The problem of a master is reported once it is not connected after this
 /// time.
 const CONNECTING: Duration = Duration::from_secs(1);
 
-/// Why the lock is not held.
+/// The reason why the lock is not held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum WaitReason {
     Held(String),
@@ -50,7 +50,7 @@ impl Progress {
     /// Writes a line to the standard error.
     pub(super) fn say(&self, text: &str) {
         if !self.quiet {
-            // A closed standard error is no failure.
+            // A closed standard error is not a failure.
             let _ = writeln!(io::stderr(), "redlock: lock {}: {text}", self.lock);
         }
     }
@@ -86,7 +86,7 @@ impl Progress {
         }
     }
 
-    /// Reports that the lock is held now, where the wait was reported.
+    /// Reports that the lock is held, if the wait was reported.
     pub(super) fn acquired(&mut self, token: impl std::fmt::Display) {
         if self.said.take().is_some() {
             self.say(&format!("acquired, token {token}"));

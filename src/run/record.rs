@@ -1,6 +1,6 @@
-//! What the guardian has to know, in memory that it shares with the wrapper.
+//! The order to the guardian, in memory that the guardian shares with the wrapper.
 //!
-//! A file without a name that both have open, written and read in one call each: mapping it would need `unsafe`.
+//! An anonymous file that both have open, written and read in one call each: mapping it would need `unsafe`.
 
 use std::{
     fs::File,
@@ -16,10 +16,10 @@ use nix::{
 use crate::lease::BootInstant;
 
 const LENGTH: usize = 24;
-/// A read that meets a write sees a part of each; the next one does not.
+/// Number of attempts to read. A read during a write returns parts of both records; the next read does not.
 const READS: usize = 100;
 
-/// This process group must not outlive that moment, nor the wrapper.
+/// The process group must not outlive `kill_at`, nor the wrapper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     pub(super) group: Pid,
@@ -30,7 +30,7 @@ pub(super) struct Order {
 pub(super) struct Record(File);
 
 impl Record {
-    /// Nothing to guard yet.
+    /// Creates a record without an order.
     pub(super) fn new() -> io::Result<Self> {
         let file = memfd_create(c"redlock-guardian", MFdFlags::MFD_CLOEXEC)?;
         let record = Self(file.into());
@@ -38,12 +38,12 @@ impl Record {
         Ok(record)
     }
 
-    /// One that another process has made.
+    /// Returns the record that another process created.
     pub(super) fn of(file: OwnedFd) -> Self {
         Self(file.into())
     }
 
-    /// For another process to inherit.
+    /// Returns the record for another process to inherit.
     pub(super) fn share(&self) -> io::Result<OwnedFd> {
         Ok(self.0.try_clone()?.into())
     }
@@ -52,7 +52,7 @@ impl Record {
         self.0.write_all_at(&encode(order), 0)
     }
 
-    /// `Err` if there is nothing to be made of it.
+    /// Returns an error if the file cannot be read, or contains no valid record.
     pub(super) fn read(&self) -> io::Result<Option<Order>> {
         let mut bytes = [0; LENGTH];
         for _ in 0..READS {
@@ -84,7 +84,7 @@ fn encode(order: Option<Order>) -> [u8; LENGTH] {
     bytes
 }
 
-/// None while a write is half done.
+/// Returns `None` while a write is incomplete.
 fn decode(bytes: [u8; LENGTH]) -> Option<Option<Order>> {
     let number = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let (kill_at, group) = (number(0)?, number(8)?);

@@ -5,8 +5,8 @@ use std::{fs, io, task::Poll};
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
-/// The signals that are not passed on: those that cannot be caught, those that a process causes by a fault, and those
-/// of its own use of a terminal or a pipe.
+/// The signals that are not passed on: those that cannot be caught, those that a process causes by a fault,
+/// and those that follow from its own use of a terminal or a pipe.
 const OWN: [Signal; 12] = [
     Signal::SIGKILL,
     Signal::SIGSTOP,
@@ -25,9 +25,9 @@ const OWN: [Signal; 12] = [
 pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
-    /// Signals that were ignored when this process began stay ignored, here and in the command: `nohup`, and the shells
-    /// that put a job in the background, request it in this way. The exception is SIGCHLD: without it no process could
-    /// be waited for.
+    /// Listens for signals. Signals that were ignored when this process began stay ignored, here and in the
+    /// command: `nohup`, and shells that run a job in the background, request that. The exception is SIGCHLD:
+    /// without it, this process could not wait for its children.
     pub(super) fn listen() -> io::Result<Self> {
         let ignored = ignored();
         let wanted = Signal::iterator().filter(|signal| {
@@ -37,7 +37,7 @@ impl Signals {
         Ok(Self(heard.collect::<io::Result<_>>()?))
     }
 
-    /// Waits for the next one; SIGCHLD is one of them. May be broken off.
+    /// Waits for the next signal, including SIGCHLD. Cancel safe.
     pub(super) async fn next(&mut self) -> Signal {
         std::future::poll_fn(|context| {
             let heard = self.0.iter_mut().find_map(|(signal, heard)| {
@@ -50,7 +50,7 @@ impl Signals {
     }
 }
 
-/// Whether a process that gets it is asked to end.
+/// Reports whether the signal asks a process to end.
 pub(super) fn ends(signal: Signal) -> bool {
     matches!(
         signal,

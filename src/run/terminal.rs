@@ -1,4 +1,4 @@
-//! The terminal: the command's group is in its foreground while it runs, so that it can read, and Ctrl-C reaches it once.
+//! The terminal: the command's group is in the foreground while it runs, so it can read and gets Ctrl-C once.
 
 use std::{
     fs,
@@ -11,15 +11,15 @@ use nix::{
     unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp},
 };
 
-/// This process is in the foreground of the terminal that it reads from.
+/// The terminal that this process reads from, with this process in the foreground.
 #[derive(Debug)]
 pub(super) struct Terminal {
     own: Pid,
 }
 
 impl Terminal {
-    /// `None` without a terminal, in its background, and in front of a pipe: there the rest of the pipeline, such as a
-    /// pager, is in this process' group and needs the terminal.
+    /// Returns `None` without a terminal, in the background, and if the output is a pipe: the rest of the
+    /// pipeline, such as a pager, is in the group of this process and needs the terminal.
     pub(super) fn held() -> Option<Self> {
         let own = getpgrp();
         let foreground = io::stdin().is_terminal() && tcgetpgrp(io::stdin()) == Ok(own);
@@ -28,12 +28,12 @@ impl Terminal {
         (foreground && !piped).then_some(Self { own })
     }
 
-    /// Puts a group into the foreground, if this one is there.
+    /// Moves a group to the foreground, if the group of this process is there.
     pub(super) fn give(&self, group: Pid) {
         self.pass(self.own, group);
     }
 
-    /// Puts this process back, if that group is there.
+    /// Moves the group of this process back to the foreground, if the other group is there.
     pub(super) fn take_back(&self, group: Pid) {
         self.pass(group, self.own);
     }
@@ -42,7 +42,7 @@ impl Terminal {
         if tcgetpgrp(io::stdin()) != Ok(from) {
             return;
         }
-        // From the background it would stop this process, unless that is blocked.
+        // From the background, the call would stop this process unless SIGTTOU is blocked.
         let mut background = SigSet::empty();
         background.add(Signal::SIGTTOU);
         let _ = background.thread_block();

@@ -1,4 +1,4 @@
-//! The lease duration, and the time that the command may take to stop, where neither is set.
+//! The default lease duration, and the default time that the command may take to stop.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::lease::{
     timing::{DEFAULT_LEASE, GivenTimings, MIN_RENEW_DEADLINE, TimingError, drift},
 };
 
-/// What containers get; more would only make a lease longer.
+/// The grace of containers. A longer grace would only lengthen the lease.
 const LONGEST_GRACE: Duration = Duration::from_secs(10);
 
-/// Without a lease duration one of 15 s, or what the grace needs; without a grace a third of the lease, or what the
-/// shortest renew deadline leaves of it.
+/// Returns the timings. The default lease is 15 s, or as long as the grace needs. The default grace is a
+/// third of the lease, but at most 10 s and at most the part that the shortest renew deadline leaves.
 pub(super) fn of(options: &Options, longest: Duration) -> Result<Timings, TimingError> {
     let (lease, stop) = match (options.lease_duration, options.stop_grace) {
         (lease, Some(stop)) => (lease, stop),
@@ -30,7 +30,8 @@ pub(super) fn of(options: &Options, longest: Duration) -> Result<Timings, Timing
 
 fn grace(lease: Duration) -> Duration {
     let slack = (lease / 10).min(Duration::from_secs(1));
-    // The renew deadline is three quarters of what the stop leaves. One of these milliseconds is for each rounding.
+    // The renew deadline is three quarters of the time that the stop leaves. One of the 4 ms is for each
+    // rounding.
     let room = MIN_RENEW_DEADLINE * 4 / 3 + Duration::from_millis(4);
     let fits = lease
         .saturating_sub(drift(lease))

@@ -19,9 +19,9 @@ use crate::{
     masters::{AdoptError, Agreement, MasterStatus, Masters, MastersConfig, Notices, Tasks, adopt_open},
 };
 
-/// The interval at which the reported reason of the wait is reviewed.
+/// The interval at which the reported reason for the wait is checked.
 const TICK: Duration = Duration::from_millis(250);
-/// Between two attempts to find the masters.
+/// The time between two attempts to find the masters.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The process that initialises the masters sets names and longest lease.
@@ -37,8 +37,8 @@ pub(super) enum Waited<T> {
 }
 
 impl Wrapper {
-    /// Returns the masters of bare urls, under the fingerprint that they have. Where the caller waits, masters that
-    /// cannot be reached are waited for; wrong ones are not.
+    /// Returns the masters of bare urls, with the fingerprint that is stored on them. A caller that waits
+    /// also waits for masters that cannot be reached, but not for wrong ones.
     pub(super) async fn find(
         &mut self,
         config: &MastersConfig,
@@ -63,8 +63,7 @@ impl Wrapper {
                     self.found = true;
                     return Ok(Waited::For(opened));
                 }
-                // To seal them without the knowledge of their longest lease could let another process in beside a
-                // holder.
+                // Without their longest lease, a seal could give another process the lock while it is held.
                 Ok((_, (_, _, tasks))) => {
                     tasks.close().await;
                     ("", NEVER_SEALED.to_owned(), 0)
@@ -76,7 +75,7 @@ impl Wrapper {
                 Err(error) => return Err(error.into()),
             };
             let now = clock::now();
-            // Fewer than a majority may deny: the others are waited for.
+            // If fewer than a majority deny access, the wrapper waits for the others.
             let denied_by_majority = 2 * denied > config.masters.len();
             if denied_by_majority || !self.options.waits_for_masters() || now >= self.until() {
                 let why = format!("{prefix}{found}");
@@ -91,7 +90,7 @@ impl Wrapper {
         }
     }
 
-    /// The lock.
+    /// Waits until the lock is held, or the wait is over.
     pub(super) async fn acquire(
         &mut self,
         election: &mut Election,
@@ -108,7 +107,7 @@ impl Wrapper {
             if let Some(outcome) = self.gives_up(now, held, &election.masters) {
                 return Ok(Waited::Over(outcome));
             }
-            // A caller that does not wait gets the exit code, and no line.
+            // For a caller that does not wait, the exit code is the only answer.
             if self.options.patience != Patience::Not {
                 self.progress.waits(now, &standing, &election.masters);
             }
@@ -121,7 +120,7 @@ impl Wrapper {
         }
     }
 
-    /// Returns a signal that asks to end and that has arrived: while the lock is being acquired, not every one is read.
+    /// Returns a pending signal that asks this process to end: `acquire` may return before it reads them all.
     pub(super) async fn asked(&mut self, launcher: &Launcher) -> Option<Signal> {
         tokio::select! {
             biased;
@@ -130,8 +129,8 @@ impl Wrapper {
         }
     }
 
-    /// Returns the end of the wait for the lock. A caller that does not wait gets its answer when the holder is known,
-    /// at the latest when every master has had its time to answer.
+    /// Returns the end of the wait for the lock. A caller that does not wait gets its answer when the holder
+    /// is known, at the latest when every master has had time to answer.
     fn until(&self) -> BootInstant {
         match self.options.patience {
             Patience::Forever => BootInstant::NEVER,
@@ -154,7 +153,7 @@ impl Wrapper {
         let enough = |counts: fn(&MasterStatus) -> bool| {
             all.iter().filter(|one| counts(one)).count() >= masters.size().majority()
         };
-        // A seal is waited for, and so is what a person has to change at a master that answers.
+        // The wrapper waits for a seal, and for a change that a person must make at a master that answers.
         self.found |= enough(MasterStatus::answers);
         match over {
             true if enough(MasterStatus::grants) => Some(Outcome::NotAcquired),
@@ -166,8 +165,8 @@ impl Wrapper {
         }
     }
 
-    /// Returns the next signal that asks to end. Before the command there is no process to which the others could be
-    /// passed on.
+    /// Returns the next signal that asks this process to end. Before the command begins, there is no process
+    /// that the others could be passed on to.
     async fn ending(&mut self, launcher: &Launcher) -> Signal {
         loop {
             match self.signals.next().await {

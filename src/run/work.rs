@@ -1,4 +1,4 @@
-//! The command under one lease: begun, signalled as the wrapper is, and stopped before the lease ends.
+//! The command under one lease: begins, receives the wrapper's signals, and is stopped before the lease ends.
 
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     lease::{Authority, BootInstant, Timings},
 };
 
-/// The interval at which the rest of a group is searched for: the end of a process that is no child causes no event.
+/// Interval of the search for the rest of a group: the end of a process that is not a child causes no event.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// How the command ended. No process of its group runs any more.
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(10);
 pub(super) enum End {
     /// The command ended by itself.
     Exited(ExitStatus),
-    /// The lease was lost, and the command stopped.
+    /// The lease was lost, and the command was stopped.
     Lost,
     /// A signal asked this process to end before the command began.
     Asked(Signal),
@@ -36,13 +36,13 @@ pub(super) enum End {
     NeverBegan(ExitStatus),
 }
 
-/// The deadlines, as long as the lease is not renewed.
+/// The deadlines if the lease is not renewed.
 #[derive(Clone, Copy, Debug)]
 struct Ends {
-    /// The command is asked to stop.
+    /// The time at which the command is asked to stop.
     stop: BootInstant,
-    /// The rest of it is killed, by the wrapper and by the guardian: either may wait for a CPU, and the rest of the
-    /// lease then is the time that they have for that.
+    /// The time at which the wrapper and the guardian kill the rest of the group. Either may wait for a CPU,
+    /// for which the rest of the lease is reserved.
     kill: BootInstant,
 }
 
@@ -55,7 +55,7 @@ impl Ends {
         }
     }
 
-    /// For the guardian: no later than the wrapper kills.
+    /// Returns the order to the guardian. Its deadline is the latest time at which the wrapper kills.
     fn order(self, group: Pid) -> Order {
         Order {
             group,
@@ -63,7 +63,7 @@ impl Ends {
         }
     }
 
-    /// How much of the lease is left cannot be known after a step of the local clock: there is no time for a grace.
+    /// Returns the deadlines after a step of the local clock: no grace, as the rest of the lease is unknown.
     fn clock_stepped(self, now: BootInstant) -> Self {
         Self {
             kill: self.kill.min(now),
@@ -71,14 +71,14 @@ impl Ends {
         }
     }
 
-    /// Returns when the rest of a command is killed that is stopped now, or that was to be killed at `before`: within
-    /// its grace, and never later than the lease allows by now.
+    /// Returns the time at which the rest of a stopped command is killed: `before`, or when the grace ends,
+    /// and never later than the lease allows.
     fn kill_at(self, before: Option<BootInstant>, grace: Duration, now: BootInstant) -> BootInstant {
         before.unwrap_or(now + grace).min(self.kill)
     }
 }
 
-/// How far it is.
+/// The state of a command under one lease.
 struct Work<'a> {
     wrapper: &'a mut Wrapper,
     election: &'a mut Election,
@@ -87,17 +87,18 @@ struct Work<'a> {
     ends: Ends,
     lost: bool,
     leader_ended: bool,
-    /// The stop signal was sent, and the rest is killed at this moment.
+    /// The time at which the rest is killed, once the stop signal was sent.
     kill_at: Option<BootInstant>,
-    /// The election or the guardian is of no use any more.
+    /// The error of the election, the guardian or a kill after which the command is stopped.
     broken: Option<RunError>,
 }
 
 impl Wrapper {
-    /// Runs the command to its end, which is before that of the lease.
+    /// Runs the command until it ends, which is before the lease ends.
     ///
     /// # Errors
-    /// The elector or the guardian has ended; the command was stopped.
+    /// Returns an error if the elector or the guardian has ended, or if the rest cannot be found, killed or
+    /// reaped. The command was stopped; a process of it may run only after [`RunError::Look`].
     pub(super) async fn work(
         &mut self,
         election: &mut Election,
@@ -112,7 +113,7 @@ impl Wrapper {
         if let Some(terminal) = &self.terminal {
             terminal.give(launcher.id());
         }
-        // After the last await: the time may have gone.
+        // Checked after the last await: the time may be over.
         let begins = election.authority(authority.token).is_some() && clock::now() < ends.stop;
         let (group, report) = if begins {
             launcher.begin(Go {
@@ -154,11 +155,11 @@ impl Wrapper {
         }
     }
 
-    /// Has the guardian kill the launcher at the deadline. Returns the signal that asked this process to end meanwhile: the
-    /// launcher then is not guarded any more.
+    /// Makes the guardian kill the launcher at the deadline. Returns a signal that asked this process to end
+    /// meanwhile; the launcher is then not guarded any more.
     ///
     /// # Errors
-    /// The guardian has ended, or does not answer.
+    /// Returns an error if the guardian has ended or does not answer.
     async fn arm(&mut self, launcher: &Launcher, ends: Ends) -> Result<Option<Signal>, RunError> {
         if let Err(unguarded) = self.guard.arm(ends.order(launcher.id())).await {
             self.guard.disarm()?;
@@ -172,21 +173,21 @@ impl Wrapper {
     }
 }
 
-/// Returns the signal that ended a launcher, if it asks a process to end: a terminal or a supervisor sent it to the group
-/// of the launcher alone.
+/// Returns the signal that ended a launcher, if it asks a process to end: a terminal or a supervisor sent it
+/// only to the group of the launcher.
 fn asked_by(ended: ExitStatus) -> Option<Signal> {
     let signal = Signal::try_from(ended.signal()?).ok()?;
     signals::ends(signal).then_some(signal)
 }
 
 impl Work<'_> {
-    /// Until nothing of the group runs.
+    /// Follows the command until no process of its group runs.
     async fn follow(&mut self, group: &Group) -> Result<(), RunError> {
         loop {
             if !self.lost {
                 self.check_lease(group.id());
             }
-            // Also in the grace of a lease that was lost before.
+            // This also applies during the grace after a lost lease.
             if self.lost && self.election.clock_stepped_after(self.authority.token) {
                 self.ends = self.ends.clock_stepped(clock::now());
             }
@@ -212,7 +213,7 @@ impl Work<'_> {
                 self.kill(group);
             }
             let wake = match self.kill_at {
-                // The rest is searched for, and killed again: a process may have been started meanwhile.
+                // The group is searched and killed again: a process may have been started meanwhile.
                 Some(kill_at) if self.leader_ended || now >= kill_at => now + LOOK,
                 Some(kill_at) => kill_at,
                 None => self.ends.stop,
@@ -232,7 +233,7 @@ impl Work<'_> {
         }
     }
 
-    /// Moves the deadlines with the lease, or finds it lost.
+    /// Moves the deadlines with the lease, or finds that the lease is lost.
     fn check_lease(&mut self, group: Pid) {
         match self.election.authority(self.authority.token) {
             Some(authority) => {
@@ -247,7 +248,7 @@ impl Work<'_> {
         self.lost |= clock::now() >= self.ends.stop;
     }
 
-    /// The lease, or what guards it, may not be relied on any more.
+    /// Treats the lease as lost: the lease or the guardian cannot be relied on any more.
     fn breaks(&mut self, error: RunError) {
         self.lost = true;
         self.broken = Some(error);
@@ -275,7 +276,7 @@ impl Work<'_> {
         }
     }
 
-    /// Passes it on.
+    /// Passes a signal on to the group, other than SIGCHLD.
     fn on_signal(&mut self, signal: Signal, group: &Group) {
         match signal {
             Signal::SIGCHLD => {
@@ -301,7 +302,7 @@ impl Work<'_> {
         }
     }
 
-    /// When the terminal stops the command, this process stops as well, or the shell would not get its terminal back.
+    /// Stops this process when the terminal stops the command, or the shell would not get its terminal back.
     /// The lease is not renewed meanwhile.
     fn stop_with_command(&self, group: &Group) {
         let of_terminal = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
@@ -347,7 +348,7 @@ mod tests {
         }
     }
 
-    /// The command has ended, what it left behind has its grace, and the clock of the machine is found to have stood still.
+    /// The command has ended, its other processes have their grace, and the clock of the machine stood still.
     #[test]
     fn lease_that_is_found_over_ends_the_grace() {
         let (ends, _) = ends(15 * SECOND, 5 * SECOND);

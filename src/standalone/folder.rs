@@ -21,15 +21,15 @@ use tokio::{
 
 use super::manifests::{LoadError, Loaded, load};
 
-/// On a node without inotify, a mounted ConfigMap is a minute late anyway, but a person who edits a file expects a
-/// quick result.
+/// The interval of rescans. Without inotify, a mounted ConfigMap is a minute late anyway, but a person who
+/// edits a file expects a quick result.
 const RESCAN: Duration = Duration::from_secs(3);
-/// An editor writes a file in several steps within milliseconds, so the read waits for a pause of this length.
+/// The pause that a read waits for: an editor writes a file in several steps within milliseconds.
 const QUIET: Duration = Duration::from_millis(100);
-/// A folder that is written to all the time is read after this time nevertheless.
+/// The time after which a folder that is written to all the time is read anyway.
 const LONGEST_UNREST: Duration = Duration::from_secs(1);
 
-/// Reads the folder now. The outer error is the end of the reading task itself.
+/// Reads the folder now. The outer error means that the reading task itself failed.
 pub(super) async fn read(folder: &Path) -> Result<Result<Loaded, LoadError>, JoinError> {
     let folder = folder.to_owned();
     task::spawn_blocking(move || load(&folder)).await
@@ -43,7 +43,7 @@ pub(super) async fn follow(
     changes: mpsc::Sender<Result<Loaded, LoadError>>,
 ) -> io::Result<()> {
     let (told, mut heard) = mpsc::unbounded_channel();
-    // Kept to the end, because its drop ends the watch.
+    // Kept until the end, because dropping it ends the watch.
     let watcher = watch(&folder, told);
     if let Err(cause) = &watcher {
         tracing::warn!(folder = %folder.display(), error = %cause,
@@ -74,7 +74,7 @@ pub(super) async fn follow(
 
 fn watch(folder: &Path, told: mpsc::UnboundedSender<()>) -> notify::Result<RecommendedWatcher> {
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // An error of the watcher counts as a change; the reading of a file does not.
+        // An error of the watcher counts as a change; a read of a file does not.
         if event.as_ref().map_or(true, |event| is_change(event.kind)) {
             let _ = told.send(());
         }
@@ -90,7 +90,7 @@ fn is_change(kind: EventKind) -> bool {
     }
 }
 
-/// Waits for a change. Without a watch no change is reported, so it waits forever and the rescan takes over.
+/// Waits for a change. Without a watch no change is reported: this waits forever, and the rescan takes over.
 async fn heard_from(heard: &mut mpsc::UnboundedReceiver<()>) -> Option<()> {
     match heard.recv().await {
         Some(()) => Some(()),
@@ -100,6 +100,6 @@ async fn heard_from(heard: &mut mpsc::UnboundedReceiver<()>) -> Option<()> {
 
 async fn settle(heard: &mut mpsc::UnboundedReceiver<()>) {
     let quiet = async { while let Ok(Some(())) = time::timeout(QUIET, heard_from(heard)).await {} };
-    // After a pause and after the longest wait alike, the folder is read.
+    // The folder is read after a pause as well as after the longest wait.
     let _ = time::timeout(LONGEST_UNREST, quiet).await;
 }

@@ -18,8 +18,8 @@ use crate::api::plan::{LockPlan, QuorumPlan};
 
 pub(crate) use problem::Problem;
 
-/// A Kubernetes object may have 1.5 MiB, and thousands of locks fit into a file of this size. The limit keeps a file
-/// that is not a manifest from exhausting the memory.
+/// The largest size of a file, in bytes. A Kubernetes object may have 1.5 MiB, and thousands of locks fit
+/// into this size. The limit keeps a file that is not a manifest from exhausting the memory.
 const FILE_LIMIT: u64 = 8 * 1024 * 1024;
 
 /// The content of a folder. Quorums and locks are in the order of files and documents.

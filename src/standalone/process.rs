@@ -24,7 +24,8 @@ use crate::{
     },
 };
 
-/// The longest time for the release of the locks at the end, less than the 2 s in which the process promises to end.
+/// The longest time for the release of the locks at the end, less than the 2 s within which the process must
+/// end.
 const ENDING: Duration = Duration::from_millis(1_600);
 
 /// The settings of the command line.
@@ -52,7 +53,7 @@ impl From<LoadError> for OperatorError {
 /// Contends for every lock that the folder declares, until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// A folder or an address cannot be used at the start, or a task ends.
+/// Returns an error if the folder or the address cannot be used at the start, or if a task ends.
 pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     let signals = Signals::listen().map_err(ProcessError::Signals)?;
     let loaded = match folder::read(&options.folder).await {
@@ -91,8 +92,8 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     process.spawn("follows the folder", folder::follow(options.folder, loaded, told));
     process.spawn("serves HTTP", http::serve(listener, state, Details::default()));
     let end = contend(&mut process, &mut reconciler, changes).await;
-    // The first cause of the end is the reported one. Further signals have no effect, because a sender that signals a
-    // process and its group (`timeout`, a shell) sends two at once.
+    // Only the first cause of the end is reported. Further signals have no effect, because a sender that
+    // signals a process and its group (`timeout`, a shell) sends two at once.
     if time::timeout(ENDING, reconciler.stop()).await.is_err() {
         tracing::warn!("not every lock was released in time: the remaining leases expire by themselves");
     }
@@ -102,7 +103,7 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     end
 }
 
-/// Runs until a signal arrives, or a task ends that must not end.
+/// Runs until a signal arrives, or until a task that must not end has ended.
 async fn contend(
     process: &mut Process,
     reconciler: &mut Reconciler,

@@ -1,7 +1,8 @@
 //! Applies the desired state: opens, changes and closes quorums, and sets their locks.
 //!
-//! If more of a quorum's plan changed than the command timeout, the quorum is opened again. It is closed first, so that
-//! this process releases its locks before it contends for them again, and is opened when its supervisor has ended.
+//! If anything in a quorum's plan other than the command timeout changed, the quorum is reopened. It is
+//! closed first, so that this process releases its locks before it contends for them again, and is opened
+//! when its supervisor has ended.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -74,7 +75,7 @@ impl Reconciler {
         self.reconcile();
     }
 
-    /// Waits for the end of a quorum: one that was closed, or one that must not have ended, whose error is returned.
+    /// Waits for the end of a quorum that was closed. Returns the error of a quorum that ended unexpectedly.
     /// Cancel safe.
     pub(super) async fn quorum_ended(&mut self) -> Result<(), QuorumEnded> {
         let name = self.quorums.ended().await?;
@@ -85,7 +86,7 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Releases all locks, and returns when no quorum runs any more.
+    /// Releases all locks, and returns when no quorum runs any longer.
     pub(super) async fn stop(&mut self) {
         let state = InUse {
             stopping: true,
@@ -172,7 +173,7 @@ impl Reconciler {
     }
 }
 
-/// Returns why a running quorum has to be closed; `None` if it can continue.
+/// Returns the reason why a running quorum has to be closed; `None` if it can continue.
 fn stale(running: &RunningQuorum, wanted: Option<&(QuorumPlan, Locks)>) -> Option<&'static str> {
     let Some((plan, _)) = wanted else {
         return Some("the RedisQuorum is not declared any more");
@@ -184,7 +185,7 @@ fn stale(running: &RunningQuorum, wanted: Option<&(QuorumPlan, Locks)>) -> Optio
     (*plan != adjusted).then_some("the manifest changed; the operator reconnects")
 }
 
-/// Returns the field that depends on flags that are not given, and the reason.
+/// Returns the field that depends on missing flags, and the reason.
 fn lacks(plan: &QuorumPlan, access: &Access) -> Option<(&'static str, String)> {
     let credentials = &access.credentials;
     if let Some(secret) = &plan.auth_secret

@@ -15,10 +15,10 @@ use crate::{
     lease::BootInstant,
 };
 
-/// An action on one object. Each call is one step, and may be dropped at any await.
+/// An action on one object. Each call performs one step, and its future may be dropped at any await.
 pub(crate) struct Action {
     kind: Kind,
-    /// The rights that the action needs, where they do not depend on the object.
+    /// The rights that the action needs; `None` if they depend on the object.
     rights: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl Action {
                 active_replicas: active,
                 standby_replicas: standby,
             } => Kind::Scale(Box::new(Scale::new(context, object, *active, *standby))),
-            // The kind was checked when the lock was read: it is one of these two of `batch/v1`.
+            // The kind was validated with the lock: it is `Job` or `CronJob` of `batch/v1`.
             TargetWork::Suspend { object } if object.kind == "Job" => {
                 Kind::SuspendJob(Box::new(OneJob::new(context, &object.name)))
             }
@@ -82,7 +82,7 @@ impl Action {
         }
     }
 
-    /// Sets new settings for the same object.
+    /// Applies new settings for the same object.
     pub(crate) fn declare(&mut self, work: &TargetWork) {
         match &mut self.kind {
             Kind::Scale(action) => action.declare(work),
@@ -94,8 +94,8 @@ impl Action {
         }
     }
 
-    /// Reports whether the object was started and the watch shows no later write of another writer: a start has nothing
-    /// to do.
+    /// Reports whether the object was started and the watch shows no later version of it: a start then has
+    /// nothing to do.
     pub(crate) fn runs_untouched(&self) -> bool {
         matches!(&self.kind, Kind::Scale(action) if action.runs_untouched())
     }
@@ -118,7 +118,7 @@ impl Action {
         self.explain_step(step)
     }
 
-    /// Stops the object. With a bound, all of it must be gone by then.
+    /// Stops the object. If `by` is set, every part of the object must be gone at that time.
     pub(crate) async fn stop(
         &mut self,
         by: Option<BootInstant>,
@@ -128,7 +128,7 @@ impl Action {
         self.explain_step(step)
     }
 
-    /// Returns the parts that have not ended although the time for a stop is over, and where they run.
+    /// Returns the parts of the object that a late stop still waits for, and where they run.
     pub(crate) fn late(&self) -> Option<String> {
         match &self.kind {
             Kind::Scale(action) => action.late(),
@@ -140,8 +140,8 @@ impl Action {
         }
     }
 
-    /// Reports whether a pod of the object is ready; `None` for an object without a pod selector, and for all actions
-    /// but Scale.
+    /// Reports whether a pod of the object is ready; `None` for an object without a pod selector, and for all
+    /// actions other than Scale.
     pub(crate) async fn ready(&mut self) -> Result<Option<bool>, TargetError> {
         match &mut self.kind {
             Kind::Scale(action) => action.ready().await,
@@ -149,7 +149,8 @@ impl Action {
         }
     }
 
-    /// Returns a pod of the object that runs and is not fenced, of a fenced lock.
+    /// For a fenced lock, returns a running pod of the object that is not fenced, or an unfenced pod
+    /// template.
     pub(crate) async fn unfenced(&mut self) -> Result<Option<String>, TargetError> {
         match &mut self.kind {
             Kind::Scale(action) => action.unfenced().await,
@@ -160,7 +161,7 @@ impl Action {
         }
     }
 
-    /// Follows the object, so that a write of another writer is noticed at once.
+    /// Follows the object, so that a write by another writer is noticed at once.
     pub(crate) fn changes(&self) -> Changes {
         each!(&self.kind, action => action.changes())
     }

@@ -8,8 +8,8 @@ use kube::api::ApiResource;
 use super::TargetError;
 use crate::api::pointer::Pointer;
 
-/// Groups none of whose resources may be patched: a write could grant rights, change what the API server accepts or run
-/// other code, and locks switch workloads and Leases by other actions.
+/// API groups whose resources may never be patched: a write could grant rights, change the rules of the API
+/// server for accepting objects, or run other code, and locks switch workloads and Leases by other actions.
 const FORBIDDEN_GROUPS: [&str; 13] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -25,10 +25,10 @@ const FORBIDDEN_GROUPS: [&str; 13] = [
     "rbac.authorization.k8s.io",
     "redlock.dev",
 ];
-/// The resource of the core group that may be patched.
+/// The only resource of the core group that may be patched.
 const CORE: &str = "services";
 
-/// A field of all objects of a resource.
+/// A field, identified by its path, in all objects of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AllowedField {
     group: String,
@@ -39,7 +39,7 @@ pub(crate) struct AllowedField {
 impl FromStr for AllowedField {
     type Err = String;
 
-    /// Reads `RESOURCE.GROUP:PATH`, or `RESOURCE:PATH` in the core group.
+    /// Parses `RESOURCE.GROUP:PATH`, or `RESOURCE:PATH` for the core group.
     fn from_str(text: &str) -> Result<Self, String> {
         let example =
             "write RESOURCE.GROUP:PATH, such as kustomizations.kustomize.toolkit.fluxcd.io:/spec/suspend";
@@ -67,7 +67,7 @@ impl FromStr for AllowedField {
     }
 }
 
-/// See the module.
+/// The fields that the action Patch may set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AllowedFields(BTreeSet<AllowedField>);
 

@@ -1,16 +1,16 @@
-//! Tracks the writes of one stop, and decides which version of the object each of them is for.
+//! Tracks the writes of one stop, and decides to which version of the object each write applies.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-/// The version of an object that a write of a stop is for.
+/// The version of an object to which a write of a stop applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Precondition {
-    /// The version that was read: the object was not started since.
+    /// Only the version that was read: the object has not been started since.
     Version,
-    /// Any version of the same object. Its controller may write to it faster than it is read, and an owed stop must
-    /// land. The API server ignores a UID in the scale of a custom resource: there the write applies to any object of
-    /// that name.
+    /// Any version of the same object. Its controller may write to it faster than the operator reads it, and
+    /// a stop that is due must succeed. The API server ignores a UID in the scale of a custom resource: the
+    /// write then applies to any object of that name.
     Uid,
 }
 
@@ -28,14 +28,14 @@ impl Precondition {
     }
 }
 
-/// Whether a write of the stop was sent whose effect is not known: it met a conflict, or was not answered.
+/// Whether the stop sent a write whose effect is not known: it met a conflict, or was not answered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Attempts {
     sent: bool,
 }
 
 impl Attempts {
-    /// Returns the precondition of the write that is sent now.
+    /// Returns the precondition of the next write, and records that the write is sent.
     pub(super) const fn send(&mut self) -> Precondition {
         let before = std::mem::replace(&mut self.sent, true);
         if before {
@@ -45,7 +45,8 @@ impl Attempts {
         }
     }
 
-    /// Resets the state: the stop is written, the object needs no stop, or the permit to stop is gone.
+    /// Resets the state, because the stop is written, the object needs no stop, or the permit to stop is
+    /// gone.
     pub(super) const fn settle(&mut self) {
         self.sent = false;
     }

@@ -4,21 +4,22 @@ use thiserror::Error;
 
 use super::ConditionReason;
 
-/// A request that the API server did not carry out.
+/// The reason why a request to the API server failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum TargetError {
     #[error("{what}: {reason}")]
     Api {
         what: String,
         reason: String,
-        /// The API server refused the request. Without a refusal, the server may still carry it out.
+        /// Whether the request has no effect, such as after a refusal. Otherwise, the API server may still
+        /// carry it out.
         refusal: bool,
     },
     #[error("{what}: {reason}{grant}")]
     Forbidden {
         what: String,
         reason: String,
-        /// The rule that is missing, ready to be pasted, if the action knows it.
+        /// The missing RBAC rule, ready to paste; empty if the action does not know it.
         grant: String,
     },
     #[error("apiVersion {api_version:?} of kind {kind} is not valid: write GROUP/VERSION, such as apps/v1")]
@@ -62,7 +63,7 @@ pub(crate) enum TargetError {
     },
 }
 
-/// Returns text to paste.
+/// Returns the setting that allows the field, ready to paste.
 fn allowing(group: &str, resource: &str, path: &str) -> String {
     let dot = if group.is_empty() { "" } else { "." };
     format!(
@@ -71,7 +72,7 @@ fn allowing(group: &str, resource: &str, path: &str) -> String {
     )
 }
 
-/// The kinds that every cluster serves and that may be targets, with the version that a manifest gives them.
+/// Kinds that every cluster serves and that may be targets, each with its apiVersion in a manifest.
 const WELL_KNOWN: [(&str, &str); 8] = [
     ("CronJob", "batch/v1"),
     ("DaemonSet", "apps/v1"),
@@ -83,7 +84,8 @@ const WELL_KNOWN: [(&str, &str); 8] = [
     ("StatefulSet", "apps/v1"),
 ];
 
-/// Names the group of a kind that was requested in another group; empty for every other kind.
+/// Returns a hint at the right group of a well-known kind that was requested in another group; empty for
+/// every other kind.
 fn elsewhere(api_version: &str, kind: &str) -> String {
     let group = |api_version: &str| api_version.rsplit_once('/').map(|(group, _)| group.to_owned());
     let known = WELL_KNOWN.iter().find(|(known, _)| *known == kind);
@@ -94,7 +96,7 @@ fn elsewhere(api_version: &str, kind: &str) -> String {
 }
 
 impl TargetError {
-    /// Reports whether the request is refused for good.
+    /// Reports whether the request failed without an effect, and cannot take effect later.
     pub(crate) const fn is_refusal(&self) -> bool {
         match self {
             Self::Api { refusal, .. } => *refusal,
@@ -109,7 +111,7 @@ impl TargetError {
         }
     }
 
-    /// Reports whether discovery answered and the kind cannot be used.
+    /// Reports whether the kind itself cannot be used, as opposed to a failure of the discovery.
     pub(crate) const fn is_about_kind(&self) -> bool {
         matches!(
             self,

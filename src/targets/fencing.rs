@@ -1,4 +1,5 @@
-//! Reads whether the pods of a lock are fenced, by the volume in their templates, and which of them have ended.
+//! Determines whether the pods of a lock are fenced, from the volume in their templates, and which of them
+//! have ended.
 
 mod ended;
 mod follow;
@@ -20,7 +21,7 @@ use super::{ConditionReason, Step, TargetContext, TargetError, pages, read::Plac
 use crate::api::lock_status::TargetState;
 use mount::{Unfenced, check};
 
-/// The paths of the pod template in the objects of Kubernetes.
+/// The paths of the pod template's spec in the built-in kinds of Kubernetes.
 const TEMPLATES: [&str; 2] = ["/spec/template/spec", "/spec/jobTemplate/spec/template/spec"];
 
 /// A Pod, with the fields that show whether it is fenced and whether it has ended.
@@ -33,9 +34,10 @@ struct Pod {
     status: ended::PodStatus,
 }
 
-/// Returns the step of a target whose pod template does not mount the volume that fences its pods: nothing of it is
-/// started. `None` where it does, and for a lock without fencing. Call this after the read of the version that the start
-/// is for, so that the start of a later version does not apply.
+/// Returns the step of a target whose pod template does not mount the volume that fences its pods, so that
+/// the target is not started; `None` if the template mounts the volume, and for a lock without fencing. Call
+/// this after reading the version that the start is for: if the template changes later, the start does not
+/// apply.
 pub(super) async fn not_fenced(
     context: &TargetContext,
     place: &Place,
@@ -45,7 +47,7 @@ pub(super) async fn not_fenced(
     if !context.fenced {
         return Ok(None);
     }
-    // The start finds that an object is gone.
+    // If the object is gone, the start itself reports that.
     let object = read(context, place, (name, called)).await?;
     let unfenced = object.and_then(|object| check_template(&object, &context.object).err());
     Ok(unfenced.map(|unfenced| {
@@ -54,8 +56,8 @@ pub(super) async fn not_fenced(
     }))
 }
 
-/// Returns the pod template of a target that runs, where the pods that are made from it next are not fenced. `runs` is asked
-/// with the object.
+/// Returns the name of the pod template of a running target if the next pods from this template would not be
+/// fenced. `runs` decides from the object whether the target runs.
 pub(super) async fn unfenced_template(
     context: &TargetContext,
     place: &Place,
@@ -87,7 +89,8 @@ fn check_template(object: &Value, lock: &str) -> Result<(), Unfenced> {
     check(&spec.ok_or(Unfenced::NoTemplate)?, lock)
 }
 
-/// Returns a pod that has not ended and is not fenced for the lock of the target, of the pods that belong to the target.
+/// Returns a pod of the target that has not ended and is not fenced for the lock. `belong` selects the pods
+/// of the target.
 pub(super) async fn unfenced(
     context: &TargetContext,
     (selector, called): (&str, &str),

@@ -7,7 +7,8 @@ use tokio::{sync::watch, time};
 use super::{Changes, Pause, TargetContext, kind::Need, read::Place, shared::Followed};
 use crate::api::target::TargetRef;
 
-/// Returns an item when the object changes, or its kind is found: for the first time, again, or in another version.
+/// Returns a stream with an item when the object changes, or when its kind is found: for the first time,
+/// again, or in another version.
 pub(super) fn changes_of(context: &TargetContext, reference: &TargetRef, need: Need) -> Changes {
     let following = Following {
         kinds: context.shared.kinds.changes(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{clock, lease::BootInstant, targets::TargetError};
 
-/// Longer than the API server works on a request, which is a minute.
+/// Longer than the request timeout of the API server, which is a minute.
 const LONGEST: Duration = Duration::from_secs(70);
 
 /// The time of an unanswered write. While the write may still take effect, no stop is confirmed.
@@ -17,8 +17,8 @@ impl InFlight {
         std::mem::replace(self, Self(Some(clock::now())))
     }
 
-    /// Records the answer. A write that is done ends every earlier one, which was for an earlier version. A write that
-    /// is refused never takes effect: the state `before` it applies again.
+    /// Records the answer. A successful write rules out every earlier one, which was for an earlier version.
+    /// A refused write never takes effect: the state `before` it applies again.
     pub(super) fn answered<T>(
         &mut self,
         before: Self,

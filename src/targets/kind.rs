@@ -21,18 +21,19 @@ use crate::{
     lease::BootInstant,
 };
 
-/// A kind that was not found, or is in doubt, is discovered again after this long, however many targets name it.
+/// The shortest time between two discoveries of a kind that was not found or is in doubt, regardless of the
+/// number of targets that name it.
 const ASKED_AGAIN: Duration = Duration::from_secs(2);
-/// A kind that was found is discovered again after this long.
+/// The time after which a found kind is discovered again.
 const REFRESHED: Duration = Duration::from_secs(300);
-/// "This object does not exist" needs a discovery of its kind that is no older than this.
+/// The maximum age of a discovery that can confirm that an object does not exist.
 const CONFIRMED: Duration = Duration::from_secs(10);
 /// The longest time for a discovery: an aggregated API may accept a request and never answer.
 const LONGEST: Duration = Duration::from_secs(5);
-/// A kind that no target asked for in this time is forgotten.
+/// The time after which a kind that no target requests is forgotten.
 const UNUSED: Duration = Duration::from_secs(900);
 
-/// The requirements of a target on a kind.
+/// The requirement of a target for its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Need {
     /// The kind is served.
@@ -48,7 +49,7 @@ struct Entry {
     found: Result<ApiResource, TargetError>,
     asked: BootInstant,
     used: BootInstant,
-    /// A read showed that the path is no longer served.
+    /// Whether a read showed that the path is no longer served.
     doubted: bool,
     /// The start of a refresh that has not ended.
     refreshing: Option<BootInstant>,
@@ -72,12 +73,12 @@ pub(super) struct Kinds(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     entries: Mutex<BTreeMap<Key, Entry>>,
-    /// Held during the discovery of a kind, so that a thousand targets of it cause one discovery. Other kinds do not
-    /// wait for it.
+    /// Held during the discovery of a kind, so that a thousand targets of the kind cause one discovery. Other
+    /// kinds do not wait for it.
     asking: Mutex<BTreeMap<Key, Arc<tokio::sync::Mutex<()>>>>,
     /// Refreshes in the background. The earlier results are used until they end.
     refreshes: Mutex<JoinSet<()>>,
-    /// Counts the changes of the discovered kinds.
+    /// The number of changes of the discovered kinds.
     changes: watch::Sender<u64>,
 }
 
@@ -114,7 +115,7 @@ impl Kinds {
         let entry = entries.get_mut(&key(reference, need))?;
         let known = entry.found.as_ref().ok()?.clone();
         entry.used = now;
-        // A refresh that broke off does not prevent the next one.
+        // A refresh that was aborted does not prevent the next one.
         let runs = entry
             .refreshing
             .is_some_and(|began| now.since(began) < LONGEST * 2);
@@ -136,7 +137,7 @@ impl Kinds {
         });
     }
 
-    /// Reports whether this resource is served, by a discovery of the last few seconds.
+    /// Reports whether this resource is served, according to a discovery within the last few seconds.
     pub(super) async fn is_served(
         &self,
         client: &Client,
@@ -156,7 +157,8 @@ impl Kinds {
         }
     }
 
-    /// Changes when a discovery finds another version, or a kind that was missing.
+    /// Returns a counter of discoveries that found another version, or a kind that has appeared or
+    /// disappeared.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
@@ -172,8 +174,8 @@ impl Kinds {
             return known;
         }
         let (kinds, client, reference) = (self.clone(), client.clone(), reference.clone());
-        // The discovery has its own task: the caller may not be polled for a while, and other callers wait for the
-        // result.
+        // The discovery runs in its own task: the caller may not be polled for a while, and other callers
+        // wait for the result.
         let mut task = JoinSet::new();
         task.spawn(async move { kinds.ask(&client, &reference, need, fresh).await });
         match task.join_next().await {
@@ -215,8 +217,8 @@ impl Kinds {
         asking.entry(key(reference, need)).or_default().clone()
     }
 
-    /// Records the result of a discovery. A failed one proves nothing about the kind: the earlier result stays, in
-    /// doubt.
+    /// Records the result of a discovery. A failed discovery proves nothing about the kind: the earlier
+    /// result is kept, in doubt.
     fn take(
         &self,
         reference: &TargetRef,
@@ -275,7 +277,7 @@ impl Kinds {
     }
 }
 
-/// All objects of a kind share one entry.
+/// Returns the key of the entry, which all objects of a kind share.
 fn key(reference: &TargetRef, need: Need) -> Key {
     let name = String::new();
     (

@@ -1,7 +1,8 @@
 //! LabelPods: one pod of a selector carries the label that a Service selects, and with it the fencing token.
 //!
-//! The label is taken from one pod, and that is confirmed, before another gets it: between two there is a moment without
-//! any, and within a cluster never more than one. Taking it needs no authority; giving it does.
+//! The operator confirms that one pod has lost the label before another pod gets it: between the two, no pod
+//! has the label, and within a cluster never more than one pod has it. Taking the label needs no authority;
+//! giving it does.
 
 mod choice;
 mod pods;
@@ -22,14 +23,14 @@ use pods::{Pods, Write};
 use snapshot::{PodSnapshot, ROLE, Setter};
 use watched::Watched;
 
-/// A pod may change between its read and a write, such as by its kubelet. The pods are then read again, at most this
-/// often.
+/// The maximum number of reads in one step: a pod may change between a read and a write, such as by its
+/// kubelet.
 const TRIES: usize = 8;
-/// A list is valid until a change is seen, and at most this long: a watch may miss a change.
+/// The maximum age of a list, which is valid until a change is seen: a watch may miss a change.
 const FRESH: Duration = Duration::from_secs(55);
-/// The time for which this replica leaves a label alone that was given again after this replica took it, or under a
-/// later lease than this replica has seen. It applies only where this replica does not see the holder of the lock: a
-/// sibling sees more.
+/// The time for which this replica leaves a label alone that was given again after this replica took it, or
+/// that was given under a later lease than this replica has seen. It applies only while this replica does not
+/// see the holder of the lock: a sibling sees more.
 const OVERRULED: Duration = Duration::from_secs(60);
 
 pub(super) struct LabelPods {
@@ -39,14 +40,14 @@ pub(super) struct LabelPods {
     watched: Watched,
     /// The pods of the last list.
     seen: Option<(BootInstant, Vec<PodSnapshot>)>,
-    /// The pod, in the version that was read, that was to get the label by an unanswered write. The write may still be
-    /// done while the pod has that version.
+    /// The pod, in the version that was read, for which a write of the label was not answered. The write may
+    /// still apply while the pod has that version.
     unanswered: Option<PodSnapshot>,
-    /// The token of a label on which a sibling knows better, and since when.
+    /// The token of a label that this replica leaves to a sibling with a better view, and since when.
     overruled: Option<(u64, BootInstant)>,
-    /// The pod that got the label last, and under which token.
+    /// The UID of the pod that got the label last, and the token under which it did.
     given: Option<(String, u64)>,
-    /// The pods that lost the label in steps without a lease, since the last step under a lease.
+    /// The UIDs of pods that lost the label in steps without a lease, since the last step under a lease.
     taken: BTreeSet<String>,
     /// A change of the label by another writer since the last step.
     contest: Option<String>,
@@ -98,7 +99,7 @@ impl LabelPods {
             let all = shown.pods.into_iter().flatten().chain(others);
             return Ok((false, all.collect()));
         }
-        // The list may lack changes from here on.
+        // The list may lack changes that are made after this point.
         self.watched.settle();
         let pods = self.pods.read().await?;
         self.seen = Some((now, pods.clone()));
@@ -108,7 +109,7 @@ impl LabelPods {
     /// Changes labels until no change is needed.
     async fn enforce(&mut self, wanted: &Wanted, cause: Cause<'_>) -> Result<Step, TargetError> {
         if matches!(cause, Cause::Lease(_)) {
-            // From here on the operator gives the label.
+            // The operator sets the label from this point.
             self.taken.clear();
         }
         for _ in 0..TRIES {
@@ -141,7 +142,8 @@ impl LabelPods {
         Ok(Step::Working(TargetState::Changing))
     }
 
-    /// Waits for a label that may still be given. The unanswered write cannot apply to another version of its pod.
+    /// Prevents an unanswered write from giving the label later: the write cannot apply to another version of
+    /// its pod.
     async fn settle(&mut self, pods: &[PodSnapshot]) -> Result<Write, TargetError> {
         let Some(waiting) = &self.unanswered else {
             return Ok(Write::Done);
@@ -155,7 +157,7 @@ impl LabelPods {
         Ok(Write::Done)
     }
 
-    /// Returns false if the authority is gone.
+    /// Makes the changes. Returns false if the authority is gone.
     async fn write(&mut self, choice: Choice, cause: Cause<'_>) -> Result<bool, TargetError> {
         let again = choice.take.iter().any(|pod| self.taken.contains(&pod.uid));
         let holds = match cause {
@@ -234,8 +236,8 @@ impl LabelPods {
         }
     }
 
-    /// Reports whether a sibling that sees more gave the label: by a later lease than this replica has seen, or again
-    /// after this replica took it.
+    /// Reports whether a sibling that sees more gave the label: under a later lease than this replica has
+    /// seen, or again after this replica took it.
     fn is_overruled(&mut self, pod: &PodSnapshot) -> bool {
         let Some(token) = pod.token.filter(|_| pod.labelled) else {
             return false;
@@ -243,7 +245,7 @@ impl LabelPods {
         if self.overruled.is_none_or(|(known, _)| known != token) {
             let standing = self.context.elector.watch(&self.context.lock);
             let seen = standing.and_then(|standing| standing.borrow().last_token());
-            // A replica that has just started has seen no lease, and takes the label where no holder is known.
+            // A replica that has just started has seen no lease, and takes the label if no holder is known.
             if seen.is_none_or(|seen| token <= seen.0) {
                 return false;
             }
@@ -253,7 +255,7 @@ impl LabelPods {
             .is_some_and(|(_, at)| clock::now().since(at) < OVERRULED)
     }
 
-    /// Returns the verdict on an object that is in the wanted state, as far as it can be.
+    /// Returns the step for pods that are in the wanted state, as far as they can be.
     fn verdict(&self, choice: &Choice, wanted: &Wanted, cause: Cause<'_>) -> Step {
         let Cause::Lease(permit) = cause else {
             return Step::Done;
@@ -310,7 +312,7 @@ impl LabelPods {
         let Some(holder) = permit.holder() else {
             return Wanted::Ready;
         };
-        // An agent identifies itself by namespace, name and UID of its pod.
+        // An agent identifies itself by the namespace, the name and the UID of its pod.
         let mut parts = holder.split('/');
         match (parts.next(), parts.next(), parts.next(), parts.next()) {
             (Some(namespace), Some(name), Some(uid), None) if namespace == self.context.namespace => {
@@ -338,7 +340,7 @@ fn is_sure(cause: Cause<'_>) -> bool {
     }
 }
 
-/// Returns the time in the form of the API server.
+/// Returns the present time in whole seconds, as the API server writes times.
 fn now() -> Timestamp {
     let seconds = i64::try_from(clock::unix_time().as_secs()).unwrap_or(i64::MAX);
     Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)

@@ -1,5 +1,6 @@
-//! Lease: where the lock is not held, the operator holds the Lease of a controller's leader election, so all replicas of
-//! the controller run and none leads. Where the lock is held, the operator frees the Lease.
+//! Lease: in a cluster that does not hold the lock, the operator holds the Lease of a controller's leader
+//! election, so that all replicas of the controller run and none of them leads. In the cluster that holds the
+//! lock, the operator frees the Lease.
 
 mod hold;
 mod record;
@@ -46,11 +47,12 @@ use record::{Record, created, freed, own_holder, renewed, taken};
 
 /// The field manager that owns the record.
 const MANAGER: &str = "redlock-operator-lease";
-/// The Lease may change between a read and a write. It is then read again, at most this often in one step.
+/// The maximum number of reads in one step: the Lease may change between a read and a write.
 const TRIES: usize = 8;
-/// The operator reads its own record this often while a stop is not confirmed, also without an event of the watch.
+/// The interval at which the operator reads its own record while a stop is not confirmed, even without a
+/// watch event.
 const POLL: Duration = Duration::from_secs(5);
-/// The duration of a candidate that is not known: client-go's default.
+/// The lease duration that is assumed for an unknown candidate: client-go's default.
 const USUAL_DURATION: Duration = Duration::from_secs(15);
 
 pub(super) struct LeaderLease {
@@ -65,7 +67,7 @@ pub(super) struct LeaderLease {
     /// The declared stop time.
     stop: Option<Duration>,
     hold: Hold,
-    /// When the record was read last.
+    /// The time of the last read of the record.
     polled: Option<BootInstant>,
     /// Whether the watch showed a change since the last read.
     changed: Arc<AtomicBool>,
@@ -77,7 +79,7 @@ pub(super) struct LeaderLease {
     warned: Option<FencingToken>,
     /// Whether an event reported that no admission policy protects the record.
     unfenced: bool,
-    /// When the record is due to be renewed. Never where a policy protects it.
+    /// The time at which the record is due to be renewed; `None` if a policy protects it.
     renewal: Option<BootInstant>,
     /// The pod of the former leader, while it terminates.
     terminating: Option<String>,
@@ -121,7 +123,7 @@ impl LeaderLease {
     }
 
     async fn read(&mut self) -> Result<(Option<Record>, Read), TargetError> {
-        // A change during the read shows in the next one.
+        // A change during this read shows in the next one.
         self.changed.store(false, Ordering::SeqCst);
         let asked = clock::now();
         let found = self.api.get(&self.name).await;
@@ -146,7 +148,7 @@ impl LeaderLease {
         )
     }
 
-    /// Frees the Lease. A candidate that holds it leads already, and keeps it.
+    /// Frees the Lease. A candidate that holds it is already the leader, and keeps it.
     pub(super) async fn start(&mut self, permit: &StartPermit) -> Result<Step, TargetError> {
         (self.hold, self.terminating, self.renewal) = (Hold::Open, None, None);
         let token = permit.token();
@@ -174,7 +176,7 @@ impl LeaderLease {
             let written = self.patch(&change, "freeing").await;
             let is_done = |write: &Write<Lease>| matches!(write, Write::Done(_) | Write::Missing);
             self.in_flight.answered(before, &written, is_done);
-            // The next read confirms it.
+            // The next read confirms the write.
             wrote |= is_done(&written?);
         }
         Ok(Step::Working(TargetState::Changing))
@@ -236,7 +238,8 @@ impl LeaderLease {
         early && fresh && !due && !self.changed.load(Ordering::SeqCst)
     }
 
-    /// Waits for the pod of the former leader, if it terminates: a controller may work on through its graceful shutdown.
+    /// Waits for the pod of the former leader, if it terminates: a controller may continue to work during its
+    /// graceful shutdown.
     async fn confirm(&mut self, found: &Record, permit: &StopPermit) -> Result<Step, TargetError> {
         self.renew(found, permit).await?;
         let (_, holder) = found.last_candidate();
@@ -259,7 +262,8 @@ impl LeaderLease {
         self.renewal = (!self.context.shared.lease_fence).then(|| clock::now() + every);
     }
 
-    /// Renews the record where no policy protects it: candidates before client-go 0.27 do not honour its duration.
+    /// Renews the record if no policy protects it: candidates before client-go 0.27 do not honour its
+    /// duration.
     async fn renew(&mut self, found: &Record, permit: &StopPermit) -> Result<(), TargetError> {
         if self.context.shared.lease_fence {
             return Ok(());
@@ -341,7 +345,7 @@ impl LeaderLease {
         Some(format!("pod {pod}, the former leader, terminates"))
     }
 
-    /// Follows the holder of the Lease: a leader renews all the time.
+    /// Follows the holder of the Lease and ignores renewals, which a leader makes all the time.
     pub(super) fn changes(&self) -> Changes {
         let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let changed = self.changed.clone();
@@ -365,7 +369,7 @@ impl LeaderLease {
     }
 }
 
-/// Returns the time in the precision of the API server.
+/// Returns the present time in the precision of the API server.
 fn now() -> Timestamp {
     let now = i64::try_from(clock::unix_time().as_micros()).unwrap_or(i64::MAX);
     Timestamp::from_microsecond(now).unwrap_or(Timestamp::MAX)

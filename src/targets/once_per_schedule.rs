@@ -32,7 +32,7 @@ use decide::{Due, Next, Power, TurnPermit};
 use job::{Cron, Job, Stage};
 use write::Jobs;
 
-/// The interval at which a slot is read whose claim another cluster may write at any time.
+/// The interval of reads of a slot that another cluster may claim at any time.
 const LOOK: Duration = Duration::from_secs(1);
 /// The pause before a retry that should succeed within milliseconds, such as after a conflict.
 const SOON: Duration = Duration::from_millis(250);
@@ -50,7 +50,7 @@ pub(super) struct OncePerSchedule {
     /// The UIDs of Jobs whose slots were granted. A grant is final, even when a later slot is claimed before the Job
     /// runs.
     granted: BTreeSet<String>,
-    /// The UIDs of Jobs on whose slots the masters do not decide, and since when.
+    /// The UIDs of Jobs whose slots the masters have not decided, and since when.
     undecided: BTreeMap<String, BootInstant>,
     emitted: Emitted,
 }
@@ -103,7 +103,7 @@ impl OncePerSchedule {
         let read = |found: &Arc<slim::Job>| job::job(&self.reference.name, found.as_ref().clone());
         let jobs = jobs.iter().filter_map(read).map(|(_, job)| job);
         let mut jobs: Vec<Job> = jobs.filter(|job| job.owner == cron.uid).collect();
-        // The register only grows: once a later slot is claimed, an older one can no longer be.
+        // The register only grows: once a later slot is claimed, an older one can no longer be claimed.
         jobs.sort_by_key(|job| job.slot);
         Ok(Scene::Here(cron, jobs))
     }
@@ -112,8 +112,8 @@ impl OncePerSchedule {
         format!("CronJob {}/{}", self.context.namespace, self.reference.name)
     }
 
-    /// Does one turn over all Jobs. A turn without a permit to start claims no slot: it records the claims of other
-    /// clusters, and starts Jobs whose slots this cluster has already claimed.
+    /// Takes one turn over all Jobs. A turn without a permit to start claims no slot: it records the claims
+    /// of other clusters, and starts Jobs whose slots this cluster has already claimed.
     async fn turn(&mut self, permit: TurnPermit<'_>) -> Result<Step, TargetError> {
         let start = permit.to_start();
         let found = if start.is_some() {
@@ -174,7 +174,8 @@ impl OncePerSchedule {
         Ok(again.map_or(Step::Done, Step::Waiting))
     }
 
-    /// Returns what this turn may do. It claims no slot of a CronJob that is not safe, and finishes earlier claims.
+    /// Returns the powers of this turn. A turn claims no slot of a CronJob that is not safe, but finishes
+    /// earlier claims.
     async fn power<'a>(&self, permit: TurnPermit<'a>, cron: &Cron, jobs: &[Job]) -> Power<'a> {
         let claims = permit.to_start().is_some() && cron.unsafe_because.is_none();
         let needs_view = |slot| !claims || self.due(slot) == Due::TooOld;
@@ -194,7 +195,7 @@ impl OncePerSchedule {
         }
     }
 
-    /// Returns `Active` while a Job runs that the operator started.
+    /// Returns `Active` while a Job that the operator started runs.
     pub(super) fn observe(&mut self) -> Result<TargetState, TargetError> {
         Ok(match self.scene()? {
             Scene::NotYet => TargetState::Unknown,
@@ -207,8 +208,8 @@ impl OncePerSchedule {
         self.turn(TurnPermit::Starts(permit)).await
     }
 
-    /// Stops no Job: a started one runs to its end. A stop with a bound therefore has nothing to wait for, and the
-    /// remaining work is done by calls without a bound.
+    /// Stops no Job: a started Job runs to its end. A stop with a bound therefore has nothing to wait for,
+    /// and calls without a bound do the remaining work.
     pub(super) async fn stop(
         &mut self,
         by: Option<BootInstant>,

@@ -37,7 +37,7 @@ pub(super) fn writers<P: AsRef<str>>(metadata: &ObjectMeta, path: &[P]) -> Vec<S
     owners(metadata, path).map(named).collect()
 }
 
-/// Reports whether the operator owns this field, as far as managedFields show.
+/// Reports whether the operator owns this field, according to managedFields.
 pub(super) fn is_own<P: AsRef<str>>(metadata: &ObjectMeta, path: &[P]) -> bool {
     owners(metadata, path).any(|entry| manager(entry).starts_with(OWN))
 }
@@ -85,14 +85,15 @@ fn foreign<'a, P: AsRef<str>>(
     owners(metadata, path).filter(|entry| !manager(entry).starts_with(OWN))
 }
 
-/// Returns the entries of all managers that own this field, by itself or in a map that has one owner as a whole.
+/// Returns the entries of all managers that own this field, individually or as part of a map that has one
+/// owner as a whole.
 fn owners<'a, P: AsRef<str>>(
     metadata: &'a ObjectMeta,
     path: &'a [P],
 ) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
     let entries = metadata.managed_fields.as_deref().unwrap_or_default();
     let fields = |entry: &'a ManagedFieldsEntry| entry.fields_v1.as_ref().map(|fields| &fields.0);
-    // Where one manager owns the field by itself, an entry of the map alone shows only that the map exists.
+    // If a manager owns the field individually, an entry of the map alone shows only that the map exists.
     let by_itself = entries.iter().filter_map(fields).any(|fields| has(fields, path));
     let owns = move |entry: &&'a ManagedFieldsEntry| {
         fields(entry).is_some_and(|fields| {
@@ -132,7 +133,8 @@ fn declares<P: AsRef<str>>(entry: &ManagedFieldsEntry, metadata: &ObjectMeta, pa
     }
 }
 
-/// Cuts a time to whole seconds. An entry of managedFields may be a little later than the creation that it records.
+/// Truncates a time to whole seconds. An entry of managedFields may be a little later than the creation that
+/// it records.
 fn second(time: &Time) -> i64 {
     time.0.as_second()
 }
@@ -146,7 +148,7 @@ fn manager(entry: &ManagedFieldsEntry) -> &str {
     entry.manager.as_deref().unwrap_or_default()
 }
 
-/// Reports whether the fields have this one.
+/// Reports whether `fields` contains the field at this path.
 fn has<P: AsRef<str>>(fields: &Value, path: &[P]) -> bool {
     let mut at = Some(fields);
     for part in path {
@@ -155,7 +157,8 @@ fn has<P: AsRef<str>>(fields: &Value, path: &[P]) -> bool {
     at.is_some()
 }
 
-/// Reports whether the fields have a map, below the top level, of which this field is a part, and no part of that map.
+/// Reports whether `fields` contains a map, below the top level, that includes this field, but no part of
+/// that map.
 fn has_whole<P: AsRef<str>>(fields: &Value, path: &[P]) -> bool {
     let mut at = fields;
     for (depth, part) in path.iter().enumerate() {
@@ -284,7 +287,7 @@ mod tests {
         // An entry of a whole `spec` only shows that it exists.
         let bare = owned(serde_json::json!({"f:spec": {}}));
         assert_eq!(declared_by(&bare, &["spec", "replicas"]), None);
-        // So does an entry of a map of which another manager owns a part.
+        // The same applies to an entry of a map if another manager owns a part of the map.
         let mut shared = owned(serde_json::json!({"f:spec": {"f:sync": {}}}));
         let mut entry = shared.managed_fields.as_ref().unwrap()[0].clone();
         entry.manager = Some("redlock-operator-patch".into());

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use kube::{Api, api::ListParams};
 use serde::de::DeserializeOwned;
 
-/// Objects in one page.
+/// The number of objects in one page.
 pub(crate) const PAGE: u32 = 500;
 
 /// Returns the results of `keep` for all objects of a list.

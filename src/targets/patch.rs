@@ -1,4 +1,4 @@
-//! Patch: sets one to four fields of any object, each to one value where the lock is held and to another one elsewhere.
+//! Patch: sets one to four fields of any object, to one value where the lock is held and another elsewhere.
 //!
 //! A stop overwrites other writers; a start does not take a field from a manager that declares it. A stop is confirmed
 //! by the status of the object, or after the stop time.
@@ -37,9 +37,9 @@ use fields::{Blocked, Difference, Wanted, differences, merge_patch, undeclared};
 use hold::{Found, Hold, Move, Rules, Shown, Writers};
 use object::{Object, Snapshot};
 
-/// The object may change between a read and a write. It is then read again, at most this often in one step.
+/// The maximum number of reads in one step: the object may change between a read and a write.
 const TRIES: usize = 8;
-/// The object is read this often while a stop only waits for its time.
+/// The interval of reads while a stop only waits for its time.
 const POLL: Duration = Duration::from_secs(1);
 
 pub(super) struct FieldPatch {
@@ -51,12 +51,12 @@ pub(super) struct FieldPatch {
     object: Option<Arc<Object>>,
     plan: PatchPlan,
     stop: Duration,
-    /// Fields that are no longer declared, until they have their values of standby.
+    /// Fields that are no longer declared, until they have their standby values.
     dropped: Vec<FieldPlan>,
     hold: Hold,
-    /// When the object was read last.
+    /// The time of the last read of the object.
     polled: Option<BootInstant>,
-    /// The check of the status that does not hold.
+    /// The status check that does not hold.
     awaited: Option<String>,
     in_flight: InFlight,
     /// The version that the last start was for. The API server applies the start to no other version.
@@ -64,7 +64,7 @@ pub(super) struct FieldPatch {
     attempts: Attempts,
     /// The lease under which the object ran, and its UID.
     ran: Option<(FencingToken, Option<String>)>,
-    /// Whether the declared fields had their values of the active cluster, and were not seen with those of standby since.
+    /// Whether the declared fields had their active values, and were not seen with the standby values since.
     may_run: bool,
     /// The UID of the object that was stopped since the last start.
     stopped: Option<String>,
@@ -127,7 +127,7 @@ impl FieldPatch {
             .collect()
     }
 
-    /// Finds the object. Each of its fields must be allowed, before anything is read or written.
+    /// Finds the object. Each of its fields must be allowed before anything is read or written.
     async fn object(&mut self) -> Result<Arc<Object>, TargetError> {
         let (context, reference) = (&self.context, &self.reference);
         let place = Place::find(&context.client, &context.shared.kinds, reference, Need::Served).await?;
@@ -145,7 +145,7 @@ impl FieldPatch {
     async fn read(&mut self, object: &Object) -> Result<(Option<Snapshot>, Read), TargetError> {
         let (found, read) = object.read().await?;
         self.polled = Some(read.answered);
-        // An unanswered start was for that version.
+        // An unanswered start can apply only to the version in `sent_over`.
         let version = found.as_ref().map(Snapshot::version);
         if version != Some(&self.sent_over) {
             self.in_flight.settle();
@@ -168,7 +168,7 @@ impl FieldPatch {
         }
     }
 
-    /// Decides on an object that was read. Also returns the fields that do not have their values of standby.
+    /// Decides on an object that was read. Also returns the fields that do not have their standby values.
     fn next(&mut self, found: Option<&Snapshot>, read: Read) -> Result<(Move, Vec<Difference>), Blocked> {
         let (seen, differing) = match found {
             None => (Found::Gone, Vec::new()),
@@ -203,7 +203,7 @@ impl FieldPatch {
         Ok(state)
     }
 
-    /// Sets the values of the cluster that holds the lock.
+    /// Sets the active values, in the cluster that holds the lock.
     pub(super) async fn start(&mut self, permit: &StartPermit) -> Result<Step, TargetError> {
         (self.hold, self.stopped, self.awaited) = (Hold::Open, None, None);
         self.attempts.settle();
@@ -270,13 +270,14 @@ impl FieldPatch {
         }
     }
 
-    /// Records that all fields have their values of the active cluster.
+    /// Records that all fields have their active values.
     fn runs(&mut self) {
         self.may_run = true;
         self.dropped.clear();
     }
 
-    /// Sets the values of standby. Done when the status confirms the stop, or the stop time is over.
+    /// Sets the standby values. Done when the status confirms the stop or, without a status to check, the
+    /// stop time is over.
     pub(super) async fn stop(
         &mut self,
         _by: Option<BootInstant>,
@@ -333,7 +334,7 @@ impl FieldPatch {
         }
     }
 
-    /// Returns `None` if the object must be read again.
+    /// Writes the standby values. Returns `None` if the object must be read again.
     async fn write_stop(
         &mut self,
         object: &Object,
@@ -380,7 +381,7 @@ impl FieldPatch {
         self.plan.stopped_when.is_empty() && early && fresh
     }
 
-    /// The state of an object that a start found.
+    /// Returns the state of an object that a start found.
     fn state(&self, found: &Snapshot) -> TargetState {
         match differences(&found.value, &self.standby()) {
             Ok(differing) if differing.is_empty() => TargetState::Standby,

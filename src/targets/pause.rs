@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use kube::runtime::utils::Backoff;
 
-/// A server that was away is noticed within a few seconds, and three replicas do not overload it.
+/// With these bounds, a server that is back is noticed within a few seconds, and three replicas do not
+/// overload it.
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(5);
 

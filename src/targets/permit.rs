@@ -1,5 +1,5 @@
-//! Permits to start and to stop objects. A permit to start holds while the lease is held under which it was given. A
-//! permit to stop holds while no other replica of this cluster is known to hold the lock.
+//! Permits to start and to stop objects. A permit to start holds while the lease under which it was given is
+//! held. A permit to stop holds while no other replica of this cluster is known to hold the lock.
 
 use std::{fmt, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     lease::{FencingToken, Holder},
 };
 
-/// A permit for one lease, and only while that lease is held.
+/// A permit that belongs to one lease, and holds only while that lease is held.
 #[derive(Clone, Debug)]
 pub(crate) struct StartPermit {
     standing: watch::Receiver<LockView>,
@@ -50,7 +50,7 @@ impl StartPermit {
         }
     }
 
-    /// Returns when the permit no longer holds.
+    /// Waits until the permit no longer holds.
     pub(crate) async fn ended(mut self) {
         loop {
             let now = clock::now();
@@ -95,7 +95,7 @@ pub(crate) struct StopPermit(Arc<dyn Fn(Found) -> bool + Send + Sync>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Running,
-    /// This replica had stopped it, and another writer started it since.
+    /// This replica had stopped the object, and another writer has started it since.
     StartedAgain,
 }
 

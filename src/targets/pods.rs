@@ -15,16 +15,17 @@ use kube::{
 use super::{Found, StopPermit, TargetError, pages, slim::Pod, write::Write};
 use crate::{clock, lease::BootInstant};
 
-/// Pods that still exist this long before the end are deleted with the remaining grace period.
+/// The time before the end at which pods that still exist are deleted with the remaining grace period.
 const DELETE_BEFORE: Duration = Duration::from_secs(4);
-/// A pod that its controller has not deleted yet may be replaced, so its deletion waits until this long before the end.
+/// The same for a pod that its controller has not deleted yet: the pod may be replaced if it is deleted
+/// earlier.
 const REPLACED_BEFORE: Duration = Duration::from_millis(1_500);
 /// The part of the remaining time that a kubelet needs to kill a pod and to report it.
 const TO_CONFIRM: Duration = Duration::from_secs(1);
 
-/// Pods that still exist this shortly before the end are late.
+/// The time before the end from which pods that still exist are late.
 const LATE: Duration = Duration::from_millis(1_000);
-/// The number of late pods that are named.
+/// The largest number of late pods that are named.
 const NAMED: usize = 3;
 
 /// A pod that has not ended.
@@ -47,16 +48,16 @@ pub(super) struct Pods {
     api: Api<Pod>,
     /// The metadata of the same pods.
     metadata: Api<PartialObjectMeta<Pod>>,
-    /// The target in messages, as in `Deployment billing/report`.
+    /// The name of the target in messages, as in `Deployment billing/report`.
     of: String,
-    /// The UIDs of pods whose grace period was shortened. This happens once for each pod: it may use the time that it
-    /// got.
+    /// The UIDs of pods whose grace period was shortened. This happens once for each pod: a pod may use the
+    /// time that it was given.
     hurried: Arc<Mutex<HashSet<String>>>,
-    /// The late pods, in words.
+    /// The late pods, with the text that names them.
     late: Arc<Mutex<Option<Late>>>,
 }
 
-/// The names of some late pods, the number of all, and the text.
+/// The names of some late pods, the number of all late pods, and the text.
 type Late = (Vec<String>, usize, String);
 
 impl Pods {
@@ -70,7 +71,8 @@ impl Pods {
         }
     }
 
-    /// Returns the pods that have not ended although the time for a stop is over, and where they run.
+    /// Returns the pods that have not ended although the time for a stop is over or almost over, and their
+    /// nodes.
     pub(super) fn late(&self) -> Option<String> {
         let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         late.as_ref().map(|(.., text)| text.clone())
@@ -93,7 +95,7 @@ impl Pods {
         }
         let mut places = Vec::new();
         for name in &names {
-            // A list needs no other right than the operator already uses.
+            // A list needs no right in addition to those that the operator already uses.
             let this = ListParams::default().fields(&format!("metadata.name={name}"));
             let found = self.api.list(&this).await.ok();
             let node = found.and_then(|list| list.items.into_iter().next()?.spec?.node_name);
@@ -123,7 +125,7 @@ impl Pods {
         self.left_of(selector, |_| true).await
     }
 
-    /// As `left`, for the pods that `belong`, where a selector cannot express that.
+    /// Like `left`, for the pods that `belong` accepts: a selector cannot express that condition.
     pub(super) async fn left_of(
         &self,
         selector: &str,
@@ -207,7 +209,7 @@ impl Pods {
                 resource_version: None,
             });
         let deleted = self.api.delete(&pod.name, &parameters).await;
-        // The pod is gone, or its name belongs to another one.
+        // The pod is gone, or its name belongs to another pod.
         Write::of(deleted, format!("deleting pod {} of {}", pod.name, self.of)).map(drop)
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Read {
     pub(super) answered: BootInstant,
 }
 
-/// One object, in a version in which it is served.
+/// One object, in a served version of its kind.
 #[derive(Clone)]
 pub(super) struct Place {
     client: Client,
@@ -41,7 +41,7 @@ impl Place {
         Ok(Self::of(client, kinds, reference, need, resource))
     }
 
-    /// Uses a known resource.
+    /// Returns the place of an object whose resource is known.
     pub(super) fn of(
         client: &Client,
         kinds: &Kinds,
@@ -63,7 +63,8 @@ impl Place {
         self.kinds.doubt(&self.reference, self.need);
     }
 
-    /// Returns the answer to a request for this object; `None` if the object is gone, and an error if that is unknown.
+    /// Returns the answer to a request for this object; `None` if the object is gone, and an error if its
+    /// state is unknown.
     pub(super) async fn settle<T>(
         &self,
         what: impl FnOnce() -> String,

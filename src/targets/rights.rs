@@ -1,9 +1,9 @@
-//! Names the rights that an action needs, for errors about missing ones.
+//! Names the rights that an action needs, for errors about missing rights.
 
 use super::{ConditionReason, Step};
 use crate::api::plan::TargetWork;
 
-/// Returns text to paste: a value of the chart, or the rules.
+/// Returns text to paste: a value of the chart, or the RBAC rules.
 pub(super) fn granted(group: &str, resource: &str, rules: &str) -> String {
     format!(
         "with the chart: targetKinds: [{{group: {group:?}, resource: {resource}}}]; without, in a ClusterRole:\n{rules}"
@@ -15,7 +15,7 @@ pub(super) fn of(work: &TargetWork) -> Option<String> {
     let rule = |group: &str, resource: &str, verbs: &str| {
         format!("- apiGroups: [{group:?}]\n  resources: [{resource}]\n  verbs: [{verbs}]\n")
     };
-    // A suspended object has stopped when its pods are gone.
+    // A suspended object has stopped only when its pods are gone.
     let pods_go = rule("", "pods", "list, delete");
     // The operator removes a condition that is older than the last start.
     let conditions = rule("batch", "jobs/status", "patch");
@@ -45,7 +45,8 @@ pub(super) fn of(work: &TargetWork) -> Option<String> {
     Some(granted(group, resource, rules.trim_end()))
 }
 
-/// Adds the rights to a step that reports missing ones, even if only one write was refused and the rest was done.
+/// Adds the rights to a step that reports missing rights, even if only one write was refused and the rest was
+/// done.
 pub(super) fn explained(step: Step, rights: &str) -> Step {
     match step {
         Step::Trouble(mut why) if why.reason == ConditionReason::Forbidden => {

@@ -40,7 +40,7 @@ pub(crate) fn is_judged(reference: &TargetRef) -> bool {
     reference.kind == "Deployment" && reference.api_version.starts_with("apps/")
 }
 
-/// Reports whether `maxSurge` allows a pod more than the one that is wanted: a percentage is rounded up.
+/// Reports whether `maxSurge` allows one pod more than the wanted one: a percentage is rounded up.
 fn surges(max_surge: &Value) -> Option<bool> {
     match max_surge {
         Value::Null => Some(true),
@@ -88,7 +88,7 @@ mod tests {
         ] {
             let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge}});
             assert_eq!(deployment(&json!({"strategy": strategy})), found, "{surge}");
-            // The type is the default.
+            // `RollingUpdate` is the default type.
             let strategy = json!({"rollingUpdate": {"maxSurge": surge, "maxUnavailable": 1}});
             assert_eq!(deployment(&json!({"strategy": strategy})), found, "{surge}");
         }

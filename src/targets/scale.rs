@@ -1,9 +1,9 @@
 //! Scale: sets the replicas of any object with a scale subresource, through that subresource only.
 //!
-//! A start raises an object that asks for `standbyReplicas` or fewer to `activeReplicas`. An object with more replicas
-//! runs already: a number of another manager, such as a HorizontalPodAutoscaler or `kubectl scale`, stays; only the
-//! operator's own number, or a default, follows the lock. A stop is done when the pods are gone, not when the number is
-//! written.
+//! A start raises an object that asks for `standbyReplicas` or fewer to `activeReplicas`. An object with more
+//! replicas runs already, and a number that another manager set, such as a HorizontalPodAutoscaler or
+//! `kubectl scale`, stays. Only the operator's own number, or a default, follows the lock. A stop is done
+//! when the pods are gone, not when the number is written.
 
 mod stop;
 mod subresource;
@@ -44,7 +44,7 @@ pub(super) struct Scale {
     started: Option<String>,
     /// Whether the object was last found running, or was started.
     runs: bool,
-    /// The lease under which an object ran, and which object that was.
+    /// The last run: its lease, and the UID of the object.
     ran: Option<Run>,
     /// The earlier value of `activeReplicas`.
     before: Option<i32>,
@@ -94,7 +94,7 @@ impl Scale {
         }
     }
 
-    /// Settles an unanswered start when the object has another version than the one that the start was for.
+    /// Settles an unanswered start once the object has a version other than the one that the start was for.
     fn settle_start(&mut self, snapshot: Option<&Snapshot>) {
         if snapshot.is_none_or(|snapshot| snapshot.version != self.sent_over) {
             self.in_flight.settle();
@@ -185,7 +185,7 @@ impl Scale {
     /// Reports once for each owner that the number belongs to another manager: an edited `activeReplicas` has no effect
     /// then.
     fn leave_to(&mut self, object: &Object, replicas: i32, owner: String) {
-        // An autoscaler changes the number all the time, which surprises no reader of the events.
+        // An autoscaler changes the number all the time, and readers of the events expect that.
         if owner != AUTOSCALER && self.left_to.as_ref() != Some(&owner) {
             let text = format!(
                 "{} has {replicas} replicas, set by {owner:?}: the operator does not change them; activeReplicas {} \
@@ -300,7 +300,8 @@ impl Scale {
         }
     }
 
-    /// Returns a pod that runs and is not fenced, or the template of the next ones.
+    /// Returns a running pod that is not fenced, or the template if the next pods from it would not be
+    /// fenced.
     pub(super) async fn unfenced(&mut self) -> Result<Option<String>, TargetError> {
         let object = self.object().await?;
         if let Some(snapshot) = object.read().await? {
@@ -325,8 +326,8 @@ impl Scale {
     }
 }
 
-/// Reports an object that cannot be watched as trouble. It is switched nevertheless, but a write of another writer is
-/// noticed late.
+/// Reports an object that cannot be watched as trouble. The object is switched nevertheless, but a write by
+/// another writer is noticed late.
 fn followed(
     object: &Object,
     step: Result<Step, TargetError>,

@@ -29,15 +29,16 @@ pub(crate) struct Shared {
     pub(super) lease_fence: bool,
     /// The fields that the action Patch may set.
     pub(super) allowed_fields: AllowedFields,
-    /// The watches by resource and namespace, while they have followers.
+    /// The watches that have followers, by resource and namespace.
     watches: Mutex<HashMap<(String, String), Weak<Objects>>>,
     fenced: Namespaces,
-    /// The Jobs by namespace, while they have followers.
+    /// The Jobs that have followers, by namespace.
     jobs: Mutex<HashMap<String, Weak<Jobs>>>,
 }
 
 impl Shared {
-    /// `lease_fence`: the admission policy of the chart protects the records of the operator in Leases.
+    /// `lease_fence` is whether the admission policy of the chart protects the records of the operator in
+    /// Leases.
     pub(crate) fn new(client: Client, lease_fence: bool, allowed_fields: AllowedFields) -> Self {
         Self {
             client,
@@ -50,7 +51,7 @@ impl Shared {
         }
     }
 
-    /// Follows one object, by the watch of its kind and namespace.
+    /// Follows one object, with the watch of its kind and namespace.
     pub(super) fn follow(&self, resource: &ApiResource, namespace: &str, name: &str) -> Followed {
         let key = (
             format!("{}/{}", resource.api_version, resource.plural),
@@ -66,12 +67,12 @@ impl Shared {
         Followed::new(&objects, name)
     }
 
-    /// Follows the pods that mount the volume of a lock, by the watch of all pods of its namespace.
+    /// Follows the pods that mount the volume of a lock, with the watch of all pods of its namespace.
     pub(crate) fn fenced_pods(&self, namespace: &str, lock: &str) -> FencedPods {
         self.fenced.follow(&self.client, namespace, lock)
     }
 
-    /// Follows the Jobs of one CronJob, by the watch of all Jobs of its namespace.
+    /// Follows the Jobs of one CronJob, with the watch of all Jobs of its namespace.
     pub(super) fn jobs_of(&self, namespace: &str, cron_job: &str) -> JobsOf {
         let mut watches = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         let jobs = watches.get(namespace).and_then(Weak::upgrade).unwrap_or_else(|| {

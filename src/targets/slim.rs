@@ -130,8 +130,8 @@ fn writes(entry: &ManagedFieldsEntry, field: &str) -> bool {
     fields.is_some_and(|fields| fields["f:spec"].get(field).is_some())
 }
 
-/// Reduces an entry of managedFields to its manager and `suspend`. The caller omits the manager that wrote the template
-/// as well, since that one created the Job.
+/// Reduces an entry of managedFields to its manager and `suspend`. The caller omits a manager that also wrote
+/// the template, because that manager created the Job.
 fn only_suspend(entry: ManagedFieldsEntry) -> ManagedFieldsEntry {
     ManagedFieldsEntry {
         manager: entry.manager,

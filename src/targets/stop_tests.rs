@@ -34,11 +34,12 @@ use crate::{
 #[derive(Default)]
 struct Server {
     reads: AtomicUsize,
-    /// Whether this cluster is not known to hold the lock.
+    /// Whether no replica of this cluster is known to hold the lock.
     may_stop: AtomicBool,
     /// Whether a sibling wins the lock while a read is answered, which ends `may_stop`.
     read_ends_leave: AtomicBool,
-    /// Whether the objects change all the time, so that a write for a version that was read meets another one.
+    /// Whether the objects change all the time, so that a write for a version that was read finds another
+    /// one.
     busy: AtomicBool,
     /// Whether a sibling wins the lock while a conflict is answered.
     conflict_ends_leave: AtomicBool,
@@ -198,7 +199,7 @@ async fn stop(work: &TargetWork, server: Arc<Server>) -> Vec<(Method, String, Va
     server.writes.lock().unwrap().clone()
 }
 
-/// Returns one target of each action that is undone where the lock is not held.
+/// Returns one target for each action that is undone in a cluster that does not hold the lock.
 fn works() -> [TargetWork; 6] {
     let object = |api_version: &str, kind: &str| TargetRef {
         api_version: api_version.into(),
@@ -276,7 +277,7 @@ async fn nothing_is_stopped_after_a_sibling_won_the_lock_during_a_conflict() {
     }
 }
 
-/// All writes are made in one step: the next step may have half a second.
+/// All writes are made in one step: the next step may have only half a second.
 #[tokio::test]
 async fn an_object_that_changes_all_the_time_is_stopped() {
     let mut refused = Vec::new();

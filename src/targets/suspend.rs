@@ -13,8 +13,8 @@ use kube::{Resource, api::ApiResource};
 use super::{ConditionReason, Step, TargetContext, kind::Need, owner::named, read::Place};
 use crate::api::{lock_status::TargetState, target::TargetRef};
 
-/// The controller may write to the object between its read and a write. It is then read again, at most this often in
-/// one step.
+/// The maximum number of attempts in one step: the controller may write to the object between a read and a
+/// write.
 const TRIES: usize = 8;
 
 /// Returns the place of an object of `batch/v1`.
@@ -40,7 +40,7 @@ fn missing(called: &str) -> Step {
     Step::trouble(TargetState::Standby, ConditionReason::TargetNotFound, text)
 }
 
-/// Another manager declares that the object is suspended.
+/// Reports that another manager declares the object to be suspended.
 fn conflict(called: &str, owner: &str) -> Step {
     let owner = named(owner);
     let text = format!(
@@ -50,7 +50,7 @@ fn conflict(called: &str, owner: &str) -> Step {
     Step::trouble(TargetState::Standby, ConditionReason::EnforcementConflict, text)
 }
 
-/// Another controller resumes and suspends the Job for its own reasons.
+/// Reports that another controller resumes and suspends the Job for its own reasons.
 fn contested(called: &str, controller: &str) -> Step {
     let text = format!(
         "{called}: spec.suspend is decided by {controller}, which the operator does not overwrite: remove this Job \

@@ -19,10 +19,10 @@ use super::{
 };
 use crate::api::{target::TargetRef, validate::Grace};
 
-/// The paths of the pod template in the objects of Kubernetes.
+/// The paths of the pod template's spec in the built-in kinds of Kubernetes.
 const TEMPLATES: [&str; 2] = ["/spec/template/spec", "/spec/jobTemplate/spec/template/spec"];
 const SECONDS: &str = "terminationGracePeriodSeconds";
-/// The default of Kubernetes.
+/// The default grace period of Kubernetes.
 const USUAL_GRACE: Duration = Duration::from_secs(30);
 
 /// The values that were read from an object. A value is unknown if the object is missing or does not set it.
@@ -43,7 +43,7 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// Finds the object, and follows it by the watch that all targets of its kind and namespace share.
+    /// Finds the object, and follows it with the watch that all targets of its kind and namespace share.
     pub(crate) async fn find(
         client: &Client,
         shared: &Shared,
@@ -81,8 +81,8 @@ impl Template {
         Ok(found.map(content).unwrap_or_default())
     }
 
-    /// Returns when the desired state of the object differs from the one that was read, or when the object can no
-    /// longer be followed.
+    /// Waits until the desired state of the object differs from the one that was read, or until the object
+    /// can no longer be followed.
     pub(crate) async fn changed(&mut self) {
         loop {
             self.followed.changed().await;

@@ -1,5 +1,5 @@
-//! A watch that survives failures of the API server, and a restore of its database. Consumers keep no list of their
-//! own: the watch reports each object as gone that a complete list lacks.
+//! A watch that survives failures of the API server, and a restore of its database. Consumers keep no list of
+//! their own: the watch reports an object as gone if a complete list lacks it.
 
 use std::{collections::BTreeMap, fmt, fmt::Debug, time::Duration};
 
@@ -18,7 +18,7 @@ use tokio::time;
 use super::Pause;
 use crate::{clock, lease::BootInstant};
 
-/// Namespace and name of an object. The namespace is empty for a cluster-scoped kind.
+/// The namespace and the name of an object. The namespace is empty for a cluster-scoped kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ObjectKey {
     pub(crate) namespace: String,
@@ -71,12 +71,12 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// Reports whether a version from here replaces the known one. `older` is whether it is older than the known one;
-    /// `answered` is the time of the last answer to a write of this process.
+    /// Reports whether a version from this source replaces the known one. `older` is whether it is older than
+    /// the known one; `answered` is the time of the last answer to a write of this process.
     ///
-    /// A list is the state of the server. Its versions are older than known ones after etcd was restored from a backup.
-    /// A single older version is only late, and a list may be older than an answer that arrived after the list was
-    /// requested.
+    /// A list shows the state of the server: after a restore of etcd from a backup, its versions are older
+    /// than known ones. A single older version is only late, and a list may be older than an answer that
+    /// arrived after the list was requested.
     pub(crate) fn replaces(self, older: bool, answered: Option<BootInstant>) -> bool {
         match self {
             Self::Watch | Self::Answer => !older,
@@ -84,7 +84,7 @@ impl Origin {
         }
     }
 
-    /// Returns the time of a version that arrives now, if it is an answer.
+    /// Returns the arrival time of a version that arrives now, if it is an answer.
     pub(crate) fn answered(self, now: BootInstant) -> Option<BootInstant> {
         (self == Self::Answer).then_some(now)
     }
@@ -137,8 +137,8 @@ impl Present {
     }
 }
 
-/// Reports whether this version is older than the known one. Resource versions of one kind are numbers that grow; where
-/// they are not numbers, the newer arrival counts.
+/// Reports whether this version is older than the known one. Resource versions of one kind are numbers that
+/// grow; if they are not numbers, the later arrival counts.
 pub(crate) fn is_older(object: &ObjectMeta, known: &ObjectMeta) -> bool {
     let version = |metadata: &ObjectMeta| metadata.resource_version.as_ref()?.parse::<u64>().ok();
     let same = object.uid == known.uid;
@@ -166,9 +166,9 @@ struct Watch<K> {
 
 /// Returns the events of a watch, with a back-off after each error. The stream never ends.
 ///
-/// A watch that could not be started again begins with a list. The API server was away for longer than a connection. If
-/// etcd was restored from a backup in between, the server may take hours to reach the last resourceVersion, and a watch
-/// from there would show no change until then.
+/// A watch that could not be started again begins with a list: not only a connection was lost, but the API
+/// server was unavailable. If etcd was restored from a backup in between, the server may take hours to reach
+/// the last resourceVersion, and a watch from there would show no change until then.
 fn watch_events<K>(
     api: Api<K>,
     config: watcher::Config,
@@ -215,7 +215,7 @@ pub(crate) const fn api_error(error: &watcher::Error) -> Option<&kube::Error> {
     }
 }
 
-/// Reports whether the API server refused a watch, or could not be reached for one.
+/// Reports whether the API server refused a watch, or could not be reached to start one.
 const fn is_refused(error: &watcher::Error) -> bool {
     matches!(
         error,

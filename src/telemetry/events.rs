@@ -110,7 +110,7 @@ impl Families<'_> {
         Ok(histogram)
     }
 
-    /// Without labels.
+    /// Registers a histogram without labels.
     fn single(&self, name: &str, help: &str, buckets: &[f64]) -> Result<Histogram, prometheus::Error> {
         let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
         let histogram = Histogram::with_opts(options)?;

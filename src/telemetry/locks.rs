@@ -77,7 +77,7 @@ impl LockCounts {
         unheld.total
     }
 
-    /// Counts up to `now` by this view of the lock. Returns the total time without a holder.
+    /// Counts the time up to `now` by this view of the lock. Returns the total time without a holder.
     pub(super) fn sample(&self, standing: &LockView, now: BootInstant) -> Duration {
         let other_until = standing.holder.as_ref().map(|holder| holder.ends);
         if standing.authority_at(now).is_some() || other_until.is_some_and(|until| until > now) {

@@ -39,7 +39,7 @@ pub(crate) enum LogError {
 /// The number of lines that wait while the standard error is not read. At some 400 bytes a line these take 6 MiB of the
 /// 256 MiB that the chart allows the operator, and hold hours of its log.
 const BUFFERED: usize = 16_384;
-/// The least time between two reports of dropped lines.
+/// The minimum time between two reports of dropped lines.
 const REPORTED_EVERY: Duration = Duration::from_secs(1);
 
 /// The counter of the lines that were dropped by this process.
@@ -54,7 +54,7 @@ static WRITING: Mutex<Option<WorkerGuard>> = Mutex::new(None);
 ///
 /// # Errors
 ///
-/// The level is invalid, the standard error cannot be opened, or the log was started before.
+/// Returns an error if the level is invalid, the standard error cannot be opened, or the log runs already.
 pub(crate) fn start(format: Format, level: &str) -> Result<(), LogError> {
     // The sender of a request reports its failure with its meaning, so `kube_client` would only repeat it. The same
     // applies to a watch: `kube_runtime` would warn at every retry that a right is missing.

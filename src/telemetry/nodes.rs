@@ -9,7 +9,7 @@ use super::{
 };
 use crate::lease::BootInstant;
 
-/// The states of `redlock_fence_state`. A pod that is about to start or was refused waits.
+/// The states of `redlock_fence_state`. A pod that is about to start or was refused counts as waiting.
 const STATES: [&str; 5] = ["waiting", "running", "frozen", "killed", "released"];
 
 /// All metrics of a node agent.
@@ -20,7 +20,7 @@ pub(crate) struct NodeMetrics {
 
 impl NodeMetrics {
     /// # Errors
-    /// A metric that the library does not accept.
+    /// Returns an error if the library does not accept a metric.
     pub(crate) fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
         let process = prometheus::process_collector::ProcessCollector::for_self();
@@ -31,7 +31,7 @@ impl NodeMetrics {
     /// Returns the text of one scrape.
     ///
     /// # Errors
-    /// A metric that the library cannot write.
+    /// Returns an error if the library cannot write a metric.
     pub(crate) fn scrape(&self, report: &Report, now: BootInstant) -> Result<String, prometheus::Error> {
         let mut text = Text::new(TextEncoder::new().encode_to_string(&self.registry.gather())?);
         process_families(&mut text, "node-agent");
@@ -71,7 +71,7 @@ fn pods(text: &mut Text, pods: &[PodReport]) {
     }
 }
 
-/// What `redlock doctor --fencing` reads of a node.
+/// Writes the series of a node that `redlock doctor --fencing` reads.
 fn node(text: &mut Text, report: &Report, now: BootInstant) {
     let guardian = report.guardian.as_ref().filter(|guardian| guardian.runs(now));
     let name = "redlock_fence_guardian_up";
@@ -101,7 +101,7 @@ fn shown(state: &str) -> &str {
     }
 }
 
-/// The lock is in the namespace of the pod.
+/// Returns the labels of a pod. The lock is in the namespace of the pod.
 fn of(pod: &PodReport) -> String {
     let lock = pod.lock.split_once('/').map_or(&*pod.lock, |(_, name)| name);
     labels(&[

@@ -16,7 +16,7 @@ impl Text {
         self.0
     }
 
-    /// Begins a family. Its samples must follow at once.
+    /// Begins a family. Its samples must follow immediately.
     pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         // Writing into a String cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");

@@ -86,7 +86,7 @@ impl Floor {
         sha
     }
 
-    /// Calls a script; done when a majority has answered that it took effect.
+    /// Calls a script. Returns once a majority has answered that it took effect.
     pub async fn call(&self, command: &redis::Cmd) {
         assert!(self.round(command).await > self.connections.len() / 2);
     }

@@ -24,8 +24,8 @@ pub struct Claim {
     pub valid_until: BootInstant,
     /// The instant at which the replica logged that it released or lost the lease.
     pub ended: Option<BootInstant>,
-    /// The latest question that the replica answered with "active". Later than `ended` if its answers contradict its
-    /// log.
+    /// The time of the latest question that the replica answered with "active". Later than `ended` if its
+    /// answers contradict its log.
     answered: BootInstant,
 }
 
@@ -46,7 +46,7 @@ impl Claim {
 pub struct Claims(Vec<Claim>);
 
 impl Claims {
-    /// Enters a log line that reports an acquisition at `at`.
+    /// Records a log line that reports an acquisition at `at`.
     pub fn acquired(
         &mut self,
         who: &Incarnation,
@@ -60,7 +60,7 @@ impl Claims {
         claim.valid_until = claim.valid_until.max(valid_until);
     }
 
-    /// Enters an answer of `/locks` that reports the lock as held: asked at `asked`, received by `heard`.
+    /// Records an answer of `/locks` that reports the lock as held: asked at `asked`, received by `heard`.
     pub fn answered(
         &mut self,
         who: &Incarnation,
@@ -75,7 +75,7 @@ impl Claims {
         claim.valid_until = claim.valid_until.max(valid_until);
     }
 
-    /// Enters a log line that reports the end of the lease at `at`, lost or released.
+    /// Records a log line that reports the end of the lease at `at`, lost or released.
     pub fn ended(&mut self, who: &Incarnation, lock: &str, token: u64, at: BootInstant) {
         self.entry(who, lock, token, at).ended.get_or_insert(at);
     }
@@ -84,7 +84,7 @@ impl Claims {
         &self.0
     }
 
-    /// Returns the claim on a lock that holds at `now`; with several, the one with the greatest token.
+    /// Returns the claim on a lock that holds at `now`; if several hold, the one with the greatest token.
     pub fn holder(&self, lock: &str, now: BootInstant) -> Option<&Claim> {
         let of_lock = self
             .0

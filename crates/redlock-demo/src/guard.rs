@@ -9,8 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// The shell ignores the signals of the terminal, which this program handles. A process that ended is taken off the
-/// list, because the kernel may give its id to an unrelated process.
+/// The shell ignores the signals of the terminal, which this program handles. A process that ended is removed
+/// from the list, because the kernel may give its id to an unrelated process.
 const SHELL: &str = r#"
 trap '' HUP INT TERM
 pids=' '

@@ -9,8 +9,9 @@ use serde_yaml::{Mapping, Value};
 const QUORUM: &str = include_str!("../../../examples/standalone/quorum.yaml");
 const LOCKS: &str = include_str!("../../../examples/standalone/locks.yaml");
 
-/// Seconds, for every lock and as the longest lease of the quorum. Long enough for a busy machine with two cores, and
-/// short enough to watch a takeover and the wait before a master without memory is sealed again.
+/// The lease of every lock and the longest lease of the quorum, in seconds. Long enough for a busy machine
+/// with two cores, and short enough to watch a takeover and the wait before a master without memory is sealed
+/// again.
 pub(super) const LEASE_SECONDS: u64 = 3;
 
 /// The manifests of the replicas, and the names in them that the demo uses.

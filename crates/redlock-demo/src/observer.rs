@@ -21,8 +21,9 @@ use super::error::DemoError;
 pub(super) use record::{MasterView, Record, ReplicaView};
 use redlock_testkit::observer::Looks;
 
-/// Often enough to see a lease that stood for ten milliseconds. The end of a lease is known more precisely, because
-/// PTTL shows it in advance. A shorter interval would slow down the observed processes on a machine with two cores.
+/// The time between two reads: short enough to see a lease that lasted ten milliseconds. The end of a lease
+/// is known more precisely, because PTTL shows it in advance. A shorter interval would slow down the observed
+/// processes on a machine with two cores.
 const EVERY: Duration = Duration::from_millis(8);
 
 type Shared = Arc<Mutex<Record>>;

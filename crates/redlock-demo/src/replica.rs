@@ -1,4 +1,4 @@
-//! Runs one replica of the operator as a process of its own.
+//! Runs one replica of the operator as a separate process.
 //!
 //! Owns its start, its signals and its end. The observer alone reads its state, from outside.
 

@@ -35,9 +35,9 @@ pub struct Takeover {
     pub to: String,
     pub from_token: u64,
     pub token: u64,
-    /// From the end of the old lease until the new holder was active.
+    /// The time from the end of the old lease until the new holder was active.
     pub milliseconds: f64,
-    /// From the same end until the observer saw the new lease on a majority of the masters.
+    /// The time from the same end until the observer saw the new lease on a majority of the masters.
     pub seen_milliseconds: f64,
 }
 
@@ -54,11 +54,11 @@ pub struct Check {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Looks {
-    /// Reads of all leases of one master.
+    /// Number of reads, each of all leases of one master.
     pub masters: u64,
-    /// Answers of replicas to `/locks`.
+    /// Number of answers of replicas to `/locks`.
     pub replicas: u64,
-    /// Lines of their logs.
+    /// Number of lines of their logs.
     pub log_lines: u64,
 }
 

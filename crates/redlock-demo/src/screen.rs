@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::observer::{MasterView, Record};
 use redlock_core::BootInstant;
 
-/// Often enough to appear live, seldom enough to be readable.
+/// The time between two drawings: short enough to appear live, long enough to be readable.
 const EVERY: Duration = Duration::from_millis(200);
 
 /// The width that every terminal has.

@@ -19,7 +19,8 @@ use redlock_core::BootInstant;
 const SOON: Duration = Duration::from_secs(15);
 /// The bound for an effect after the end of a lease.
 const AFTER_LEASE: Duration = Duration::from_secs(LEASE_SECONDS + 10);
-/// One failure proves little. More than three would not fit into a minute on a busy machine.
+/// The number of repetitions. One failure proves little; more than three would not fit into a minute on a
+/// busy machine.
 const TIMES: u32 = 3;
 
 struct Play<'a> {

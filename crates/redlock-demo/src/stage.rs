@@ -63,7 +63,7 @@ impl Stage {
             .collect()
     }
 
-    /// Returns the running replica that holds most locks; among equals, the one that has run longest.
+    /// Returns the running replica that holds the most locks; among equals, the one that has run longest.
     pub(super) fn holds_most(&self) -> Option<(Incarnation, usize)> {
         let (record, now) = (self.record(), clock::now());
         let counted = self

@@ -65,11 +65,11 @@ impl Account {
         &self.tenures
     }
 
-    /// Enters the observation of a master at `at`: a lease that ends at `ends`, or no lease.
+    /// Records the observation of a master at `at`: a lease that ends at `ends`, or no lease.
     pub fn saw(&mut self, master: usize, lease: Option<LeaseText>, ends: BootInstant, at: BootInstant) {
         let shown = lease.as_ref().map(|lease| lease.nonce.as_str());
-        // Deleted before its end, or lost with the memory: the master has been free of the lease since `at` at the
-        // latest.
+        // The lease was deleted before its end, or lost with the memory: the master has been free of it since
+        // `at` at the latest.
         for tenure in self
             .tenures
             .iter_mut()
@@ -97,7 +97,7 @@ impl Account {
         }
     }
 
-    /// Enters that a master has no vote now. This affects the lease that stands, not the leases before it.
+    /// Records that a master has no vote now. This affects the present lease, not the leases before it.
     pub fn has_no_vote(&mut self, master: usize) {
         let last = self.tenures.iter_mut().rev().find(|t| t.seen.is_some());
         if let Some(barred) = last.and_then(|tenure| tenure.barred.get_mut(master)) {

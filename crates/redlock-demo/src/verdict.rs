@@ -79,7 +79,7 @@ pub(super) fn overlaps(claims: &[Claim]) -> Vec<Overlap> {
     found
 }
 
-/// Returns every successive pair of holders whose tokens do not grow, by the claims of the replicas.
+/// Returns every successive pair of holders whose tokens do not grow, as the replicas claim.
 pub(super) fn fallen_claims(claims: &[Claim]) -> Vec<TokenFell> {
     let held = claims
         .iter()
@@ -87,7 +87,7 @@ pub(super) fn fallen_claims(claims: &[Claim]) -> Vec<TokenFell> {
     fallen(held.collect(), "the replicas")
 }
 
-/// Returns the same by the observations of the masters, in the order in which a majority showed the leases.
+/// Returns the same according to the masters, in the order in which a majority showed the leases.
 pub(super) fn fallen_tenures<'a>(lock: &'a str, tenures: &'a [Tenure]) -> Vec<TokenFell> {
     let held = tenures
         .iter()
@@ -116,7 +116,7 @@ mod tests {
     use redlock_core::BootInstant;
     use redlock_testkit::observer::LeaseText;
 
-    /// Replica, token, from, to, in milliseconds.
+    /// Lock, replica, token, from and to; times in milliseconds.
     fn claims(held: &[(&str, &str, u64, u64, u64)]) -> Claims {
         let at = |ms: u64| BootInstant::from_nanos(ms * 1_000_000);
         let mut claims = Claims::default();

@@ -1,4 +1,4 @@
-//! Provides the surroundings of a test: proxies, certificates, child processes, bounded waits. Panics when an
+//! Provides the environment of a test: proxies, certificates, child processes, bounded waits. Panics when an
 //! expectation of a test fails.
 
 #![allow(

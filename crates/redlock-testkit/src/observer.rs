@@ -161,7 +161,7 @@ impl fmt::Debug for Looks {
     }
 }
 
-/// Reads the leases before the seal: a lease without a seal after it was on the master without one.
+/// Reads the leases before the seal: if the seal is missing then, the master had the lease without a seal.
 fn questions(locks: &[String]) -> Pipeline {
     let mut questions = redis::pipe();
     for lock in locks {

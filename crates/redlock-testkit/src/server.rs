@@ -96,7 +96,7 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// Returns the port that it listens on, plain or TLS; restarts keep it.
+    /// Returns the port that the server listens on, plain or TLS; restarts keep it.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -167,14 +167,14 @@ impl RedisServer {
         })
     }
 
-    /// Kills it and starts it again with its persisted data: all with `Persistence::Aof`, nothing without.
+    /// Kills the server and restarts it with its persisted data: all with `Persistence::Aof`, else no data.
     pub fn restart(&self) -> Result<()> {
         let mut slot = self.process();
         drop(slot.take());
         self.launch(&mut slot)
     }
 
-    /// Kills it, removes its data and starts it again on the same port: a master that lost its memory.
+    /// Kills the server, removes its data and restarts it on the same port: a master that lost its memory.
     pub fn restart_empty(&self) -> Result<()> {
         let mut slot = self.process();
         drop(slot.take());

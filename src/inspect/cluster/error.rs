@@ -30,7 +30,7 @@ pub enum ClusterError {
     Forbidden {
         doing: String,
         said: String,
-        /// The way to do without the right, from `; ` on.
+        /// A way that does not need the right, beginning with `; `.
         instead: String,
     },
     #[error("{doing}: the API server does not accept the credentials: {said}; log in again")]
@@ -129,7 +129,7 @@ impl ClusterError {
         }
     }
 
-    /// Adds the way to do without the right.
+    /// Adds a way that does not need the right.
     pub(super) fn or_else(self, what: &str) -> Self {
         match self {
             Self::Forbidden { doing, said, .. } => Self::Forbidden {
@@ -142,7 +142,7 @@ impl ClusterError {
     }
 }
 
-/// An error and its causes, each once: wrappers repeat what they wrap.
+/// Returns an error and its causes, each once: wrappers repeat the error that they wrap.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! The masters of a quorum that is an object: with the values of its Secrets, or with those of the command line.
+//! The masters of a RedisQuorum object: with the values of its Secrets, or with those of the command line.
 
 use k8s_openapi::api::core::v1::Secret as Object;
 use kube::{Api, ResourceExt};
@@ -24,10 +24,10 @@ pub struct Given {
 }
 
 impl Cluster {
-    /// How the masters of a quorum are reached.
+    /// Returns the settings for the masters of a quorum.
     ///
     /// # Errors
-    /// An object that is not valid, a Secret that is missing, lacks something or may not be read.
+    /// Returns an error if the object is invalid, or a Secret is missing, lacks a value or may not be read.
     pub async fn masters_config(
         &self,
         quorum: &RedisQuorum,
@@ -46,7 +46,7 @@ impl Cluster {
     /// Connects to the masters of a quorum, as far as they can be reached from here.
     ///
     /// # Errors
-    /// As [`Self::masters_config`], and invalid certificates.
+    /// Returns an error as [`Self::masters_config`] does, and if a certificate is invalid.
     pub async fn session(&self, quorum: &RedisQuorum, given: &Given) -> Result<Session, ClusterError> {
         let config = self.masters_config(quorum, given).await?;
         Session::open(config, None)

@@ -1,4 +1,4 @@
-//! The objects, by name.
+//! Reads the objects, by name.
 
 use std::fmt::Debug;
 
@@ -47,16 +47,16 @@ impl Cluster {
     }
 
     /// # Errors
-    /// It is missing, or may not be read.
+    /// Returns an error if the quorum is missing, or may not be read.
     pub async fn quorum(&self, name: &str) -> Result<RedisQuorum, ClusterError> {
         let api = Api::all(self.client.clone());
         get(&api, name, format!("RedisQuorum {name}")).await
     }
 
-    /// The one of this name; the only one, where none is named.
+    /// Returns the quorum of this name, or the only one if no name is given.
     ///
     /// # Errors
-    /// It is missing, there are several, or it may not be read.
+    /// Returns an error if the quorum is missing or may not be read, or if there are several.
     pub async fn quorum_or_only(&self, name: Option<&str>) -> Result<RedisQuorum, ClusterError> {
         if let Some(name) = name {
             return self.quorum(name).await;
@@ -79,10 +79,10 @@ impl Cluster {
         }
     }
 
-    /// A lock of the namespace.
+    /// Returns a lock of the namespace.
     ///
     /// # Errors
-    /// It is missing, or may not be read.
+    /// Returns an error if the lock is missing, or may not be read.
     pub async fn lock(&self, name: &str) -> Result<LeaderLock, ClusterError> {
         if name.contains('/') {
             return Err(ClusterError::NotAName(name.to_owned()));
@@ -98,10 +98,11 @@ impl Cluster {
         }
     }
 
-    /// A lock of the namespace, its name on the masters, and its quorum.
+    /// Returns a lock of the namespace, its name on the masters, and its quorum.
     ///
     /// # Errors
-    /// One of them is missing, not valid, or may not be read; another quorum is asked for than the lock's.
+    /// Returns an error if one of them is missing, invalid or may not be read, or if `quorum` is not that of
+    /// the lock.
     pub async fn declared(
         &self,
         name: &str,
@@ -114,10 +115,10 @@ impl Cluster {
         Ok((quorum, declared))
     }
 
-    /// All locks of the namespace, or of all; of one quorum, or of all.
+    /// Returns all locks of the namespace, or of all namespaces; of one quorum, or of all.
     ///
     /// # Errors
-    /// They may not be read.
+    /// Returns an error if they may not be read.
     pub async fn locks(&self, everywhere: bool, quorum: Option<&str>) -> Result<Listed, ClusterError> {
         let api: Api<DeserializeGuard<LeaderLock>> = if everywhere {
             Api::all(self.client.clone())
@@ -137,7 +138,7 @@ impl Cluster {
         Ok(listed)
     }
 
-    /// The API server answers for a namespace that does not exist as for one that is empty.
+    /// Checks a given namespace: the API server answers for one that does not exist as for an empty one.
     async fn check_namespace(&self) -> Result<(), ClusterError> {
         if !self.namespace_given {
             return Ok(());
@@ -145,12 +146,13 @@ impl Cluster {
         let api: Api<Namespace> = Api::all(self.client.clone());
         match api.get_opt(&self.namespace).await {
             Ok(None) => Err(ClusterError::NoNamespace(self.namespace.clone())),
-            // A user that may not read namespaces sees only the objects in it.
+            // A user that may not read namespaces may still read the objects in it.
             Ok(Some(_)) | Err(_) => Ok(()),
         }
     }
 
-    /// The admission policies of the chart that are in effect, as the chart calls them. None where they may not be listed.
+    /// Returns the active admission policies of the chart by their names there; `None` if they may not be
+    /// listed.
     pub async fn policies(&self) -> Option<Vec<String>> {
         let ours = ListParams::default().labels("app.kubernetes.io/name=redlock-operator");
         let of_release = |name: String| name.rsplit('.').next().unwrap_or_default().to_owned();
@@ -178,7 +180,7 @@ impl Cluster {
     }
 }
 
-/// A quorum that was typed must be the lock's.
+/// Checks that a quorum that the user gave is that of the lock.
 pub(in crate::inspect) fn check_quorum(object: &LeaderLock, asked: Option<&str>) -> Result<(), ClusterError> {
     let actual = &object.spec.quorum_ref.name;
     match asked {
@@ -191,7 +193,7 @@ pub(in crate::inspect) fn check_quorum(object: &LeaderLock, asked: Option<&str>)
     }
 }
 
-/// What a quorum comes down to.
+/// Returns the settings that a quorum results in.
 pub(in crate::inspect) fn plan(object: &RedisQuorum) -> Result<QuorumPlan, ClusterError> {
     validate_quorum(object).map_err(|errors| ClusterError::Invalid {
         object: format!("RedisQuorum {}", object.name_any()),
@@ -200,10 +202,10 @@ pub(in crate::inspect) fn plan(object: &RedisQuorum) -> Result<QuorumPlan, Clust
 }
 
 impl DeclaredLock {
-    /// Finds the name on the masters. Other problems of the object are no reason not to read its lock.
+    /// Finds the name on the masters. Other problems of the object do not prevent its lock from being read.
     ///
     /// # Errors
-    /// An invalid lock name, or one that this namespace may not use.
+    /// Returns an error if the lock name is invalid, or may not be used in this namespace.
     pub fn of(object: LeaderLock, quorum: &QuorumPlan) -> Result<Self, ClusterError> {
         let namespace = object.namespace().unwrap_or_default();
         let called = format!("{namespace}/{}", object.name_any());

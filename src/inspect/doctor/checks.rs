@@ -9,8 +9,8 @@ use crate::{
     masters::{Ineligible, MasterFacts, MasterStatus, PreflightError, Refusal, Unknown, server},
 };
 
-/// Clocks further apart confuse people, and slots of CronJobs that are compared with the time of a total loss. No lease
-/// depends on it.
+/// A larger offset confuses users, and affects slots of CronJobs, which are compared with the time of a total
+/// loss. No lease depends on it.
 const CLOCK_OFFSET_SECONDS: f64 = 1.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -73,7 +73,8 @@ pub(super) struct MasterEvidence<'a> {
 }
 
 impl MasterEvidence<'_> {
-    /// A poll that timed out is one slow sample. The requests of the doctor decide whether the master answers.
+    /// Reports whether the master answers. A poll that timed out is one slow sample; the doctor's requests
+    /// decide.
     fn answers(&self) -> bool {
         let status = self.status;
         let late = status.trouble.as_ref().is_some_and(Unknown::is_late);
@@ -271,12 +272,12 @@ fn sealed(facts: &MasterFacts, seen: &MasterEvidence<'_>) -> Check {
             let hint = "slew the clock of the server (chrony, ntpd -x) instead of stepping it";
             return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
         }
-        // Why it has no vote all the same is another line.
+        // The reason why the master has no vote is another line.
         Some(_) if facts.sealed() => return Check::good("sealed", "under its present run"),
         None if facts.sealed() => {
             let id = facts.quorum.as_ref().map(ToString::to_string).unwrap_or_default();
             return match &seen.status.no_vote {
-                // Masters under different ids are seen here, one by one.
+                // Masters with different quorum ids are seen here, one by one.
                 Some(why @ Unknown::QuorumUnknown) => Check::but(
                     "sealed",
                     Level::Warning,
@@ -328,9 +329,9 @@ fn clock(status: &MasterStatus) -> Check {
     }
 }
 
-/// A slowest answer below a quarter of a command timeout is good. A master whose median reaches the timeout does not
-/// vote. One slow or lost answer out of many is a warning: a majority of the samples decides whether the master is
-/// usable.
+/// The latency is good if the slowest answer takes less than a quarter of a command timeout. A master whose
+/// median reaches the timeout does not vote. One slow or lost answer out of many is a warning: a majority of
+/// the samples decides whether the master is usable.
 fn latency(round_trips: &[Option<Duration>], command_timeout: Duration, lease: Duration) -> Check {
     let samples = round_trips.len();
     let mut took: Vec<Duration> = round_trips.iter().flatten().copied().collect();

@@ -1,4 +1,4 @@
-//! `redlock doctor --fencing`: is every node of a cluster guarded, and may the Redis user of the nodes only read?
+//! `redlock doctor --fencing`: checks that each node is guarded, and that the nodes' Redis user only reads.
 
 mod facts;
 mod judge;
@@ -10,7 +10,7 @@ use crate::{
     inspect::cluster::{Cluster, Given},
 };
 
-/// Judges the driver, both DaemonSets, the Redis user, and each node that is not as it should be.
+/// Judges the driver, both DaemonSets, the Redis user, and each node that has a problem.
 pub async fn examine_fencing(cluster: &Cluster, quorum: &RedisQuorum, given: &Given) -> Vec<ObjectReport> {
     let facts = facts::read(cluster).await;
     let mut reports = judge::of(&facts);
@@ -23,7 +23,7 @@ pub async fn examine_fencing(cluster: &Cluster, quorum: &RedisQuorum, given: &Gi
     reports
 }
 
-/// Why something was not checked, for a check that is neither good nor bad.
+/// Returns a warning with the reason why a fact was not checked.
 fn unknown(name: &'static str, reason: &str, hint: &str) -> Check {
     Check::but(
         name,

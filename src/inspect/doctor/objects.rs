@@ -1,4 +1,4 @@
-//! The judgement of a RedisQuorum that is an object, and of the LeaderLocks that name it: by what operators wrote.
+//! Judges a RedisQuorum object, and the LeaderLocks that name it, by the statuses that operators wrote.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::ResourceExt;
@@ -19,7 +19,7 @@ pub struct ObjectReport {
     pub checks: Vec<Check>,
 }
 
-/// Judges a quorum, and those of its locks that are not as they should be, or whose rollouts surge.
+/// Judges a quorum, and those of its locks that have a problem or whose rollouts surge.
 pub async fn examine_objects(cluster: &Cluster, quorum: &RedisQuorum) -> Vec<ObjectReport> {
     let name = quorum.name_any();
     let mut checks = of_quorum(quorum);
@@ -66,7 +66,7 @@ pub async fn examine_objects(cluster: &Cluster, quorum: &RedisQuorum) -> Vec<Obj
 
 type Found = (Vec<LeaderLock>, Vec<Unread>, String);
 
-/// Of all namespaces, or of those that may be read.
+/// Returns the locks of all namespaces, or of that of the context if the others may not be read.
 async fn locks(cluster: &Cluster, quorum: &str) -> Result<Found, ClusterError> {
     match cluster.locks(true, Some(quorum)).await {
         Err(ClusterError::Forbidden { .. }) => {
@@ -145,7 +145,7 @@ fn followed(metadata: &ObjectMeta, observed: Option<i64>) -> Check {
     }
 }
 
-/// `followed` has reported a missing condition.
+/// Judges a condition. `followed` reports a missing condition.
 fn condition(conditions: &[Condition], kind: &'static str, wanted: &str, level: Level) -> Option<Check> {
     let found = conditions.iter().find(|condition| condition.type_ == kind)?;
     let text = format!("{}: {}", found.status, found.message);

@@ -5,12 +5,12 @@ use std::fmt::Write;
 use super::{Check, Diagnosis, Level};
 use crate::inspect::{Reach, text::table};
 
-/// How much of a diagnosis is written.
+/// The level of detail of a diagnosis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
     /// A line for each problem, and nothing without problems.
     Problems,
-    /// A line for each master and each object, and the findings at those that are not good.
+    /// A line for each master and each object, and the findings about those that are not good.
     #[default]
     Summary,
     /// A line for each check.
@@ -40,7 +40,7 @@ impl Subject<'_> {
         } else {
             "ok"
         };
-        // How many locks of a quorum, or nodes of a cluster, were judged. An object that was not read is not known to be good.
+        // The number of locks or nodes that were judged. An object that was not read is not known to be good.
         let counted = ["locks", "nodes"];
         let counted = self.checks.iter().find(|check| counted.contains(&check.name));
         let counted = counted.map(|check| format!("{}: {}", check.name, check.found));
@@ -252,7 +252,7 @@ not healthy: 2 of 3 masters vote, 2 are needed
         assert_eq!(well.text(Detail::Problems), "");
     }
 
-    /// Masters under different ids, each sealed: none of the checks is a problem by itself.
+    /// Each master is sealed, under a different id: none of the checks is a problem by itself.
     #[test]
     fn masters_of_which_no_majority_votes_are_never_called_healthy() {
         let mut split = diagnosis();

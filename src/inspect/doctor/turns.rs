@@ -1,6 +1,6 @@
-//! Two candidates take a real lock in turns: each holds it alone, and with a larger token than the one before.
+//! Two candidates take a real lock in turns: each holds it alone, with a larger token than the one before.
 //!
-//! The lock is redlock's own, so that no other lock is touched; only a larger counter is left of it.
+//! The lock is internal to redlock, so no other lock is affected. It leaves only a larger counter.
 
 use std::time::Duration;
 
@@ -13,25 +13,25 @@ use crate::{
     masters::{Acquired, Lease, Masters, Renewal},
 };
 
-/// One gives it to the other and gets it back.
+/// The first candidate passes the lock to the second and gets it back.
 const TURNS: [(&str, &str); 3] = [("one", "two"), ("two", "one"), ("one", "two")];
-/// Another process may run the same check, for milliseconds.
+/// Time limit to acquire the lock in one turn.
 const PATIENCE: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// How it went.
+/// The result of the turns.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Turns {
-    /// One for each turn, in their order.
+    /// The token of each turn, in order.
     pub tokens: Vec<u64>,
-    /// What went wrong.
+    /// The problem that ended the turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
 
 impl Turns {
-    /// Whether every turn was as it has to be.
+    /// Reports whether every turn was correct.
     #[must_use]
     pub fn are_good(&self) -> bool {
         self.trouble.is_none() && self.tokens.len() == TURNS.len() && self.tokens.is_sorted_by(|a, b| a < b)
@@ -53,7 +53,7 @@ impl Turns {
 /// Takes the turns.
 pub(super) async fn take(masters: &Masters, lease_duration: Duration) -> Turns {
     let mut turns = Turns::default();
-    // A lock of its own for each check: two of them do not wait for one another.
+    // Each check has its own lock: two checks do not wait for each other.
     let lock = LockName::internal("doctor", &format!("{:016x}", fastrand::u64(..)));
     let lock = match lock {
         Ok(lock) => lock,
@@ -104,7 +104,7 @@ async fn turn(
     Ok(authority.token)
 }
 
-/// Tries until the lock is won: an attempt may clash with the remains of the one before at a slow master.
+/// Tries until the lock is won: a slow master may still have the remains of the attempt before.
 async fn acquire(
     masters: &Masters,
     lock: &LockName,

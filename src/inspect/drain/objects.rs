@@ -1,4 +1,4 @@
-//! What `drain` reads and writes of the cluster.
+//! The objects of the cluster that `drain` reads and writes.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 const MANAGER: &str = "redlock-drain";
-/// Another writer of the object is done by then: no other process writes it for long.
+/// Number of attempts to write an object: no other process writes it for long.
 const TRIES: usize = 10;
 
 pub(super) struct Objects {
@@ -26,10 +26,10 @@ pub(super) struct Objects {
     deployments: Api<Deployment>,
     pods: Api<Pod>,
     all_pods: Api<Pod>,
-    /// As they are stored: one that this version cannot read has a finalizer, too.
+    /// The locks as they are stored: a lock that this version cannot read has a finalizer, too.
     locks: Vec<Api<DynamicObject>>,
     quorums: Api<DynamicObject>,
-    /// Where the locks are that may name a quorum; everywhere, where none is named.
+    /// The namespaces of the locks that may name a quorum; all namespaces if empty.
     namespaces: Vec<String>,
 }
 
@@ -38,14 +38,14 @@ pub(super) struct Operator {
     pub(super) selector: String,
 }
 
-/// A lock under which something may run.
+/// A lock under which a workload may run.
 #[derive(Clone, Debug)]
 pub(super) struct Unfinished {
     namespace: String,
     name: String,
-    /// Identity of the replica that holds it, which is the name of its pod.
+    /// Identity of the replica that holds the lock, which is the name of its pod.
     pub(super) holder: String,
-    /// Where it is written.
+    /// The API that writes the lock.
     api: Api<DynamicObject>,
 }
 
@@ -78,7 +78,7 @@ impl Objects {
         }
     }
 
-    /// None where it is gone already.
+    /// Returns `None` if the Deployment is gone already.
     pub(super) async fn deployment(&self) -> Result<Option<Operator>, ClusterError> {
         let found = self.deployments.get_opt(&self.name).await;
         let found = found
@@ -120,7 +120,7 @@ impl Objects {
         }
     }
 
-    /// Names of the pods that run or will.
+    /// Returns the names of the pods that have not ended.
     pub(super) async fn pods(&self, selector: &str) -> Result<BTreeSet<String>, ClusterError> {
         let pods = self.pods.list(&ListParams::default().labels(selector)).await;
         let pods =
@@ -129,8 +129,8 @@ impl Objects {
         Ok(running.map(ResourceExt::name_any).collect())
     }
 
-    /// Pods of all namespaces, as namespace/name, that mount a volume of node fencing. The kubelet unmounts the volumes of a pod that has
-    /// ended; one that is deleted stays until they are unmounted.
+    /// Returns the pods of all namespaces, as namespace/name, that mount a volume of node fencing. The
+    /// kubelet unmounts the volumes of a pod that has ended; a deleted pod stays until they are unmounted.
     pub(super) async fn fenced_pods(&self) -> Result<Vec<String>, ClusterError> {
         let fenced = |pod: Pod| {
             let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
@@ -141,14 +141,14 @@ impl Objects {
         found.map_err(|error| ClusterError::asked("listing the pods of all namespaces", None, &error))
     }
 
-    /// All locks with the finalizer.
+    /// Returns all locks with the finalizer.
     pub(super) async fn unfinished(&self) -> Result<Vec<Unfinished>, ClusterError> {
         let mut all = Vec::new();
         for api in &self.locks {
             let unfinished = |lock| has(&lock, FINALIZER).then(|| unfinished_of(&lock, api));
             match list_all(api, ListParams::default(), unfinished).await {
                 Ok(found) => all.extend(found),
-                // Without the definition there are no locks.
+                // Without the CRD there are no locks.
                 Err(kube::Error::Api(status)) if status.is_not_found() => {}
                 Err(error) => return Err(ClusterError::asked("listing LeaderLocks", None, &error)),
             }
@@ -161,7 +161,7 @@ impl Objects {
         remove(&lock.api, &lock.name, FINALIZER, &object).await
     }
 
-    /// No operator is there that would take it off the quorums.
+    /// Removes the finalizers from the quorums, since no operator is left to remove them.
     pub(super) async fn leave_quorums(&self) -> Result<(), ClusterError> {
         let quorums = match list_all(&self.quorums, ListParams::default(), Some).await {
             Ok(quorums) => quorums,
@@ -207,7 +207,7 @@ fn unfinished_of(lock: &DynamicObject, api: &Api<DynamicObject>) -> Unfinished {
     }
 }
 
-/// Takes a finalizer off an object, and no other.
+/// Removes this finalizer from an object, and no other.
 async fn remove(
     api: &Api<DynamicObject>,
     name: &str,

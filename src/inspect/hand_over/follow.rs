@@ -21,27 +21,28 @@ use crate::{
     lease::{BootInstant, Nonce},
 };
 
-/// How often the masters are asked: a takeover lasts a few milliseconds, and one lock costs them nothing.
+/// The interval at which the masters are read: a takeover takes milliseconds, and one lock costs them
+/// nothing.
 const POLL: Duration = Duration::from_millis(10);
-/// How often the object is asked for.
+/// The interval at which the object is read.
 const READ: Duration = Duration::from_millis(250);
-/// The number of reads for the answer to an event that has happened already.
+/// The number of reads for the answer to a request whose result is known already.
 const READS: usize = 8;
 
 /// The holder after the lease that was passed on.
 #[derive(Clone, Debug)]
 struct Next {
     identity: String,
-    /// NAME/UID by the masters, NAME by a status.
+    /// NAME/UID if the masters show it, NAME if a status does.
     cluster: String,
     token: u64,
     gap: Option<Duration>,
 }
 
-/// Sends the request and follows it to its end, at most as long as the plan sets.
+/// Sends the request and follows it to its end, at most for the time that the plan sets.
 ///
 /// # Errors
-/// The request could not be written.
+/// Returns an error if the request could not be written.
 pub(super) async fn follow(
     locks: &Api<LeaderLock>,
     name: &str,
@@ -70,7 +71,7 @@ pub(super) async fn follow(
             if !seen.withdrawn
                 && let Ok(object) = locks.get(name).await
             {
-                // Answered in the last moment.
+                // The holder may have answered at the last moment.
                 seen.answer = request::answered(&object, &id);
             }
             match (&seen.answer, end) {
@@ -99,9 +100,9 @@ const fn unfinished(answer: &HandOverAnswer) -> Ending {
 struct HandOverProgress {
     answer: Option<HandOverAnswer>,
     next: Option<Next>,
-    /// No answer came, and none will.
+    /// Whether the request was withdrawn: no answer came, and no answer will come.
     withdrawn: bool,
-    /// The holder was seen to stop its targets.
+    /// Whether the holder was seen to stop its targets.
     stopping: bool,
 }
 
@@ -124,7 +125,7 @@ impl HandOverProgress {
                 next = &mut masters => return self.end(plan, next),
                 _ = reads.tick() => {}
             }
-            // An API server that is away for a moment answers the next time.
+            // An API server that is briefly unavailable answers the next time.
             let Ok(object) = locks.get(name).await else {
                 continue;
             };
@@ -145,7 +146,8 @@ impl HandOverProgress {
         }
     }
 
-    /// The masters show the end before the holder has answered; one that lost the lease meanwhile never answers.
+    /// Waits for the answer, then withdraws the request. The masters may show the end before the holder has
+    /// answered, and a holder that lost the lease meanwhile never answers.
     async fn leave_nothing(&mut self, locks: &Api<LeaderLock>, name: &str, id: &str) {
         let mut reads = time::interval(READ);
         for _ in 0..READS {
@@ -176,8 +178,8 @@ impl HandOverProgress {
     }
 }
 
-/// Reads until another lease shows. The lock had no holder for at most the time from the start of the last read that
-/// showed the old lease to the end of the first that shows the new one.
+/// Reads the masters until they show another lease. The lock had no holder for at most the time from the
+/// start of the last read that showed the old lease to the end of the first read that shows the new one.
 async fn by_masters(plan: &Plan) -> Next {
     let Some(session) = &plan.session else {
         return std::future::pending().await;
@@ -213,7 +215,7 @@ async fn by_masters(plan: &Plan) -> Next {
 struct Old<'a> {
     cluster: &'a str,
     token: u64,
-    /// Once it was seen.
+    /// The nonce of the lease, once the lease was seen.
     nonce: Option<Nonce>,
 }
 
@@ -226,9 +228,10 @@ impl<'a> Old<'a> {
         }
     }
 
-    /// The lease that the cluster has before it receives the request is the old one: if it had another token, the
-    /// request would be refused. The token that masters show is not reliable: they may have missed a grant, or show
-    /// another number than the holder uses while the rest does not show the lease any more.
+    /// Reports whether the lock has the old lease, which is the one that the cluster has before it receives
+    /// the request: with another token, the request would be refused. The token that masters show is not
+    /// reliable: they may have missed a grant, or show another number than the holder uses while the other
+    /// masters do not show the lease any more.
     fn is(&mut self, now: &LockStatus) -> bool {
         let cluster = now.holder_cluster.as_deref().unwrap_or_default();
         let name = cluster.split_once('/').map_or(cluster, |(name, _)| name);
@@ -345,7 +348,7 @@ mod tests {
         };
         assert!(!old.is(&held("us-1", 2, 6)));
         assert!(old.is(&held("eu-1", 1, 7)));
-        // It has gone from one of the two masters that granted it with 7, and the third one did with 9.
+        // One of the two masters that granted it with 7 lost it, and the third master granted it with 9.
         assert!(old.is(&held("eu-1", 1, 9)));
         assert!(!old.is(&held("eu-1", 2, 8)), "taken by the same cluster anew");
         assert!(!old.is(&held("us-1", 3, 9)));

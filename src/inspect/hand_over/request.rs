@@ -1,4 +1,4 @@
-//! The request on the object: written, withdrawn, and its answer read.
+//! The request on the object: writes it, withdraws it, and reads its answer.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ use crate::{
     inspect::cluster::ClusterError,
 };
 
-/// Another writer of the object is done by then: the operator writes it on transitions only.
+/// Number of attempts to write the object: the operator writes it on transitions only.
 const TRIES: usize = 10;
-/// The clocks of the user and of the operator may differ by this much.
+/// The tolerated difference between the clocks of the user and of the operator.
 const CLOCKS: Duration = Duration::from_secs(60);
 
 type Metadata = PartialObjectMeta<LeaderLock>;
 
-/// Writes it; returns its id.
+/// Writes the request; returns its id.
 pub(super) async fn write(locks: &Api<LeaderLock>, name: &str, plan: &Plan) -> Result<String, HandOverError> {
     let now = clock::unix_time();
     let request = HandOverRequest {
@@ -61,8 +61,8 @@ pub(super) async fn write(locks: &Api<LeaderLock>, name: &str, plan: &Plan) -> R
     Err(HandOverError::Busy(plan.called.clone()))
 }
 
-/// Takes it back. False if it was answered, or is not there, or the API server cannot be reached: then it acts no more
-/// than once, and not after its time.
+/// Withdraws the request. Returns false if it was answered or is missing, or the API server cannot be
+/// reached: the request then takes effect at most once, and not after its deadline.
 pub(super) async fn withdraw(locks: &Api<LeaderLock>, name: &str, id: &str) -> bool {
     for _ in 0..TRIES {
         let Ok(metadata) = locks.get_metadata(name).await else {
@@ -81,7 +81,7 @@ pub(super) async fn withdraw(locks: &Api<LeaderLock>, name: &str, id: &str) -> b
     false
 }
 
-/// The answer to this request, once there is one.
+/// Returns the answer to this request, once there is one.
 pub(super) fn answered(object: &LeaderLock, id: &str) -> Option<HandOverAnswer> {
     let text = object.metadata.annotations.as_ref()?.get(ANSWER)?;
     read::<HandOverAnswer>(text).filter(|answer| answer.id == id)
@@ -91,7 +91,7 @@ fn annotation<'a>(metadata: &'a Metadata, name: &str) -> Option<&'a String> {
     metadata.metadata.annotations.as_ref()?.get(name)
 }
 
-/// Applies only to the version that was read.
+/// Sets or removes the request, only if the object still has the version that was read.
 async fn set(
     locks: &Api<LeaderLock>,
     name: &str,

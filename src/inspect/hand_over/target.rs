@@ -1,4 +1,4 @@
-//! The cluster that is to have the lock: its UID, and whether an operator there can take it.
+//! The cluster that is to hold the lock: its UID, and whether an operator there can acquire it.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::{
     lease::ClusterId,
 };
 
-/// By NAME or NAME/UID, out of the clusters that report on the quorum: by its status, which is up to a heartbeat old,
-/// and by the masters, where they could be asked.
+/// Finds a cluster by NAME or NAME/UID among the clusters that report on the quorum: in its status, which is
+/// up to a heartbeat old, and on the masters, if they could be read.
 pub(super) fn find(
     quorum: &RedisQuorum,
     reporting: &BTreeSet<ClusterId>,
@@ -123,7 +123,7 @@ mod tests {
             nowhere.to_string().contains("the clusters are: none"),
             "{nowhere}"
         );
-        // The masters know of those that came since the last heartbeat, or are back.
+        // The masters know the clusters that came since the last heartbeat, or are back.
         let reporting = ["ap-1/c", "us-2/new"].map(|cluster| cluster.parse().unwrap());
         for (to, found) in [("us-2", "us-2/new"), ("ap-1", "ap-1/c"), ("eu-1", "eu-1/a")] {
             let cluster = super::find(&all, &reporting.clone().into(), to, false).unwrap();

@@ -1,5 +1,5 @@
-//! The locks of several clusters in one table. A cluster that cannot be asked is a row of its own: what it has is
-//! unknown, and what the others have is shown all the same.
+//! The locks of several clusters in one table. A cluster that cannot be read is a separate row: its locks are
+//! unknown, and those of the other clusters are still shown.
 
 use std::fmt::Write;
 
@@ -18,13 +18,13 @@ pub struct ClustersStatus {
     pub clusters: Vec<ClusterShown>,
 }
 
-/// One of them.
+/// The findings in one cluster.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterShown {
     /// The context of the kubeconfig.
     pub context: String,
-    /// Why its locks are not known, if they are not.
+    /// The reason why its locks are not known, if they are not.
     pub error: Option<String>,
     pub status: Option<ObjectsStatus>,
     #[serde(skip)]
@@ -37,7 +37,7 @@ pub struct ClusterShown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     All,
-    /// Something of some clusters is unknown; at least one is shown as its masters see it.
+    /// Facts about some clusters are unknown; at least one cluster is shown as its masters show it.
     Part,
     /// Only the objects of each cluster are known; contains the worst reason.
     Nothing(Failed),

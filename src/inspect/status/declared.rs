@@ -1,4 +1,4 @@
-//! The status of the object of a lock, as the operator of its cluster wrote it last.
+//! The status of the object of a lock, as last written by the operator of its cluster.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
@@ -28,11 +28,11 @@ pub struct DeclaredStatus {
     pub name: String,
     pub quorum: String,
     pub source: Source,
-    /// Why the masters could not be asked for it.
+    /// The reason why the masters could not be asked for this lock.
     pub trouble: Option<String>,
     #[serde(flatten)]
     pub seen: LockStatus,
-    /// The object's own.
+    /// The status of the object.
     pub status: Option<LeaderLockStatus>,
 }
 
@@ -68,8 +68,8 @@ impl DeclaredStatus {
         conditions.iter().find(|condition| condition.type_ == kind)
     }
 
-    /// The masters show another holder than the status does. A status follows a takeover within milliseconds, or not at
-    /// all where no operator writes it.
+    /// Reports whether the masters show another holder than the status does. A status follows a takeover
+    /// within milliseconds, or never if no operator writes it.
     pub(super) fn differs(&self) -> bool {
         let Some(status) = self.status.as_ref().filter(|_| self.source == Source::Masters) else {
             return false;

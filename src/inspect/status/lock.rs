@@ -18,23 +18,23 @@ pub struct MasterAccount {
     pub cluster: Option<String>,
     /// The grant number of this master; the token is the greatest of a majority.
     pub grant: Option<u64>,
-    /// A lease in a text that this version cannot read.
+    /// The text of a lease that this version cannot read.
     pub unreadable: Option<String>,
     pub remaining_milliseconds: Option<u64>,
-    /// A cluster, or `nobody`.
+    /// The cluster that has the reservation, or `nobody`.
     pub reserved: Option<String>,
     pub reserved_milliseconds: Option<u64>,
     pub error: Option<String>,
 }
 
-/// What a majority shows.
+/// The state that a majority shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LockState {
     Held,
     Reserved,
     Free,
-    /// No majority shows the same: candidates clash, or leases are left over.
+    /// No majority shows the same: candidates clash, or old leases remain.
     Split,
     /// Too few masters answer.
     Unknown,
@@ -64,11 +64,11 @@ pub struct LockStatus {
     pub remaining_milliseconds: Option<u64>,
     pub reserved: Option<String>,
     pub reserved_milliseconds: Option<u64>,
-    /// Distinguishes one lease from the next of the same holder: the token that is seen may be greater than the
-    /// holder's own while not every master shows the lease.
+    /// Distinguishes one lease from the next lease of the same holder: the token that is shown may be greater
+    /// than the holder's own while not every master shows the lease.
     #[serde(skip)]
     pub(in crate::inspect) nonce: Option<Nonce>,
-    /// Masters that show exactly this, of all.
+    /// Number of masters that show exactly this.
     pub agreeing: usize,
     pub accounts: Vec<MasterAccount>,
 }
@@ -164,7 +164,7 @@ impl LockStatus {
     }
 }
 
-/// What the masters that answered show: of leases, and of reservations.
+/// Returns the leases and the reservations that the masters showed in their answers.
 fn views(
     accounts: &[(String, Result<LockAccount, Unknown>)],
     size: QuorumSize,
@@ -186,7 +186,7 @@ fn views(
     (leases, reservations)
 }
 
-/// The reservation that most masters show, with the longest time that any of them gives it.
+/// Returns the reservation that most masters show, with the longest time that any of them shows for it.
 fn longest_reservation(
     accounts: &[(String, Result<LockAccount, Unknown>)],
 ) -> Option<(String, Option<Duration>)> {

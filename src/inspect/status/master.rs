@@ -1,4 +1,4 @@
-//! One master.
+//! The report on one master.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,21 +16,21 @@ pub struct MasterReport {
     /// Whether its votes count.
     pub votes: bool,
     pub sealed: bool,
-    /// The id of the quorum that it was last sealed for.
+    /// The id of the quorum for which the master was last sealed.
     pub quorum_id: Option<String>,
-    /// While it is in quarantine: the time until a candidate can seal it, at least.
+    /// The minimum time until a candidate can seal the master, while it is in quarantine.
     pub seal_seconds_left: Option<u64>,
-    /// Why it has no vote although it answers.
+    /// The reason why the master has no vote although it answers.
     pub refused: Option<String>,
     /// Whether user, password or permissions are the reason.
     #[serde(skip)]
     auth: bool,
-    /// Why it does not answer.
+    /// The reason why the master does not answer.
     pub trouble: Option<String>,
     pub role: Option<String>,
     /// The program, such as `Valkey`.
     pub server: Option<String>,
-    /// Of the program.
+    /// The version of the program.
     pub version: Option<String>,
     /// `aof` or `none`.
     pub persistence: Option<&'static str>,
@@ -96,13 +96,13 @@ impl MasterReport {
         }
     }
 
-    /// As people name it: `Valkey 8.1.1`.
+    /// Returns the name that users know: `Valkey 8.1.1`.
     pub(super) fn program(&self) -> Option<String> {
         let (server, version) = (self.server.as_ref()?, self.version.as_ref()?);
         Some(format!("{server} {version}"))
     }
 
-    /// The word for its vote: what keeps it from voting, or that it does.
+    /// Returns the word for its vote: the reason why the master does not vote, or that it does.
     pub(super) fn standing(&self) -> String {
         match (&self.trouble, &self.refused, self.seal_seconds_left) {
             (Some(_), _, _) if self.auth => "no access".into(),

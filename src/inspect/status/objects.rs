@@ -18,20 +18,20 @@ use crate::{
     },
 };
 
-/// What to run where the masters can be reached.
+/// The command to run where the masters can be reached.
 const COMMAND: &str = "redlock status";
 
-/// Which locks are shown, and how.
+/// The locks to show, and how.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// By name; all where none is named.
+    /// The names of the locks; all locks if empty.
     pub names: Vec<String>,
     pub all_namespaces: bool,
     pub quorum: Option<String>,
     pub registers: bool,
 }
 
-/// Everything that `status` shows of objects. `masters` and `locks` have the fields that they have without objects.
+/// Everything that `status` shows of objects. `masters` and `locks` have the same fields as without objects.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectsStatus {
@@ -40,7 +40,7 @@ pub struct ObjectsStatus {
     pub locks: Vec<DeclaredStatus>,
     /// Objects that this version cannot read.
     pub unread: Vec<String>,
-    /// The namespace; none for all.
+    /// The namespace; `None` for all namespaces.
     pub namespace: Option<String>,
     #[serde(skip)]
     every_account: bool,
@@ -52,7 +52,7 @@ pub struct ObjectsStatus {
 pub struct QuorumShown {
     pub name: String,
     pub source: Source,
-    /// Why its masters could not be read.
+    /// The reason why its masters could not be read.
     pub trouble: Option<String>,
     pub fingerprint: Option<String>,
     pub majority: Option<usize>,
@@ -64,7 +64,7 @@ pub struct QuorumShown {
     failed: Option<Failed>,
 }
 
-/// One master of one of them.
+/// One master of one of these quorums.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MasterShown {
@@ -73,7 +73,7 @@ pub struct MasterShown {
     pub report: MasterReport,
 }
 
-/// Why the masters of a quorum could not be read: the worst of all decides the exit code.
+/// The reason why the masters of a quorum could not be read. The worst reason decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Failed {
     /// No majority answers.
@@ -82,10 +82,11 @@ pub enum Failed {
     Rights,
 }
 
-/// Collects them.
+/// Collects the locks that are declared as objects.
 ///
 /// # Errors
-/// The locks themselves cannot be read. For a quorum that cannot be read, the statuses of the objects are shown.
+/// Returns an error if the locks cannot be read. For a quorum that cannot be read, the statuses of the
+/// objects are shown.
 pub async fn gather_declared(
     cluster: &Cluster,
     given: &Given,
@@ -224,7 +225,7 @@ fn fallen_back(
 }
 
 impl ObjectsStatus {
-    /// What kept the masters from being read, if anything did.
+    /// Returns the worst reason why masters could not be read, if there is one.
     #[must_use]
     pub fn failed(&self) -> Option<Failed> {
         let of_locks = self.locks.iter().filter(|lock| lock.trouble.is_some());
@@ -233,14 +234,14 @@ impl ObjectsStatus {
         all.chain(of_locks).max()
     }
 
-    /// As tables.
+    /// Returns the status as tables.
     #[must_use]
     pub fn text(&self) -> String {
         table::write(self)
     }
 }
 
-/// Locks without masters.
+/// Returns a status without masters.
 #[cfg(test)]
 pub(super) fn sample(locks: Vec<DeclaredStatus>) -> ObjectsStatus {
     ObjectsStatus {

@@ -1,4 +1,4 @@
-//! The tables.
+//! The tables of masters and locks.
 
 use std::{fmt::Write, time::Duration};
 
@@ -36,7 +36,7 @@ fn locks_or_none(status: &Status) -> String {
     text
 }
 
-/// The masters and what they come to.
+/// Returns the masters, their votes and the quorum that they result in.
 pub(super) fn quorum(status: &Status) -> String {
     let mut text = masters(&status.masters);
     for (master, why) in status.masters.iter().filter_map(trouble) {

@@ -37,7 +37,7 @@ fn seen<K>(object: DeserializeGuard<K>) -> Change<DeserializeGuard<K>> {
     Change::Seen(object, Origin::Watch)
 }
 
-/// Locks of the namespace `team`, and a quorum.
+/// Returns these locks of the namespace `team`, and a quorum.
 fn declared(locks: &[Value]) -> Declared {
     let mut declared = Declared::new(&[]);
     declared.set_cluster(ClusterId::new("eu-1", "uid-1").unwrap());

@@ -16,7 +16,7 @@ pub(super) enum Object {
     Lock(Box<LeaderLock>),
 }
 
-/// An object and where it was read.
+/// An object and the place where it was read.
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) place: Place,
@@ -116,7 +116,7 @@ fn object(place: &Place, head: &Value, body: &Chunk<'_>) -> Result<Object, Vec<P
 
 fn fields<T: DeserializeOwned>(place: &Place, body: &Chunk<'_>) -> Result<T, Vec<Problem>> {
     let mut unknown = Vec::new();
-    // Not parsed from `head`: errors would lack path and line.
+    // The object is not parsed from `head`, because errors would then lack the path and the line.
     let object = serde_ignored::deserialize(Deserializer::from_str(body.text), |path| {
         let path = field_path(&path.to_string());
         // The fields that name the kind were read before, and are not fields of the type.
@@ -135,7 +135,7 @@ fn fields<T: DeserializeOwned>(place: &Place, body: &Chunk<'_>) -> Result<T, Vec
     }
 }
 
-/// Returns a path such as `spec.masters.0.?.x` as people write it: `spec.masters[0].x`.
+/// Returns a path such as `spec.masters.0.?.x` in the usual notation: `spec.masters[0].x`.
 fn field_path(path: &str) -> String {
     let mut written = String::new();
     for part in path.split('.').filter(|part| *part != "?") {

@@ -4,24 +4,24 @@ use std::fmt;
 
 use crate::api::validate::{FieldError, redact};
 
-/// Why a manifest, or a part of it, is not used. Shown on one line:
+/// The reason why a manifest, or a part of it, is not used. Shown on one line:
 /// `locks.yaml, document 2 (LeaderLock billing/report), spec.leaseDurationSeconds: 1 is shorter than …`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Problem {
-    /// Name of the file in the folder.
+    /// The name of the file in the folder.
     pub(crate) file: String,
     /// The document in the file, counted from 1; 0 if the problem concerns the file as a whole.
     pub(crate) document: usize,
-    /// Kind and name, such as `LeaderLock billing/report`, as far as they could be read.
+    /// The kind and the name, such as `LeaderLock billing/report`, as far as they could be read.
     pub(crate) object: Option<String>,
-    /// Path of the field, such as `spec.masters[1].url`.
+    /// The path of the field, such as `spec.masters[1].url`.
     pub(crate) field: Option<String>,
     pub(crate) reason: String,
 }
 
 impl Problem {
-    /// Whether the problem names its object. A document that is not YAML, or that lacks its name, may be any object of
-    /// the file.
+    /// Reports whether the problem names its object. A document that is not YAML, or that lacks its name, may
+    /// be any object of the file.
     pub(in crate::standalone) fn names_its_object(&self) -> bool {
         self.object.as_ref().is_some_and(|object| object.contains(' '))
     }

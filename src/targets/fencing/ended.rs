@@ -1,4 +1,4 @@
-//! Decides whether the containers of a pod have ended, by its last status. Pure.
+//! Decides whether the containers of a pod have ended, from its last status. Pure.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition};
 use serde::{Deserialize, Serialize};
@@ -25,8 +25,9 @@ impl PodStatus {
         all.into_iter().flatten().flatten()
     }
 
-    /// Reports whether the kubelet reported the terminal phase: with it, the kubelet alone writes this reason. The controller
-    /// that collects pods of lost nodes sets a phase and no such condition.
+    /// Reports whether the kubelet reported the terminal phase: only the kubelet writes this reason together
+    /// with the phase. The pod garbage collector, which handles pods of lost nodes, sets a phase without such
+    /// a condition.
     fn is_reported(&self) -> bool {
         let mut conditions = self.conditions.iter().flatten();
         conditions.any(|condition| {
@@ -55,12 +56,14 @@ fn never_started(container: &ContainerStatus) -> bool {
     !runs && !ran && container.container_id.is_none() && container.restart_count == 0
 }
 
-/// Reports whether the pod runs nowhere: its kubelet has reported the end of all its containers, or it is bound to no node.
+/// Reports whether the pod runs on no node: its kubelet has reported the end of all its containers, or the
+/// pod is not bound to a node.
 ///
-/// A kubelet reports the phase `Succeeded` or `Failed` once no container runs or is started again, also of a deleted pod
-/// before it removes the pod. A phase alone proves nothing, and neither do containers that ended before it: other
-/// controllers set it for pods of lost nodes, whose kubelet may have started containers since its last report. A kubelet
-/// that was restarted may reject a pod whose containers run, so a rejected pod has not ended.
+/// A kubelet reports the phase `Succeeded` or `Failed` once no container runs or will be restarted, and for a
+/// deleted pod before it removes the pod. The phase alone proves nothing, and neither do containers that
+/// ended earlier: other controllers set the phase for pods of lost nodes, whose kubelet may have started
+/// containers since its last report. A restarted kubelet may reject a pod whose containers run, so a rejected
+/// pod has not ended.
 pub(super) fn has_ended(pod: &Pod) -> bool {
     let status = &pod.status;
     if pod.spec.node_name.is_none() {
@@ -128,7 +131,7 @@ mod tests {
             ("runs", "Running", one(&running), &none, false),
             ("succeeded", "Succeeded", one(&terminated), &completed, true),
             ("failed", "Failed", both, &failed, true),
-            // A restart may be under way that was not reported yet.
+            // A restart may be in progress that has not been reported yet.
             ("between restarts", "Running", one(&terminated), &none, false),
             ("one of two", "Failed", one_of_two, &failed, false),
             ("rejected", "Failed", unreported, &rejected, false),
@@ -167,7 +170,7 @@ mod tests {
             {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"},
             {"type": "ContainersReady", "status": "True"},
         ]});
-        // A node with the taint out-of-service: the phase is set without a condition.
+        // The node has the out-of-service taint: a controller sets the phase and adds no condition.
         let unmarked = json!({"conditions": [
             {"type": "ContainersReady", "status": "False", "reason": "ContainersNotReady"},
         ]});
@@ -177,7 +180,7 @@ mod tests {
             json!([]),
             json!([running]),
             json!([waiting]),
-            // Restarted since the last report, perhaps.
+            // The container may have been restarted since the last report.
             json!([terminated]),
         ] {
             for more in [&none, &collected, &unmarked, &other] {

@@ -1,7 +1,8 @@
-//! Follows the pods of the namespaces that have fenced locks, by one watch for each namespace.
+//! Follows the pods of the namespaces that have fenced locks, with one watch for each namespace.
 //!
-//! Other watches of the operator report the objects that exist. This one also knows the last state of each pod that was
-//! removed, and since which moment it has missed no change, which is why it keeps the versions itself.
+//! Other watches of the operator report the objects that exist. This one also knows the last state of each
+//! removed pod, and the moment since which it has missed no change, so it tracks the resource versions
+//! itself.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -24,16 +25,18 @@ use super::{
 };
 use crate::targets::{Changes, Pause, TargetError};
 
-/// The longest time of one watch, in seconds: a little less than the client waits for an event.
+/// The timeout of one watch, in seconds: slightly less than the time for which the client waits for an event.
 const LONG: u32 = 290;
-/// The time of a watch that has to reach the present, in seconds. The API server sends a bookmark 2 s before the end.
+/// The timeout of a watch that has to reach the present, in seconds. The API server sends a bookmark 2 s
+/// before the end.
 const SHORT: u32 = 3;
-/// The longest wait for the present. A watch that hangs takes longer, and is asked again.
+/// The longest wait until a watch reaches the present. A watch that hangs takes longer, and the caller asks
+/// again.
 const PATIENCE: Duration = Duration::from_secs(6);
 
 const NO_ORDER: &str = "the resource version of the list of pods is not a number";
 
-/// The namespaces, while they have followers.
+/// The namespaces that have followers.
 #[derive(Default)]
 pub(crate) struct Namespaces(Mutex<HashMap<String, Weak<Following>>>);
 
@@ -71,7 +74,7 @@ impl Drop for Following {
 struct Shared {
     what: String,
     content: Mutex<(Known, Option<TargetError>)>,
-    /// Counts the changes that matter to a follower.
+    /// The number of changes that matter to a follower.
     changes: watch::Sender<u64>,
     /// The version up to which every change is known.
     reached: watch::Sender<u64>,
@@ -105,11 +108,11 @@ impl Shared {
     }
 }
 
-/// Why a watch ended.
+/// The reason why a watch ended.
 enum End {
-    /// The connection broke: the changes since are still known to the API server, as a rule.
+    /// The connection broke. As a rule, the API server still knows the changes since then.
     Broken(kube::Error),
-    /// The API server no longer knows the changes since.
+    /// The API server no longer knows the changes since then.
     Missed,
 }
 
@@ -140,7 +143,7 @@ async fn run(api: Api<Pod>, shared: Arc<Shared>, mut asked: watch::Receiver<u64>
         match list(&api).await {
             Ok((pods, version)) => {
                 shared.with(|known| {
-                    // A smaller version is that of a database that was restored from a backup.
+                    // A smaller version shows that the database was restored from a backup.
                     let begins = missed || version < known.version();
                     if begins {
                         known.begin(&pods, version);
@@ -165,7 +168,7 @@ async fn run(api: Api<Pod>, shared: Arc<Shared>, mut asked: watch::Receiver<u64>
 /// Returns all pods, and the version of the list.
 async fn list(api: &Api<Pod>) -> kube::Result<(Vec<Pod>, u64)> {
     let list = api.list(&ListParams::default()).await?;
-    // Without an order of the versions no pod is confirmed to be gone.
+    // If the versions have no order, no pod is confirmed to be gone.
     let version = number(list.metadata.resource_version.as_deref());
     let version = version.ok_or_else(|| kube::Error::Service(NO_ORDER.into()))?;
     Ok((list.items, version))
@@ -229,12 +232,12 @@ pub(crate) struct FencedPods {
 }
 
 impl FencedPods {
-    /// Returns the present moment; `None` before the first list is complete.
+    /// Returns the current epoch; `None` before the first list is complete.
     pub(crate) fn epoch(&self) -> Option<Epoch> {
         self.following.shared.content().0.epoch()
     }
 
-    /// Returns why it can no longer be known whether all pods since then are gone.
+    /// Returns the reason why it can no longer be known whether all pods since that epoch are gone.
     pub(crate) fn unknown(&self, since: Epoch) -> Option<String> {
         self.following.shared.content().0.unknown(&self.lock, since)
     }
@@ -246,12 +249,12 @@ impl FencedPods {
         known.then(|| content.0.nodes(&self.lock))
     }
 
-    /// Returns why the pods cannot be followed now.
+    /// Returns the error if the pods cannot be followed now.
     pub(crate) fn trouble(&self) -> Option<TargetError> {
         self.following.shared.content().1.clone()
     }
 
-    /// Judges whether the pods are gone, by a list that is read now and every change up to it.
+    /// Judges whether the pods are gone, from a list that is requested now and every change up to that list.
     pub(crate) async fn judge(&self, since: Epoch) -> Result<Gone, TargetError> {
         let following = &self.following;
         let read = list(&following.api).await;

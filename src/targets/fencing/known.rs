@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Pod, ended::has_ended};
 
-/// A moment since which every change of the pods is known, until the next list: pods that were created and removed before a
-/// list are not known.
+/// A moment since which every change of the pods is known, up to the next list. Pods that were created and
+/// removed before a list are not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Epoch {
     list: u64,
@@ -14,13 +14,13 @@ pub(crate) struct Epoch {
     lost: usize,
 }
 
-/// Whether the pods of a lock are gone, by a list that was read after starts were forbidden.
+/// Whether the pods of a lock are gone, according to a list that was read after starts were forbidden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {
     Yes,
     /// These pods have not ended.
     NotYet(Vec<String>),
-    /// It can no longer be known. The reason.
+    /// The reason why this can no longer be known.
     Unknown(String),
 }
 
@@ -53,7 +53,7 @@ impl Seen {
 /// The pods of a namespace.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// By UID.
+    /// The pods by UID.
     pods: BTreeMap<String, Seen>,
     /// The pods that vanished in this epoch although their end was not reported.
     lost: Vec<Seen>,
@@ -73,7 +73,7 @@ pub(super) fn number(version: Option<&str>) -> Option<u64> {
 }
 
 impl Known {
-    /// Takes a complete list, which begins an epoch.
+    /// Records a complete list, which begins an epoch.
     pub(super) fn begin(&mut self, pods: &[Pod], version: u64) {
         self.lists += 1;
         self.lost.clear();
@@ -81,14 +81,14 @@ impl Known {
         self.version = version;
     }
 
-    /// Takes a pod that was created or has changed. Reports whether that matters.
+    /// Records a pod that was created or has changed. Reports whether the change matters.
     pub(super) fn see(&mut self, pod: &Pod) -> bool {
         self.reach(number(pod.metadata.resource_version.as_deref()));
         let seen = Seen::of(pod);
         self.pods.insert(uid(pod), seen.clone()) != Some(seen)
     }
 
-    /// Takes the last version of a pod that was removed. Reports whether that matters.
+    /// Records the last version of a removed pod. Reports whether the removal matters.
     pub(super) fn remove(&mut self, pod: &Pod) -> bool {
         self.reach(number(pod.metadata.resource_version.as_deref()));
         let last = Seen::of(pod);
@@ -98,7 +98,7 @@ impl Known {
         self.pods.remove(&uid(pod)).is_some()
     }
 
-    /// All changes up to this version were taken.
+    /// Records that all changes up to this version are known.
     pub(super) fn reach(&mut self, version: Option<u64>) {
         self.version = self.version.max(version.unwrap_or_default());
     }
@@ -107,7 +107,7 @@ impl Known {
         self.version
     }
 
-    /// Returns the present moment; `None` before the first list is complete.
+    /// Returns the current epoch; `None` before the first list is complete.
     pub(super) fn epoch(&self) -> Option<Epoch> {
         (self.lists > 0).then_some(Epoch {
             list: self.lists,
@@ -121,8 +121,8 @@ impl Known {
         runs.filter_map(|pod| pod.node.clone()).collect()
     }
 
-    /// Returns why it can no longer be known whether the pods of the lock are gone, of a holder that knows the pods since
-    /// this epoch.
+    /// Returns the reason why a holder that knows the pods since this epoch can no longer know whether the
+    /// pods of the lock are gone.
     pub(super) fn unknown(&self, lock: &str, since: Epoch) -> Option<String> {
         if self.lists != since.list {
             return Some("the watch of the pods was interrupted".to_owned());
@@ -137,7 +137,7 @@ impl Known {
         })
     }
 
-    /// Judges a list of all pods of the namespace, once every change up to its version was taken.
+    /// Judges a list of all pods of the namespace, once every change up to its version is known.
     pub(super) fn judge(&self, list: &[Pod], lock: &str, since: Epoch) -> Gone {
         let runs = list.iter().map(Seen::of);
         let runs: Vec<String> = runs
@@ -152,7 +152,7 @@ impl Known {
     }
 }
 
-/// Names the first of some pods.
+/// Names the first few pods, and the number of the others.
 fn named(pods: &[&str]) -> String {
     const NAMED: usize = 3;
     let first = pods[..pods.len().min(NAMED)].join(", ");

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The CSI driver of the agent of a node, which answers for a pod only while the cluster holds the lock.
+/// The CSI driver of the node agent, which publishes a volume only while the cluster holds the lock.
 pub(super) const DRIVER: &str = "fencing.redlock.dev";
-/// The attribute of the volume that names the LeaderLock, in the namespace of the pod.
+/// The volume attribute that names the LeaderLock, in the namespace of the pod.
 const LOCK: &str = "lock";
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -51,20 +51,20 @@ struct Mount {
     name: String,
 }
 
-/// Why pods are not fenced for a lock.
+/// The reason why pods are not fenced for a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unfenced {
-    /// The object has no pod template where those of Kubernetes have one.
+    /// The object has no pod template at the paths of the built-in kinds.
     NoTemplate,
     NoVolume,
-    /// The driver takes one volume for each pod.
+    /// The number of volumes of the driver, which accepts one for each pod.
     SeveralVolumes(usize),
     /// The lock that the volume names; empty if it names none.
     OtherLock(String),
     Writable,
-    /// The kubelet ignores a volume that no container mounts. The name of the volume.
+    /// No container mounts the volume of this name, so the kubelet ignores it.
     NotMounted(String),
-    /// No container mounts the volume but those that run before the others. The name of the volume.
+    /// Only init containers mount the volume of this name.
     OnlyInitContainers(String),
 }
 
@@ -89,7 +89,7 @@ fn mounts(containers: Option<&Vec<Container>>, volume: &str) -> bool {
     mounts.any(|mount| mount.name == volume)
 }
 
-/// Checks that the agent of the node fences pods of this spec for the lock.
+/// Checks that the node agent fences pods of this spec for the lock.
 pub(super) fn check(spec: &PodSpec, lock: &str) -> Result<(), Unfenced> {
     let ours: Vec<(&str, &Csi)> = spec.volumes().collect();
     let (volume, csi) = match ours[..] {

@@ -6,8 +6,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::snapshot::{PodSnapshot, Revision};
 
-/// A Ready pod keeps the label until a pod of a newer revision has been Ready for this long: the label does not follow
-/// a revision whose pods become ready and unready again. By default this is the period of a kubelet's probe.
+/// A Ready pod keeps the label until a pod of a newer revision has been Ready for this long: the label does
+/// not follow a revision whose pods alternate between ready and unready. This is the default period of a
+/// kubelet's probe.
 pub(super) const MIN_READY: Duration = Duration::from_secs(10);
 
 /// The pod that the label is for.
@@ -16,8 +17,8 @@ pub(super) enum Wanted {
     Nobody,
     /// A Ready pod. A Ready pod that has the label keeps it, unless a rollout replaces the pod.
     Ready,
-    /// The pod that holds the lock, ready or not: the pod knows best whether it works, and the lease limits for how
-    /// long.
+    /// The pod that holds the lock, ready or not: the pod knows best whether it works, and its lease limits
+    /// the time for which that counts.
     Holder {
         name: String,
         uid: String,
@@ -35,7 +36,7 @@ pub(super) struct Choice {
     pub(super) give: Option<PodSnapshot>,
     /// A pod that another lock labelled, although the selector of this target matches it.
     pub(super) foreign: Option<PodSnapshot>,
-    /// The label moves to a newer revision after this time, if the pods of that revision stay Ready.
+    /// The time after which the label moves to a newer revision, if the pods of that revision stay Ready.
     pub(super) later: Option<Duration>,
 }
 
@@ -53,11 +54,11 @@ pub(super) fn choose(pods: &[PodSnapshot], wanted: &Wanted, by: &str, now: Times
     let own = || ours().filter(|pod| pod.selected);
     let revisions = Revisions::of(own(), |_| true);
     let settled = Revisions::of(own(), |ready| left(ready, now).is_zero());
-    // Where no Ready pod has the label, the newest revision gets it at once.
+    // If no Ready pod has the label, the newest revision gets it at once.
     let has_one = ours().filter(|pod| pod.labelled).any(|pod| fits(&pod));
     let old = if has_one { &settled } else { &revisions };
     let goes = |pod: &PodSnapshot| *wanted == Wanted::Ready && old.is_old(pod);
-    // A pod with the mark of this target first, then the pod that has been Ready for the longest.
+    // Prefers a pod with the mark of this target, then the pod that has been Ready for the longest.
     let rank = |pod: &&PodSnapshot| (pod.by.as_deref() != Some(by), pod.ready, pod.name.clone());
     let keep = ours().filter(|pod| pod.labelled && !goes(pod)).filter(fits);
     let keep = keep.min_by_key(rank);
@@ -89,17 +90,17 @@ pub(super) fn choose(pods: &[PodSnapshot], wanted: &Wanted, by: &str, now: Times
     }
 }
 
-/// Returns the time until a pod that is Ready since `ready` has been so for long enough.
+/// Returns the time until a pod that became Ready at `ready` has been Ready for long enough.
 fn left(ready: Timestamp, now: Timestamp) -> Duration {
     let since = Duration::try_from(now.duration_since(ready)).unwrap_or_default();
     MIN_READY.saturating_sub(since)
 }
 
-/// The progress of rollouts, by the pods alone.
+/// The progress of rollouts, as far as the pods alone show it.
 struct Revisions<'a> {
-    /// The creation of the last pod of each revision, ready or not.
+    /// The creation time of the newest pod of each revision, ready or not.
     made: BTreeMap<&'a Revision, Timestamp>,
-    /// The creation of the last Ready pod of each object.
+    /// The creation time of the newest Ready pod of each object.
     ready: BTreeMap<&'a str, Timestamp>,
 }
 
@@ -121,9 +122,9 @@ impl<'a> Revisions<'a> {
         Self { made, ready }
     }
 
-    /// Reports whether a pod of another revision of the same object is Ready and was created after every pod of this
-    /// pod's revision: this pod is about to be replaced. Of two revisions at most one is old. A pod that is replaced
-    /// during a rollout does not make its revision the newest before it is Ready.
+    /// Reports whether a pod of another revision of the same object is Ready and was created after every pod
+    /// of this pod's revision: this pod is about to be replaced. At most one of two revisions is old. A pod
+    /// that is recreated during a rollout does not make its revision the newest before it is Ready.
     fn is_old(&self, pod: &PodSnapshot) -> bool {
         let Some(revision) = &pod.revision else {
             return false;

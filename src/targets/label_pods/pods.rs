@@ -58,13 +58,13 @@ impl Pods {
         }
     }
 
-    /// Names the pods in messages.
+    /// Returns the name of the pods in messages.
     pub(super) fn called(&self) -> String {
         let selector = self.selector.as_deref().unwrap_or_else(|error| error);
         format!("selector \"{selector}\" in namespace {}", self.namespace)
     }
 
-    /// Returns why the selector is invalid, if it is.
+    /// Returns the reason why the selector is invalid, if it is.
     pub(super) fn problem(&self) -> Option<&str> {
         self.selector.as_ref().err().map(String::as_str)
     }

@@ -12,8 +12,8 @@ pub(super) const ROLE: &str = "redlock.dev/role";
 pub(super) const ACTIVE: &str = "active";
 /// The annotation with the token under which the label was given.
 pub(super) const TOKEN: &str = "redlock.dev/fencing-token";
-/// The annotation with the lock that gave the label, and its target. By it, the operator finds a label on a pod that
-/// the selector no longer matches, and leaves the label of another lock alone.
+/// The annotation with the lock that gave the label, and its target. By it, the operator recognizes its label
+/// on a pod that the selector no longer matches, and leaves the label of another lock alone.
 pub(super) const BY: &str = "redlock.dev/labelled-by";
 
 /// One pod.
@@ -24,7 +24,7 @@ pub(super) struct PodSnapshot {
     pub(super) version: String,
     /// Whether the selector matches the pod.
     pub(super) selected: bool,
-    /// Since when the pod is Ready; `None` if it is not, or is being deleted.
+    /// The time since which the pod is Ready; `None` if the pod is not Ready or is being deleted.
     pub(super) ready: Option<Timestamp>,
     pub(super) created: Option<Timestamp>,
     /// `None` for a pod without the labels of a controller.
@@ -35,7 +35,7 @@ pub(super) struct PodSnapshot {
     pub(super) setter: Setter,
 }
 
-/// The pod template that a pod was created from, by the labels of its controller.
+/// The pod template that a pod was created from, as the labels of its controller identify it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Revision {
     /// The object whose template changes from revision to revision.
@@ -43,7 +43,7 @@ pub(super) struct Revision {
     pub(super) hash: String,
 }
 
-/// The labels of Deployments, and of StatefulSets and DaemonSets.
+/// The labels with the revision in pods of Deployments, and of StatefulSets and DaemonSets.
 const HASHES: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
 
 impl Revision {

@@ -80,7 +80,7 @@ impl Content {
                 true
             }
             Change::Synced => {
-                // A pod that is gone from the list may have left the selector with the label.
+                // A pod that is missing from the list may have left the selector with the label.
                 self.doubt = true;
                 self.current = true;
                 true

@@ -7,10 +7,10 @@ use k8s_openapi::jiff::Timestamp;
 use super::record::{Record, stop_after};
 use crate::{api::plan::LEASE_STOP, lease::BootInstant, targets::read::Read};
 
-/// What this replica knows of the record of the operator.
+/// The knowledge of this replica about the operator's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// The record was not seen to be the operator's.
+    /// The record has not been seen to be the operator's.
     #[default]
     Open,
     /// The operator's record, since the answer that showed it first. A record with another `acquired` is another hold:
@@ -33,8 +33,8 @@ pub(super) enum Move {
 }
 
 impl Hold {
-    /// Decides on a record that was read. `own` is the holder identity of the operator here, `stop` the declared stop
-    /// time, `doubt` whether an unanswered write may still free the Lease.
+    /// Decides on a record that was read. `own` is the holder identity of the operator in this cluster,
+    /// `stop` the declared stop time, `doubt` whether an unanswered write may still free the Lease.
     pub(super) fn next(
         &mut self,
         found: Option<&Record>,
@@ -59,7 +59,7 @@ impl Hold {
             since,
         };
         let until = since + wait(found, stop);
-        // The record is the operator's at a moment after the wait, so no candidate took the Lease meanwhile.
+        // The record is the operator's at a moment after the wait, so no candidate took the Lease in between.
         if read.asked >= until {
             Move::Stopped
         } else {
@@ -76,12 +76,13 @@ impl Hold {
     }
 }
 
-/// Returns the time that a leader may run on once its record was replaced. A declared stop time counts as intended.
+/// Returns the time for which a leader may continue to run after its record was replaced. A declared stop
+/// time is used unchanged.
 pub(super) fn wait(found: &Record, stop: Option<Duration>) -> Duration {
     stop.unwrap_or_else(|| needed(found).max(LEASE_STOP))
 }
 
-/// Returns the stop time that the duration of the last candidate asks for.
+/// Returns the stop time that the duration of the last candidate requires.
 pub(super) fn needed(found: &Record) -> Duration {
     let (duration, _) = found.last_candidate();
     duration.map_or(LEASE_STOP, stop_after)
@@ -214,8 +215,8 @@ mod tests {
     }
 
     proptest! {
-        /// However candidates, siblings and reads interleave, a stop is confirmed only if every record of a candidate was
-        /// replaced at least the wait before.
+        /// Regardless of how candidates, siblings and reads interleave, a stop is confirmed only if every
+        /// record of a candidate was replaced at least the wait before.
         #[test]
         fn no_stop_is_confirmed_within_the_wait_after_a_candidate(
             steps in proptest::collection::vec((0u8..5, 1u64..20), 1..60)

@@ -16,8 +16,8 @@ pub(super) const FORMER_DURATION: &str = "redlock.dev/former-lease-duration-seco
 /// The annotation with the holder of the record that the operator replaced.
 pub(super) const FORMER_HOLDER: &str = "redlock.dev/former-holder";
 
-/// The duration of a record of the operator, in seconds: no candidate waits that long. From client-go 0.27 on, a
-/// candidate honours the duration of the record; an earlier one uses its own.
+/// The duration of a record of the operator, in seconds: no candidate waits that long. Since client-go 0.27,
+/// a candidate honours the duration of the record; an earlier one uses its own.
 const FOR_GOOD: i32 = i32::MAX;
 /// The duration of a free record, as client-go writes it at a release.
 const FREE: i32 = 1;
@@ -32,7 +32,7 @@ pub(super) struct Record {
     pub(super) duration: Option<Duration>,
     pub(super) acquired: Option<Timestamp>,
     pub(super) transitions: i32,
-    /// As the annotations of the operator have them.
+    /// The value in the annotation of the operator.
     pub(super) former_duration: Option<Duration>,
     pub(super) former_holder: Option<String>,
 }
@@ -92,7 +92,7 @@ pub(super) fn stop_after(duration: Duration) -> Duration {
     Duration::from_secs((seconds.saturating_mul(1111)).div_ceil(600))
 }
 
-/// Returns the change by which the operator takes the Lease, for the version that was read.
+/// Returns the patch with which the operator takes the Lease, for the version that was read.
 pub(super) fn taken(found: &Record, holder: &str, now: Timestamp) -> Value {
     let (duration, candidate) = found.last_candidate();
     let mut change = json!({
@@ -113,15 +113,15 @@ pub(super) fn taken(found: &Record, holder: &str, now: Timestamp) -> Value {
     change
 }
 
-/// Returns the change by which the operator renews its record: candidates before client-go 0.27 measure their own
-/// duration from the last change.
+/// Returns the patch with which the operator renews its record: candidates before client-go 0.27 measure
+/// their own duration from the last change.
 pub(super) fn renewed(found: &Record, now: Timestamp) -> Value {
     let mut change = json!({ "spec": { "renewTime": MicroTime(now) } });
     at_version(&mut change, found);
     change
 }
 
-/// Returns the change by which the operator frees the Lease, as client-go does at a release.
+/// Returns the patch with which the operator frees the Lease, as client-go does at a release.
 pub(super) fn freed(found: &Record, now: Timestamp) -> Value {
     let mut change = json!({
         "metadata": { "annotations": { FORMER_DURATION: null, FORMER_HOLDER: null } },
@@ -141,7 +141,7 @@ fn at_version(change: &mut Value, found: &Record) {
     change["metadata"]["resourceVersion"] = json!(found.version);
 }
 
-/// Returns a Lease that the operator holds, for one that is missing.
+/// Returns a new Lease that the operator holds, in place of a missing one.
 pub(super) fn created(name: &str, holder: &str, now: Timestamp) -> Lease {
     let mut lease = Lease::default();
     lease.metadata.name = Some(name.to_owned());

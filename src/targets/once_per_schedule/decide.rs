@@ -1,4 +1,5 @@
-//! Decides on one Job, by whether this cluster holds the lock and by the claims of its slot on the masters.
+//! Decides on one Job, from whether this cluster holds the lock and from the claims of its slot on the
+//! masters.
 
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ use crate::{
     telemetry::SlotResult,
 };
 
-/// A slot that the masters could not decide for this long, such as one whose claims split while a master is down, no
-/// longer holds up the later ones. It is lost if one of these is claimed.
+/// The time after which a slot that the masters could not decide no longer holds up the later ones, such as a
+/// slot whose claims split while a master is down. The slot is lost if a later one is claimed.
 const GIVES_WAY: Duration = Duration::from_secs(10);
-/// A slot is not claimed before its time: the register would then refuse every earlier slot. The clocks of the CronJob
-/// controllers may be this many seconds ahead.
+/// The number of seconds by which the clocks of the CronJob controllers may be ahead. A slot is claimed no
+/// earlier than this before its time: the register would then refuse every earlier slot.
 const EARLY: u64 = 60;
 
 /// The permit under which a turn is made.
@@ -49,7 +50,7 @@ impl<'a> TurnPermit<'a> {
 /// The powers of this cluster in one turn.
 pub(super) struct Power<'a> {
     pub(super) permit: TurnPermit<'a>,
-    /// Whether it may claim slots that are not claimed yet.
+    /// Whether this cluster may claim slots that are not claimed yet.
     pub(super) claims: bool,
     /// The claims on the masters; `None` if they are not needed or not known.
     pub(super) view: Option<SlotView>,
@@ -60,7 +61,7 @@ pub(super) struct Power<'a> {
 pub(super) enum Next {
     Settled,
     Later(Duration),
-    /// As `Later`, and later slots wait for this one.
+    /// Like `Later`, and later slots wait for this one.
     Blocks(Duration),
 }
 
@@ -78,17 +79,17 @@ pub(super) enum Never {
     TooOld,
 }
 
-/// Whether a slot may be claimed by its age.
+/// Whether the age of a slot allows a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     /// Not yet, but after this time.
     Early(Duration),
     Now,
-    /// No longer. A Job that has already claimed the slot runs nevertheless.
+    /// No longer. A Job that has already claimed the slot still runs.
     TooOld,
 }
 
-/// Decides by times in seconds since 1970.
+/// Decides whether the slot is due. All times are in seconds since 1970.
 pub(super) fn due(slot: u64, now: u64, max_age: Duration) -> Due {
     if slot.saturating_add(max_age.as_secs()) < now {
         Due::TooOld
@@ -99,7 +100,7 @@ pub(super) fn due(slot: u64, now: u64, max_age: Duration) -> Due {
     }
 }
 
-/// The owner of a slot, by the claims on the masters and without a new one.
+/// The owner of a slot, according to the claims on the masters and without a new claim.
 #[derive(Debug, PartialEq, Eq)]
 enum Shown {
     Mine,
@@ -141,7 +142,7 @@ impl OncePerSchedule {
                 },
             },
             Stage::ByHand(manager) => match self.verdict(job, power).await {
-                // The pods of the Job run already, and may continue.
+                // The pods of the Job already run, and may continue.
                 Verdict::Mine => self.written(job, self.desk.mark(job, Mark::Claimed).await?),
                 Verdict::Never(_) | Verdict::NotYet(_) => self.suspend(job, manager, power).await,
             },
@@ -189,7 +190,7 @@ impl OncePerSchedule {
         }
     }
 
-    /// Holds up later slots for a while: the claim of a later slot takes this one away.
+    /// Holds up later slots for a while: the claim of a later slot makes this one unavailable.
     fn hold_up(&mut self, job: &Job) -> Verdict {
         let now = clock::now();
         let since = *self.undecided.entry(job.uid.clone()).or_insert(now);
@@ -200,8 +201,8 @@ impl OncePerSchedule {
         })
     }
 
-    /// Decides without a new claim. An earlier claim of this Job that was not followed by a start, by any replica of
-    /// this cluster, is finished.
+    /// Decides without a new claim. Finishes an earlier claim for this Job, by any replica of this cluster,
+    /// that was not followed by a start.
     async fn recognize(&mut self, job: &Job, slot: u64, due: Due, power: &Power<'_>) -> Verdict {
         match shown(power.view.as_ref(), slot, &self.claimant(job), due) {
             Shown::Mine if self.ask(job, slot).await == Claim::Granted => Verdict::Mine,
@@ -217,8 +218,8 @@ impl OncePerSchedule {
     }
 
     async fn ask(&mut self, job: &Job, slot: u64) -> Claim {
-        // The register is named by the CronJob and not by the target, whose name may be changed in one cluster after
-        // the other.
+        // The register is named after the CronJob and not after the target, whose name may be changed in one
+        // cluster at a time.
         let (lock, object, by) = (&self.context.lock, &self.reference.name, self.claimant(job));
         let claim = self.context.elector.claim(lock, object, slot, &by).await;
         if claim == Claim::Granted {
@@ -236,7 +237,7 @@ impl OncePerSchedule {
     async fn run(&mut self, job: &Job, power: &Power<'_>) -> Result<Next, TargetError> {
         let token = match power.permit.to_start() {
             Some(permit) => Some(permit.token()),
-            // The token of the claim's lease is not known. The greatest token that was seen stands for it.
+            // The token of the claim's lease is not known. The greatest token that was seen is used instead.
             None => self.last_token(),
         };
         let written = self.desk.start(job, token).await?;

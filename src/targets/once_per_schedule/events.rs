@@ -1,4 +1,4 @@
-//! Events of slots.
+//! Emits the events about slots.
 
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ fn at(slot: u64) -> String {
     time.map_or_else(|| slot.to_string(), |time| time.to_string())
 }
 
-/// Returns the cluster in the text of a register.
+/// Returns the name of the cluster in the text of a register.
 fn cluster(job: &str) -> &str {
     job.rsplit_once('@').map_or(job, |(_, cluster)| cluster)
 }

@@ -60,7 +60,7 @@ pub(super) struct Job {
 /// The scheduled run that a Job was created for. Older slots first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum When {
-    /// In seconds since 1970.
+    /// The scheduled time in seconds since 1970.
     Scheduled(u64),
     /// The Job was created by hand, and exists in one cluster only.
     Manual,
@@ -74,12 +74,12 @@ pub(super) enum Stage {
     Waits { emitted: bool },
     /// Another writer started the Job: the name of its field manager.
     ByHand(String),
-    /// To be deleted.
+    /// The Job must be deleted.
     Lost,
     /// The operator started the Job.
     Runs,
-    /// Not to be touched: the Job ran before its CronJob was a target, another writer suspended it while it ran, or its
-    /// controller has not stopped it yet.
+    /// The Job must not be touched: it ran before its CronJob was a target, another writer suspended it while
+    /// it ran, or its controller has not stopped it yet.
     Left,
     /// The Job has ended, or is being deleted.
     Over,
@@ -164,7 +164,7 @@ pub(super) struct Cron {
     pub(super) unsafe_because: Option<String>,
     /// Whether the CronJob itself is suspended.
     pub(super) suspended: bool,
-    /// Whether it sets the time zone of its schedule.
+    /// Whether the CronJob sets the time zone of its schedule.
     pub(super) zoned: bool,
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::api::{plan::FieldPlan, pointer::Pointer};
 
-/// A field, and the value that it is to have; `None`: the field is to be absent.
+/// A field and its wanted value; `None` if the field must be absent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
     pub(super) path: &'a Pointer,
@@ -23,7 +23,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// A field with another value.
+/// A field whose value is not the wanted one.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Difference {
     pub(super) path: Pointer,
@@ -31,7 +31,7 @@ pub(super) struct Difference {
     wanted: Option<Value>,
 }
 
-/// A path leads through a value that is no object, such as a list, which a merge patch would replace.
+/// A path that leads through a value other than an object, such as a list, which a merge patch would replace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Blocked {
     pub(super) path: Pointer,
@@ -57,7 +57,7 @@ pub(super) fn value_at<'a>(object: &'a Value, path: &Pointer) -> Result<Option<&
     Ok(Some(at))
 }
 
-/// Returns the fields whose value is another one.
+/// Returns the fields whose value is not the wanted one.
 pub(super) fn differences(object: &Value, wanted: &[Wanted<'_>]) -> Result<Vec<Difference>, Blocked> {
     let mut all = Vec::new();
     for field in wanted {
@@ -100,7 +100,7 @@ fn change(found: Option<&Value>, wanted: Option<&Value>) -> Value {
     removed.chain(set).collect::<Map<String, Value>>().into()
 }
 
-/// Returns the fields that are no longer declared, the last declaration of each.
+/// Returns the last declaration of each field that is no longer declared.
 pub(super) fn undeclared(before: Vec<FieldPlan>, declared: &[FieldPlan]) -> Vec<FieldPlan> {
     let mut left: Vec<FieldPlan> = Vec::new();
     for field in before.into_iter().rev() {
@@ -112,7 +112,7 @@ pub(super) fn undeclared(before: Vec<FieldPlan>, declared: &[FieldPlan]) -> Vec<
     left
 }
 
-/// Displays a value on one line; absent values by name.
+/// Returns a value as one line of text; `no value` if it is absent.
 pub(super) fn shown(value: Option<&Value>) -> String {
     const LONGEST: usize = 80;
     let Some(value) = value else {
@@ -135,7 +135,7 @@ mod tests {
         Pointer::parse(text).unwrap()
     }
 
-    /// The merge patch from `object` to a value of `/spec/a`, or the value that is in the way.
+    /// Returns the merge patch from `object` to a value at a path, or the path of the value that blocks it.
     fn patch(object: &Value, at: &str, value: Option<&Value>) -> Result<Value, String> {
         let path = path(at);
         let wanted = [Wanted { path: &path, value }];
@@ -148,7 +148,8 @@ mod tests {
     fn patch_sets_what_differs_and_nothing_else() {
         let set = |object: Value, value: Option<Value>| patch(&object, "/spec/a", value.as_ref());
         for (object, value, wanted) in [
-            // As wanted already, even where a parent is missing: a merge patch would create it.
+            // The value is the wanted one, even if a parent is missing: a merge patch would create the
+            // parent.
             (json!({"spec": {"a": true}}), Some(json!(true)), json!({})),
             (json!({}), None, json!({})),
             (json!({"spec": {"a": null}}), None, json!({})),
@@ -231,7 +232,7 @@ mod tests {
         assert_eq!(patch(&wanted, key, Some(&json!("true"))), Ok(json!({})));
     }
 
-    /// RFC 7386, as the API server applies it.
+    /// Applies a merge patch by RFC 7386, as the API server does.
     fn merged(object: &Value, patch: &Value) -> Value {
         let Value::Object(patch) = patch else {
             return patch.clone();

@@ -1,37 +1,38 @@
-//! Decides when an object whose fields have their values of standby is stopped. Pure: `now` is an argument.
+//! Decides when an object whose fields have their standby values is stopped. Pure: `now` is an argument.
 
 use std::time::Duration;
 
 use crate::{lease::BootInstant, targets::read::Read};
 
-/// What the status of an object shows.
+/// The result of the status checks of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     /// All checks hold, and the status is about this generation of the object.
     Stopped,
     /// All checks hold, for an earlier generation: the status may be older than the stop.
     Outdated,
-    /// All checks hold, and nothing shows for which generation.
+    /// All checks hold, but the status names no generation.
     Undated,
     /// A check does not hold; the text names it.
     Running(String),
 }
 
-/// What one read found.
+/// The result of one read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// The object does not exist.
     Gone,
-    /// The fields have their values of standby.
+    /// The fields have their standby values.
     Standby {
         writers: Writers,
-        /// `None` without checks.
+        /// `None` if no checks are declared.
         shown: Option<Shown>,
     },
     Other,
 }
 
-/// Identifies one time of standby: a field that was changed and changed back between two reads has another writer.
+/// Identifies one period of standby: a field that was changed and changed back between two reads has another
+/// writer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Writers {
     pub(super) uid: Option<String>,
@@ -39,18 +40,19 @@ pub(super) struct Writers {
     pub(super) managers: Vec<Vec<String>>,
 }
 
-/// What this replica knows of a stop.
+/// The knowledge of this replica about a stop.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// The fields were not seen with their values of standby.
+    /// The fields have not been seen with their standby values.
     #[default]
     Open,
     Standby {
-        /// `None`: the object does not exist.
+        /// `None` if the object does not exist.
         writers: Option<Writers>,
-        /// The answer that showed the fields so first.
+        /// The time of the answer that first showed the fields with these values.
         since: BootInstant,
-        /// Whether the checks may have held before the fields were written. Then they prove nothing by themselves.
+        /// Whether the checks may have held before the fields were written. If so, they prove nothing by
+        /// themselves.
         held_before: bool,
     },
 }
@@ -58,7 +60,7 @@ pub(super) enum Hold {
 /// The next move of a stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Move {
-    /// Write the values of standby.
+    /// Write the standby values.
     Write,
     /// The work may still run; the text names a check that does not hold.
     Wait(Option<String>),
@@ -71,12 +73,12 @@ pub(super) enum Move {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub(super) stop: Duration,
-    /// Whether a status without generation counts.
+    /// Whether a status without a generation counts.
     pub(super) trusts_status: bool,
 }
 
 impl Hold {
-    /// Decides on a read. `doubt`: an unanswered write may still start the object.
+    /// Decides on a read. `doubt` is whether an unanswered write may still start the object.
     pub(super) fn next(&mut self, found: Found, rules: Rules, read: Read, doubt: bool) -> Move {
         let (writers, shown) = match found {
             Found::Other => {
@@ -119,7 +121,8 @@ impl Hold {
         }
     }
 
-    /// Records the answer to a write of the values of standby. `before`: what the status showed before.
+    /// Records the answer to a write of the standby values. `before` is the result of the checks before the
+    /// write.
     pub(super) fn written(&mut self, writers: Writers, before: Option<&Shown>, answered: BootInstant) {
         *self = Self::Standby {
             writers: Some(writers),
@@ -128,7 +131,7 @@ impl Hold {
         };
     }
 
-    /// Returns when the wait ends of a stop that no status confirms.
+    /// Returns the end of the wait for a stop that no status confirms.
     pub(super) fn ends(&self, stop: Duration) -> Option<BootInstant> {
         match self {
             Self::Standby { since, .. } => Some(*since + stop),

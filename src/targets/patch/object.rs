@@ -20,10 +20,10 @@ use crate::{
 /// The field manager that owns the fields.
 const MANAGER: &str = "redlock-operator-patch";
 
-/// A message is cut to this length: it may contain the whole object.
+/// The length to which a message is truncated: it may contain the whole object.
 const LONGEST: usize = 400;
 
-/// Returns the end of a message, which has the reason.
+/// Returns the end of a message, which contains the reason.
 fn short(message: &str) -> String {
     let reason = message.rsplit_once("strict decoding error: ");
     let reason = reason.map_or(message, |(_, reason)| reason);
@@ -113,8 +113,8 @@ impl Object {
         Write::of(answer.map(Snapshot::of), what).map_err(|error| error.granting(|| self.rule()))
     }
 
-    /// Reports an object that cannot be watched as trouble. It is switched nevertheless, but a write of another writer is
-    /// noticed late.
+    /// Reports an object that cannot be watched as trouble. The object is switched nevertheless, but a write
+    /// by another writer is noticed late.
     pub(super) fn followed(&self, step: Step, goal: TargetState) -> Step {
         match (step, self.followed.trouble()) {
             (Step::Done, Some(error)) => {
@@ -125,7 +125,7 @@ impl Object {
         }
     }
 
-    /// The rights on the object, ready to be pasted.
+    /// Returns the required rights on the object, ready to paste.
     fn rule(&self) -> String {
         let (group, resource) = (&self.place.resource.group, &self.place.resource.plural);
         format!(

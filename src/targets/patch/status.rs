@@ -16,8 +16,8 @@ enum Age {
     Unknown,
 }
 
-/// Returns what the status of an object shows; `None` without checks. `annotates`: annotations are switched, which leave
-/// the generation as it is, so no generation proves that the controller saw them.
+/// Returns the result of the checks; `None` without checks. `annotates` is true if annotations are switched:
+/// they leave the generation as it is, so no generation proves that the controller saw them.
 pub(super) fn status_of(object: &Value, checks: &[StatusCheck], annotates: bool) -> Option<Shown> {
     let mut age = None;
     for check in checks {
@@ -33,8 +33,8 @@ pub(super) fn status_of(object: &Value, checks: &[StatusCheck], annotates: bool)
     })
 }
 
-/// Returns the generation that the part of the status is about, if it names one; or the text of a check that does not
-/// hold.
+/// Returns the generation to which this part of the status refers, if it names one; or the text of a check
+/// that does not hold.
 fn holds(object: &Value, check: &StatusCheck) -> Result<Option<i64>, String> {
     let observed = object["status"]["observedGeneration"].as_i64();
     match check {
@@ -122,7 +122,7 @@ mod tests {
             (object(Some(4), "False", None), &field, Shown::Stopped),
             (object(Some(2), "False", None), &field, Shown::Outdated),
             (object(None, "False", None), &field, Shown::Undated),
-            // The generation of the condition counts before that of the status.
+            // The generation of the condition takes precedence over that of the status.
             (object(Some(3), "False", Some(2)), &condition, Shown::Outdated),
             (object(Some(2), "False", Some(3)), &condition, Shown::Stopped),
             (object(Some(3), "False", None), &condition, Shown::Stopped),

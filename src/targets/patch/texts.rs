@@ -1,4 +1,4 @@
-//! The texts that name what keeps a field from its value.
+//! The messages about obstacles that keep a field from its wanted value.
 
 use super::{
     FieldPatch,
@@ -28,7 +28,7 @@ impl FieldPatch {
         Step::trouble(TargetState::Active, ConditionReason::TargetNotSafe, text)
     }
 
-    /// The API server stored another value than the one that was written.
+    /// Reports that the API server stored a value other than the one that was written.
     pub(super) fn not_stored(&self, state: TargetState, differing: &[Difference]) -> Step {
         let each = differing
             .iter()
@@ -42,7 +42,7 @@ impl FieldPatch {
         Step::trouble(state, ConditionReason::TargetNotSafe, text)
     }
 
-    /// Another manager declares a field: a start does not take it.
+    /// Reports a field that another manager declares: a start does not take it.
     pub(super) fn conflict(&self, found: &Snapshot, differing: &[Difference]) -> Option<Step> {
         // An absent field has no owner, but its map may have one.
         let is_declared = |field: &&Difference| {
@@ -64,7 +64,7 @@ impl FieldPatch {
         Some(Step::trouble(self.state(found), reason, text))
     }
 
-    /// Another writer undid a start or a stop.
+    /// Describes the write by which another writer undid a start or a stop.
     pub(super) fn undone(&self, found: &Snapshot, differing: &[Difference]) -> String {
         let changed = differing.first();
         let path = changed.map(|field| field.path.to_string()).unwrap_or_default();

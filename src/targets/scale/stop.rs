@@ -15,8 +15,8 @@ use crate::{
 
 /// The wait after the write of the number: a controller that acts on an earlier state may still create a pod.
 const SETTLE: Duration = Duration::from_millis(500);
-/// The controller may write to the object between its read and a write. It is then read again, at most this often in
-/// one step.
+/// The maximum number of attempts in one step: the controller may write to the object between a read and a
+/// write.
 const TRIES: usize = 8;
 
 /// The progress of a stop since the last start.
@@ -36,8 +36,9 @@ impl Scale {
         by: Option<BootInstant>,
         permit: &StopPermit,
     ) -> Result<Step, TargetError> {
-        // The generation is read before the pods are counted: until the controller has seen the number, it may add pods
-        // to those that were counted. An object that is known to run is stopped first, without this read.
+        // The generation is read before the pods are counted: until the controller has seen the number, it
+        // may add pods to the counted ones. An object that is known to run is stopped first, without this
+        // read.
         let confirmed = self.stopping.confirmed.clone();
         let observed = confirmed.is_none() && !self.runs && object.is_observed().await?;
         let mut tries = 0;
@@ -83,7 +84,7 @@ impl Scale {
         Ok(Step::Working(TargetState::Changing))
     }
 
-    /// Stops a missing target: it counts as stopped when the pods that it was seen to have are gone, too.
+    /// Stops a missing target. It counts as stopped once the pods that it was seen to have are gone, too.
     async fn stop_missing(
         &self,
         object: &Object,

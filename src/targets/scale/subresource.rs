@@ -92,7 +92,7 @@ impl Object {
         }
     }
 
-    /// Reports whether this is the version that is served now.
+    /// Reports whether the object is in the version that is served now.
     pub(super) fn is_at(&self, place: &Place) -> bool {
         self.place.resource == place.resource
     }
@@ -129,10 +129,11 @@ impl Object {
         }))
     }
 
-    /// Reports whether the controller has seen the number of replicas that the object asks for now. Until then its
-    /// count is outdated, it may create more pods, and it replaces a pod that is deleted: a controller that lost its
-    /// API server may follow the object again half a minute later. A kind without `observedGeneration` is assumed to be
-    /// up to date, except in group `apps`, whose controllers set the field when they first see an object.
+    /// Reports whether the controller has seen the number of replicas that the object asks for now. Until
+    /// then its count is outdated, it may create more pods, and it replaces a pod that is deleted: a
+    /// controller that lost its connection to the API server may take half a minute to follow the object
+    /// again. A kind without `observedGeneration` is assumed to be up to date, except in group `apps`, whose
+    /// controllers set the field when they first see an object.
     pub(super) async fn is_observed(&self) -> Result<bool, TargetError> {
         let answer = self.api.get(&self.name).await;
         let Some(object) = self.settle("reading", answer).await? else {
@@ -157,7 +158,8 @@ impl Object {
         })
     }
 
-    /// Returns the other manager that wrote the replicas last. Called before they are overwritten, with a short limit.
+    /// Returns the other manager that wrote the replicas last. Call this before they are overwritten; it has
+    /// a short time limit.
     pub(super) async fn writer(&self, snapshot: &Snapshot) -> Option<String> {
         let known = time::timeout(BRIEFLY, self.known(snapshot)).await;
         known.ok()?.ok()??.writer
@@ -202,9 +204,9 @@ impl Object {
             .await
     }
 
-    /// Writes the number by a merge patch, if the object still has this metadata. The API server cannot apply the scale
-    /// of a custom resource (it fails to convert the live object), and an applied zero is omitted from the scale that
-    /// is sent, which means "not set".
+    /// Writes the number with a merge patch, if the object still has this metadata. The API server cannot
+    /// apply the scale of a custom resource (it fails to convert the live object), and an applied zero is
+    /// omitted from the scale that is sent, which means "not set".
     async fn patch(&self, replicas: i32, metadata: &Value) -> Result<Write, TargetError> {
         let patch = json!({ "metadata": metadata, "spec": { "replicas": replicas } });
         let patched: Result<Scale, _> = self
@@ -221,8 +223,8 @@ impl Object {
         }))
     }
 
-    /// Interprets an answer about the scale. A 404 of the subresource may hide a failure of the storage, and a write
-    /// that was done: only a 404 of the object itself shows that the object is gone.
+    /// Interprets an answer about the scale. A 404 of the subresource may hide a failure of the storage, or a
+    /// write that succeeded: only a 404 of the object itself shows that the object is gone.
     async fn settle_scale<T>(&self, doing: &str, answer: kube::Result<T>) -> Result<Option<T>, TargetError> {
         let status = match answer {
             Err(kube::Error::Api(status)) if status.code == 404 || status.is_not_found() => status,

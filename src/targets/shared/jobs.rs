@@ -1,5 +1,5 @@
-//! Keeps all Jobs of a namespace by one watch, sorted by the CronJob that created them, however many locks switch
-//! these.
+//! Keeps all Jobs of a namespace with one watch, grouped by the CronJob that created them, regardless of the
+//! number of locks that switch these CronJobs.
 //!
 //! The watch may be behind the API server. Before a stop is confirmed, [`JobsOf::listed`] reads a complete list that
 //! began later; callers that ask in the meantime share one list.
@@ -32,7 +32,7 @@ const KEPT: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(in crate::targets) struct Index {
     made: HashMap<String, BTreeMap<String, Arc<Job>>>,
-    /// The CronJob of each Job, also of those that ended; `None` for a Job with another owner.
+    /// The CronJob of each Job, including Jobs that ended; `None` for a Job with another owner.
     makers: HashMap<String, Option<String>>,
 }
 
@@ -54,7 +54,7 @@ impl Index {
         self.put_of(job, |_| true)
     }
 
-    /// As `put`, but stores only the creator for Jobs of CronJobs that `keeps` rejects.
+    /// Like `put`, but stores only the creator for Jobs of CronJobs that `keeps` rejects.
     fn put_of(&mut self, job: Job, keeps: impl Fn(&str) -> bool) -> [Option<String>; 2] {
         let Some(name) = job.metadata.name.clone() else {
             return [None, None];
@@ -95,7 +95,7 @@ impl Index {
         Some(maker)
     }
 
-    /// Returns true if the Job was known.
+    /// Removes a Job of a CronJob. Returns true if the Job was known.
     fn take(&mut self, maker: &str, name: &str) -> bool {
         let Some(made) = self.made.get_mut(maker) else {
             return false;
@@ -171,7 +171,7 @@ impl Content {
 enum Listing {
     Idle,
     Running(BootInstant),
-    /// The time when it began, and its result.
+    /// The time at which the list began, and its result.
     Done(BootInstant, Result<Arc<Index>, TargetError>),
 }
 
@@ -291,8 +291,8 @@ impl JobsOf {
         content.known()?.is_of(&self.cron_job, job)
     }
 
-    /// Returns all Jobs of the namespace, by a list that began at this time or later. A caller that gave up before the
-    /// list was complete calls again with the same time.
+    /// Returns all Jobs of the namespace, from a list that began at this time or later. A caller that gave up
+    /// before the list was complete calls again with the same time.
     pub(in crate::targets) async fn listed(&self, since: BootInstant) -> Result<Arc<Index>, TargetError> {
         let mut lists = self.jobs.lists.clone();
         loop {
@@ -328,7 +328,7 @@ impl JobsOf {
         *self.changes.borrow()
     }
 
-    /// Returns when a Job changes, or when following the Jobs fails or recovers.
+    /// Waits until a Job changes, or until following the Jobs fails or recovers.
     pub(in crate::targets) async fn changed(&mut self) {
         if self.changes.changed().await.is_err() {
             std::future::pending::<()>().await;

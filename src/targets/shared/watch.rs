@@ -1,5 +1,5 @@
-//! Keeps a summary of each object of a kind in a namespace by one watch. It includes objects that are not targets, so
-//! that a new follower knows the state of its object at once.
+//! Keeps a summary of each object of a kind in a namespace with one watch. This includes objects that are not
+//! targets, so that a new follower knows the state of its object at once.
 
 use std::{
     collections::HashMap,
@@ -56,8 +56,8 @@ impl Known {
         }
     }
 
-    /// Reports whether the desired state is that of the creation: a number without an owner is a default then, even
-    /// where a server-side apply created the object.
+    /// Reports whether the desired state has not changed since the creation: a number without an owner is
+    /// then a default, even if a server-side apply created the object.
     pub(in crate::targets) fn is_as_created(&self) -> bool {
         self.generation == Some(1)
     }
@@ -84,7 +84,7 @@ fn digest(annotations: &impl Hash) -> u64 {
 type Partial = PartialObjectMeta<DynamicObject>;
 type Seen = HashMap<String, watch::Sender<Option<Known>>>;
 
-/// See the module.
+/// The objects of one kind in a namespace.
 pub(in crate::targets) struct Objects {
     seen: Arc<Mutex<Seen>>,
     trouble: watch::Receiver<Option<TargetError>>,
@@ -156,7 +156,7 @@ fn see(seen: &Mutex<Seen>, metadata: &ObjectMeta) {
     });
 }
 
-/// Records that an object is gone. Its followers wait for another one of that name.
+/// Records that an object is gone. Its followers wait for another object of that name.
 fn forget(seen: &Mutex<Seen>, name: &str) {
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = seen.get(name) {
@@ -196,12 +196,12 @@ impl Followed {
         self.known.borrow().clone()
     }
 
-    /// Returns why the object cannot be followed.
+    /// Returns the error if the object cannot be followed.
     pub(in crate::targets) fn trouble(&self) -> Option<TargetError> {
         self.trouble.borrow().clone()
     }
 
-    /// Returns when the desired state of the object changes, or when following it fails or recovers.
+    /// Waits until the desired state of the object changes, or until following it fails or recovers.
     pub(in crate::targets) async fn changed(&mut self) {
         tokio::select! {
             Ok(()) = self.known.changed() => {}

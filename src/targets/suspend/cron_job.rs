@@ -1,4 +1,5 @@
-//! Switches a CronJob: it creates Jobs where the lock is held, and no Job of it runs in any other cluster.
+//! Switches a CronJob: it creates Jobs where the lock is held, and none of its Jobs runs in any other
+//! cluster.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,8 +36,8 @@ use crate::{
     },
 };
 
-/// The clock of the cluster that ran the earlier slots may be ahead of this one by this much: a slot that is due within
-/// it is left out here rather than run in both clusters.
+/// The amount by which the clock of the cluster that ran the earlier slots may be ahead of this one. A slot
+/// that is due within it is skipped here rather than run in both clusters.
 const CLOCKS_APART: Duration = Duration::from_secs(1);
 
 pub(in crate::targets) struct Schedule {
@@ -48,7 +49,7 @@ pub(in crate::targets) struct Schedule {
     place: Place,
     jobs: Jobs,
     in_flight: InFlight,
-    /// Since when a list is awaited.
+    /// The time since which a list is awaited.
     asked: Option<BootInstant>,
     /// The change counter of its Jobs at the last confirmed stop.
     confirmed: Option<u64>,
@@ -56,7 +57,7 @@ pub(in crate::targets) struct Schedule {
     returned: Option<FencingToken>,
     /// The lease under which an event reported that no deadline is set.
     warned: Option<FencingToken>,
-    /// The lease under which it was not suspended, and the UID of that CronJob.
+    /// The lease under which the CronJob was not suspended, and its UID.
     ran: Option<(FencingToken, Option<String>)>,
     /// The UID of the CronJob that was suspended since the last start.
     stopped: Option<String>,
@@ -69,7 +70,7 @@ enum Suspended {
     /// The CronJob was suspended already, or does not exist.
     Before,
     Now,
-    /// The CronJob was suspended once more, because another writer had resumed it.
+    /// The CronJob was suspended again, because another writer had resumed it.
     Again,
     /// The CronJob keeps changing, and must be read again.
     Late,
@@ -227,7 +228,7 @@ impl Schedule {
             self.asked = None;
         }
         let known = self.jobs.known()?;
-        // The watch may be behind, so a list confirms the stop, once until the next change.
+        // The watch may be behind, so a list confirms the stop, and is valid until the next change.
         let mut all = match &known {
             Some(_) => None,
             None => Some(self.list().await?),
@@ -247,8 +248,8 @@ impl Schedule {
             all = Some(list);
         }
         drop(all);
-        // Until the controller sees the suspension, it may create one more Job: only a later read can show that none is
-        // left.
+        // Until the controller sees the suspension, it may create one more Job: only a later read can show
+        // that no Job is left.
         let settled = !wrote? && self.are_gone(&abandoned, &jobs, &left);
         abandoned?;
         if settled && !self.in_flight.is_open() {
@@ -333,7 +334,8 @@ impl Schedule {
         self.jobs.pods.late()
     }
 
-    /// Returns a pod that runs and is not fenced, or the template of the next ones.
+    /// Returns a running pod that is not fenced, or the template if the next pods from it would not be
+    /// fenced.
     pub(in crate::targets) async fn unfenced(&self) -> Result<Option<String>, TargetError> {
         let resumed = |object: &Value| object.pointer("/spec/suspend") != Some(&Value::Bool(true));
         let names = (&*self.name, &*self.called);

@@ -1,4 +1,4 @@
-//! Switches a Job: it runs where the lock is held, and is suspended in every other cluster.
+//! Switches a Job: it runs in the cluster that holds the lock, and is suspended in every other cluster.
 
 use futures_util::StreamExt;
 use k8s_openapi::api::batch::v1::JobCondition;
@@ -235,7 +235,7 @@ impl OneJob {
         }))
     }
 
-    /// Reports once for each Job that it has ended, so that a start has no effect.
+    /// Reports once for each Job that it has ended: a start then has no effect.
     fn emit_end(&mut self, job: &Job, how: &str) {
         if self.ended == job.metadata.uid {
             return;
@@ -251,7 +251,7 @@ impl OneJob {
         self.pods.late()
     }
 
-    /// Returns a pod that runs and is not fenced.
+    /// Returns a running pod that is not fenced.
     pub(in crate::targets) async fn unfenced(&self) -> Result<Option<String>, TargetError> {
         let job = self.read().await?;
         let selector = selector(&self.name, job.as_ref());
@@ -274,8 +274,8 @@ pub(super) fn is_suspended(job: &Job) -> bool {
     job.spec.as_ref().and_then(|spec| spec.suspend).unwrap_or(false)
 }
 
-/// Reports whether the controller has seen the suspension of the Job. Until then it may still create pods: a controller
-/// that lost its API server may follow the Job again half a minute later.
+/// Reports whether the controller has seen the suspension of the Job. Until then it may still create pods: a
+/// controller that lost its connection to the API server may take half a minute to follow the Job again.
 pub(super) fn is_observed(job: &Job) -> bool {
     let elsewhere = |spec: &JobSpec| spec.managed_by.as_deref().is_some_and(|by| by != CONTROLLER);
     finished(job).is_some()
@@ -302,7 +302,7 @@ fn may_carry_token(job: &Job) -> bool {
         .is_none_or(|status| status.start_time.is_none())
 }
 
-/// Selects the pods of a Job, also of one that is gone or was replaced by another of its name.
+/// Returns the selector of the pods of a Job, even if the Job is gone or was replaced by another of its name.
 fn selector(name: &str, job: Option<&Job>) -> String {
     let spec = job.and_then(|job| job.spec.as_ref());
     let own = spec.filter(|spec| spec.manual_selector == Some(true));

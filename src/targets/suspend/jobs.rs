@@ -58,7 +58,7 @@ impl Jobs {
         self.shared.known()
     }
 
-    /// Returns all Jobs of the namespace, by a list that began at this time or later.
+    /// Returns all Jobs of the namespace, from a list that began at this time or later.
     pub(super) async fn listed(&self, since: BootInstant) -> Result<Arc<Index>, TargetError> {
         self.shared.listed(since).await
     }
@@ -68,7 +68,7 @@ impl Jobs {
         self.shared.changes()
     }
 
-    /// Reports whether none of the Jobs runs, which their controller must have seen as well.
+    /// Reports whether no Job runs and the controller of the Jobs has seen that as well.
     pub(super) fn are_stopped(&self, own: &[Arc<Job>]) -> bool {
         own.iter()
             .all(|job| self.suspensions.is_observed(job) && (finished(job).is_some() || is_suspended(job)))
@@ -118,7 +118,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Has the controller confirm again each suspension whose condition may be old.
+    /// Makes the controller confirm again each suspension whose condition may be old.
     pub(super) async fn renew(&self, own: &[Arc<Job>], permit: &StopPermit) -> Result<(), TargetError> {
         let renew = |job| self.suspensions.renew(&self.api, job, permit);
         let renewed = join_all(own.iter().map(|job| renew(job))).await;
@@ -129,7 +129,7 @@ impl Jobs {
     /// ever running again. Returns false if there was nothing to do, and true if the authority is gone.
     pub(super) async fn delete_abandoned(&self, permit: &StartPermit) -> Result<bool, TargetError> {
         let which = ListParams::default().labels(ABANDONED);
-        // A marked Job that has ended nevertheless belongs to the history.
+        // A marked Job that has ended despite the mark belongs to the history.
         let left = |job: &Job| finished(job).is_none() && job.metadata.deletion_timestamp.is_none();
         let marked = pages::all(&self.api, which, |job| {
             (self.made(&job.metadata) && left(&job)).then_some(job)

@@ -41,8 +41,8 @@ pub(super) struct StopGuard<'a> {
     pub(super) precondition: Precondition,
 }
 
-/// Jobs that were suspended or resumed while they had the condition of an earlier suspension: the time of that
-/// condition, by the UID of the Job.
+/// The times of conditions of an earlier suspension that Jobs had when they were suspended or resumed, by the
+/// UID of the Job.
 #[derive(Debug, Default)]
 pub(super) struct Suspensions(Mutex<BTreeMap<String, Option<Time>>>);
 
@@ -52,7 +52,7 @@ impl Suspensions {
         is_observed(job) && !self.is_stale(job)
     }
 
-    /// Suspends a Job by this change, if the guard allows the write.
+    /// Suspends a Job with this change, if the guard allows the write.
     ///
     /// With `Precondition::Uid`, an old condition that cannot be removed at once is remembered.
     pub(super) async fn suspend(
@@ -176,7 +176,7 @@ fn conditions(job: &Job) -> impl Iterator<Item = &JobCondition> {
 
 const SUSPENDED: &str = "Suspended";
 
-/// Removes that condition from this version of a Job.
+/// Removes the condition `Suspended` from this version of a Job.
 async fn remove(api: &Api<Job>, job: &Job) -> Result<Write<Job>, TargetError> {
     let left: Vec<_> = conditions(job)
         .filter(|condition| condition.type_ != SUSPENDED)
@@ -209,8 +209,8 @@ mod tests {
         serde_json::from_value(job).unwrap()
     }
 
-    /// A server with this Job, which answers patches of the Job and of its status. Returns the patches of the Job as
-    /// well.
+    /// Returns the API of a server with this Job, which answers patches of the Job and of its status, and the
+    /// patches of the Job that it received.
     async fn server_of(first: Job) -> (Api<Job>, Arc<Mutex<Vec<Value>>>) {
         let bare = serde_json::to_value(Job {
             status: None,

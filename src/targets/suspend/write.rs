@@ -26,7 +26,7 @@ where
     Write::of(answer, what)
 }
 
-/// As `patch`, for the status.
+/// Like `patch`, for the status.
 pub(super) async fn patch_status<K>(
     api: &Api<K>,
     name: &str,

@@ -109,7 +109,7 @@ fn list_that_breaks_off_makes_no_object_gone() {
         failed(),
     ];
     assert_eq!(learn(&mut present, broken), ["list a=1", "list c=1", "failed"]);
-    // The objects of the list that broke off count no more than the others.
+    // The objects of the aborted list count no more than the others.
     let complete = vec![Ok(Event::Init), Ok(Event::InitApply(b())), Ok(Event::InitDone)];
     assert_eq!(
         learn(&mut present, complete),

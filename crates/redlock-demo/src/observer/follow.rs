@@ -16,7 +16,7 @@ use crate::journal::{Journal, Line, Said};
 use redlock_client::clock;
 use redlock_core::BootInstant;
 
-/// The resolution with which a replica that logs *lost* too late is caught; the log itself has microseconds.
+/// The resolution at which a replica that logs *lost* too late is detected; the log itself has microseconds.
 const EVERY: Duration = Duration::from_millis(10);
 /// A paused replica does not answer. A short bound makes the next question reach it soon after it wakes, when its
 /// belief could be wrong.

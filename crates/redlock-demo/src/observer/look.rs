@@ -1,4 +1,4 @@
-//! Enters the state that a master shows into the record.
+//! Records the state that a master shows.
 
 use redlock_testkit::observer::Shown;
 

@@ -40,7 +40,7 @@ pub struct ReplicaView {
 pub struct Record {
     pub locks: Vec<String>,
     pub claims: Claims,
-    /// By lock.
+    /// The leases of each lock.
     pub accounts: BTreeMap<String, Account>,
     pub masters: Vec<MasterView>,
     /// All lives, in the order of their start.

@@ -18,7 +18,7 @@ const SECTION: f64 = 30.0;
 const LEGEND: f64 = 78.0;
 /// The approximate width of a character of a label.
 const CHARACTER: f64 = 6.6;
-/// The least distance between two labels of the axis.
+/// The minimum distance between two labels of the axis.
 const TICK: f64 = 55.0;
 
 /// The colours of Okabe and Ito, which people with any colour vision can distinguish, in classes `h0` to `h5`. The
@@ -41,7 +41,7 @@ pub(super) struct Drawing<'a> {
     body: Body,
     frame: &'a Frame<'a>,
     locks: &'a [String],
-    /// In the order of their colours.
+    /// The replicas, in the order of their colours.
     replicas: Vec<&'a str>,
     seconds: f64,
 }

@@ -165,8 +165,8 @@ impl Drop for ChildGuard {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {
-            // The readers are not joined: a grandchild may hold the pipes open. `eprintln`, because the test harness
-            // captures it.
+            // The readers are not joined: a grandchild may hold the pipes open. `eprintln!` is used because
+            // the test harness captures it.
             for (stream, lines) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
                 for line in lines
                     .lock()

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The first pause between two checks. Each further pause is half as long again, up to [`LONGEST`]: a check at an API
-/// server costs milliseconds of CPU.
+/// The first pause between two checks. Each further pause is half as long again, up to [`LONGEST`]: a check
+/// against an API server costs milliseconds of CPU.
 const FIRST: Duration = Duration::from_millis(5);
 const LONGEST: Duration = Duration::from_millis(50);
 

@@ -1,4 +1,4 @@
-//! A program that is no Redis: it speaks RESP, and reports what a test makes of it.
+//! A program that is not Redis: it speaks RESP, and reports the facts that a test gives it.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -10,16 +10,16 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// How it answers to `EVALSHA` and `EVAL`.
+/// The answer to `EVALSHA` and `EVAL`.
 #[derive(Clone, Debug)]
 pub enum Scripts {
-    /// As a program without Lua.
+    /// Answers like a program without Lua.
     Unknown,
     /// Replies to a read of the server like a master that has this role and whose `INFO` has no `run_id`.
     Look { role: &'static str },
 }
 
-/// Listens on loopback until it is dropped.
+/// A fake server, which listens on loopback until it is dropped.
 #[derive(Debug)]
 pub struct FakeServer {
     port: u16,
@@ -29,7 +29,7 @@ pub struct FakeServer {
 
 #[derive(Debug)]
 struct Shared {
-    /// `None`: the user may not run INFO.
+    /// The lines of `INFO server`; `None` if the user may not run INFO.
     info: Option<String>,
     scripts: Scripts,
     ended: AtomicBool,
@@ -37,10 +37,10 @@ struct Shared {
 }
 
 impl FakeServer {
-    /// `info`: the lines of `INFO server`; without them the command is not permitted.
+    /// Starts a server. `info` has the lines of `INFO server`; without them the command is not permitted.
     ///
     /// # Panics
-    /// No port of loopback is free.
+    /// Panics if no port of loopback is free.
     #[must_use]
     pub fn start(info: Option<&str>, scripts: Scripts) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -134,7 +134,7 @@ impl Shared {
     }
 }
 
-/// The fields of the script `LOOK`, in its order.
+/// Returns the fields of the script `LOOK`, in its order.
 fn look(info: &str, role: &str) -> String {
     let program = format!("{info}role:{role}\r\n");
     let fields = [
@@ -178,7 +178,7 @@ fn command(reader: &mut impl BufRead) -> io::Result<Vec<String>> {
         .collect()
 }
 
-/// The number after `*` or `$`.
+/// Reads the number after `*` or `$`.
 fn length(reader: &mut impl BufRead) -> io::Result<usize> {
     let mut line = String::new();
     reader.take(32).read_line(&mut line)?;

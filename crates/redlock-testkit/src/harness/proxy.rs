@@ -18,7 +18,7 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Pass,
-    /// Every byte is delayed by this time, in each direction; order and throughput stay.
+    /// Every byte is delayed by this time, in each direction; order and throughput do not change.
     Delay(Duration),
     /// Connections are accepted and all bytes are dropped.
     BlackHole,
@@ -277,7 +277,7 @@ async fn serve(mut client: TcpStream, target: SocketAddr, mut modes: watch::Rece
     }
 }
 
-/// Discards all bytes until the mode changes or the client leaves.
+/// Discards all bytes until the mode changes or the client disconnects.
 async fn discard(client: &mut TcpStream, modes: &mut watch::Receiver<Mode>) {
     let mut bytes = [0; 4096];
     loop {

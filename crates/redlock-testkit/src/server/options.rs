@@ -18,9 +18,9 @@ pub struct ServerOptions {
     pub max_memory: Option<String>,
     /// `maxmemory-policy`; Redis itself defaults to `noeviction`.
     pub eviction_policy: Option<String>,
-    /// Allows `DEBUG`, with which a test makes a server sleep or reload.
+    /// Whether `DEBUG` is allowed, with which a test makes a server sleep or reload.
     pub debug_command: bool,
-    /// Further lines of the configuration file; they come last and win.
+    /// Further lines of the configuration file; they come last and take precedence.
     pub config: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ impl ServerOptions {
                 .iter()
                 .map(|policy| format!("maxmemory-policy {policy}")),
         );
-        // Before 7.0 every user may use DEBUG, and the word is an unknown directive.
+        // Before 7.0 every user may use DEBUG, and the directive is unknown.
         if self.debug_command && version >= (7, 0) {
             lines.push("enable-debug-command yes".to_owned());
         }

@@ -1,9 +1,9 @@
 //! Runs one `redis-server` process that cannot outlive this one.
 //!
-//! A small shell stands between: it starts the server and reads from a pipe whose other end only this program holds.
-//! When the pipe closes, by order or because this program died, the shell kills the server. Simpler means fail: the
-//! parent-death signal of Linux fires when the *thread* that started the child ends, and a handler in this program does
-//! not run on SIGKILL.
+//! A small shell runs between the two: it starts the server and reads from a pipe whose other end only this
+//! program holds. When the pipe closes, by order or because this program died, the shell kills the server.
+//! Simpler means fail: the parent-death signal of Linux fires when the *thread* that started the child ends,
+//! and a handler in this program does not run on SIGKILL.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -17,9 +17,10 @@ use std::time::Duration;
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
-/// Arguments: the server, its folder, its log. Descriptor 4 is a copy of the shell's stdout that only the server keeps:
-/// its end shows that the server has ended. The shell reaps the server, so the process id stays valid until the server
-/// has ended. Without the order to stop, this program is dead, and only the shell can remove the folder.
+/// Arguments: the server, its folder, its log. Descriptor 4 is a copy of the shell's stdout that only the
+/// server keeps: its end shows that the server has ended. The shell reaps the server, so the process id stays
+/// valid until the server has ended. If no order to stop arrives, this program has died, and only the shell
+/// can remove the folder.
 ///
 /// SIGHUP: when this program dies while the server is paused, the kernel sends it to the whole group, because no
 /// process remains that could wake the stopped member. The shell must survive it to kill the server.
@@ -111,7 +112,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if let Some(mut order) = self.order.take() {
-            // A failed write means that the shell has already ended; the closed pipe means the same as the word.
+            // A failed write means that the shell has already ended; the closed pipe has the same effect.
             let _ = order.write_all(b"stop\n");
         }
         // Ends as soon as the kernel has ended the server: the server cannot delay SIGKILL.

@@ -9,7 +9,7 @@ use super::RedisServerError;
 
 /// Fedora and Arch ship Valkey instead of Redis; it speaks the same protocol and reads the same configuration.
 const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
-/// Names the program to run instead of the one in PATH.
+/// The variable that names the program to run instead of the one in PATH.
 const CHOICE: &str = "REDIS_SERVER";
 /// The oldest version that the protocol accepts as a master.
 const OLDEST: (u32, u32) = (6, 2);

@@ -10,7 +10,7 @@ use super::{RedisServer, RedisServerError, ServerOptions};
 pub struct RedisServers(Vec<RedisServer>);
 
 impl RedisServers {
-    /// Starts them in parallel; when one fails, all of them are removed.
+    /// Starts the servers in parallel. If one fails, all of them are removed.
     pub fn start(count: usize, options: &ServerOptions) -> Result<Self, RedisServerError> {
         thread::scope(|scope| {
             let starts: Vec<_> = (0..count)

@@ -1,4 +1,4 @@
-//! Reads the objects of node fencing at the API server. A part that cannot be read has the reason.
+//! Reads the objects of node fencing from the API server. A part that cannot be read contains the reason.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -23,10 +23,10 @@ pub(super) const GUARDIAN: &str = "node-guardian";
 const OPERATOR: &str = "operator";
 const NAME: &str = "app.kubernetes.io/name=redlock-operator";
 const COMPONENT: &str = "app.kubernetes.io/component";
-/// Of the metrics of one node agent, through the API server.
+/// Time limit for reading the metrics of one node agent, through the API server.
 const SCRAPE: Duration = Duration::from_secs(5);
 const PORT: &str = "http";
-/// The number of node agents that are asked at once.
+/// The number of node agents that are asked at the same time.
 const AT_ONCE: usize = 16;
 
 pub(super) type Asked<T> = Result<T, String>;
@@ -44,12 +44,12 @@ pub(super) struct Facts {
     pub(super) agents: BTreeMap<String, Asked<Metrics>>,
 }
 
-/// Of the metrics of a node agent. `None` for one that this agent does not have.
+/// The metrics of a node agent. `None` for a metric that this agent does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Metrics {
     pub(super) cgroup2: Option<bool>,
     pub(super) guardian_up: Option<bool>,
-    /// The kernel refused something to the guardian.
+    /// Whether the kernel refused something to the guardian.
     pub(super) degraded: Option<bool>,
 }
 
@@ -59,7 +59,7 @@ impl Facts {
         sets.iter().find(|set| is_of(*set, component))
     }
 
-    /// The pods of a component; none where they could not be read.
+    /// Returns the pods of a component; no pod if they could not be read.
     pub(super) fn pods(&self, component: &str) -> impl Iterator<Item = &Pod> {
         let pods = self.pods.as_ref().ok();
         pods.into_iter()
@@ -103,7 +103,7 @@ pub(super) async fn read(cluster: &Cluster) -> Facts {
     }
 }
 
-/// In all namespaces, or in that of the context where other ones may not be read.
+/// Lists the objects of all namespaces, or of that of the context if the others may not be read.
 async fn everywhere<K>(cluster: &Cluster, labels: &str) -> Asked<Vec<K>>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
@@ -127,7 +127,7 @@ fn refused(doing: &str, error: &kube::Error) -> String {
     ClusterError::asked(doing, None, error).to_string()
 }
 
-/// By node.
+/// Returns the metrics of the agents, by node.
 async fn scrapes(client: &Client, agents: Vec<Pod>) -> BTreeMap<String, Asked<Metrics>> {
     let scrapes = agents.into_iter().filter_map(|pod| {
         let node = pod.spec.as_ref()?.node_name.clone()?;

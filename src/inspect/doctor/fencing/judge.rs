@@ -1,4 +1,4 @@
-//! The judgement of node fencing by what the API server shows. Pure.
+//! Judges node fencing by the facts that the API server shows. Pure.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::inspect::doctor::{Check, Level, ObjectReport};
 const INSTALL: &str = "install node fencing by the chart: --set fencing.enabled=true";
 const RIGHTS: &str = "run the command as a user that may read it";
 
-/// The cluster first, then each node that is not as it should be.
+/// Reports on the cluster first, then on each node that has a problem.
 pub(super) fn of(facts: &Facts) -> Vec<ObjectReport> {
     let mut checks = vec![driver(&facts.driver)];
     checks.extend([AGENT, GUARDIAN].map(|component| set(facts, component)));
@@ -104,7 +104,7 @@ fn set(facts: &Facts, component: &'static str) -> Check {
     )
 }
 
-/// The DaemonSets of a release have the image of its operator.
+/// Checks that the DaemonSets of a release have the image of its operator.
 fn version(facts: &Facts) -> Check {
     let pods = match &facts.pods {
         Ok(_) => facts.operators(),
@@ -140,7 +140,7 @@ fn images(pod: &Pod) -> impl Iterator<Item = &str> {
     containers.filter_map(|container| container.image.as_deref())
 }
 
-/// Where the pods of the agent belong: a pod with the volume waits elsewhere.
+/// Reports whether the agent belongs on the node: on any other node, a pod with the volume waits.
 fn selects(agent: Option<&DaemonSet>, node: &Node) -> bool {
     let spec = agent.and_then(|agent| {
         agent
@@ -225,7 +225,7 @@ fn guard(facts: &Facts, component: &'static str, node: &str) -> Check {
     }
 }
 
-/// `None` for a ready pod.
+/// Returns the reason why a pod is not ready; `None` for a ready pod.
 fn not_ready(pod: &Pod) -> Option<String> {
     let conditions = pod
         .status
@@ -253,7 +253,7 @@ fn node_is_ready(node: &Node) -> bool {
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// What the agent of a node knows of it.
+/// Judges the facts that the agent of a node reports.
 fn reported(metrics: &Metrics) -> impl Iterator<Item = Check> + use<> {
     let cgroup2 = metrics.cgroup2.map(|cgroup2| {
         if cgroup2 {

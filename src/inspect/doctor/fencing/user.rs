@@ -1,4 +1,4 @@
-//! Whether the Redis user of the node agents reads the locks, and writes nothing.
+//! Checks that the Redis user of the node agents can read the locks, and cannot write.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
@@ -18,11 +18,11 @@ use crate::{
 const NAME: &str = "redis user";
 /// The volume of the DaemonSet with the Secret.
 const VOLUME: &str = "redis";
-/// The first script of a trial that writes: onto a key of its own, which no other script reads.
+/// The first script of a trial that writes. It writes to a separate key, which no other script reads.
 const WRITES: &str = "probe";
 const LINE: &str = "give the user the line of docs/redis-acl.md, \"The user of the nodes\"";
 
-/// Reads at each master as the agent does, and tries to write.
+/// Reads from each master as the agent does, and tries to write.
 pub(super) async fn check(
     cluster: &Cluster,
     quorum: &RedisQuorum,
@@ -59,7 +59,7 @@ pub(super) async fn check(
     }
 }
 
-/// The name of the Secret that the pods mount.
+/// Returns the name of the Secret that the pods mount.
 fn secret(agent: &DaemonSet) -> Option<String> {
     let spec = agent.spec.as_ref()?.template.spec.as_ref()?;
     let volume = spec
@@ -70,7 +70,7 @@ fn secret(agent: &DaemonSet) -> Option<String> {
     volume.secret.as_ref()?.secret_name.clone()
 }
 
-/// The masters, as a node agent reaches them.
+/// Connects to the masters as a node agent does.
 async fn open(
     cluster: &Cluster,
     quorum: &RedisQuorum,

@@ -106,14 +106,14 @@ pub(in crate::inspect::status) fn row(lock: &DeclaredStatus) -> Vec<String> {
     ]
 }
 
-/// One master's account, which has neither readiness nor role.
+/// Returns the row of one master's account, which has neither readiness nor role.
 fn beside(account: Vec<String>) -> Vec<String> {
     let mut row = account;
     row.splice(1..1, [String::new(), String::new()]);
     row
 }
 
-/// Returns the row of the object's status, where the masters show another holder.
+/// Returns the row of the object's status, for a lock of which the masters show another holder.
 fn status_row(lock: &DeclaredStatus) -> Vec<String> {
     let status = lock.status.clone().unwrap_or_default();
     let state = if status.holder_identity.is_some() {

@@ -1,7 +1,7 @@
 //! Splits a file into its documents, so that broken YAML in one document does not affect the next.
 //!
-//! Splits by text, not by a parser. A line that begins with `---` is a boundary everywhere, because YAML allows it
-//! inside no scalar, and a parser returns nothing after its first error.
+//! Splits by text, not by a parser. A line that begins with `---` is always a boundary, because YAML does not
+//! allow it inside a scalar. A parser returns nothing after its first error.
 
 use std::fmt::Display;
 

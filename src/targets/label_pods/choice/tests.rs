@@ -2,7 +2,7 @@ use super::{super::snapshot::Setter, *};
 
 const BY: &str = "n/lock/web";
 
-/// Chooses when all pods have been Ready for long.
+/// Chooses at a time when all pods have been Ready for long enough.
 fn choose(pods: &[PodSnapshot], wanted: &Wanted, by: &str) -> Choice {
     at(1_000, pods, wanted, by)
 }
@@ -225,7 +225,7 @@ fn in_a_rollout_it_moves_once_to_the_newest_revision() {
             ],
             "from b0 to c0",
         ),
-        // A rollout that never gets ready.
+        // A rollout whose pods never become ready.
         (
             vec![
                 has(rolled("a0", 1, Some(2))),
@@ -292,7 +292,7 @@ fn nothing_moves_between_revisions_of_which_none_is_newer() {
         let pods = [has(rolled(with, 5, Some(7))), rolled(without, 5, Some(6))];
         assert_eq!(outcome(&pods), format!("{with} keeps it"));
     }
-    // A pod of the old revision was evicted and made anew while the rollout continues with another pod.
+    // A pod of the old revision was evicted and created again while the rollout continues with another pod.
     let pods = [
         has(rolled("b0", 9, Some(10))),
         rolled("b1", 12, None),

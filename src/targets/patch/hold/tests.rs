@@ -40,7 +40,8 @@ fn running() -> Shown {
     Shown::Running("it runs".into())
 }
 
-/// A hold of a write that was answered after 5 s. `before`: what the status showed before.
+/// Returns the hold after a write that was answered at 5 s. `before` is the result of the checks before the
+/// write.
 fn written(before: &Shown) -> Hold {
     let mut hold = Hold::default();
     assert_eq!(hold.next(Found::Other, rules(false), read(4), false), Move::Write);
@@ -81,7 +82,7 @@ fn missing_object_is_stopped_after_the_stop_time() {
         hold.next(Found::Gone, rules(false), read(10), false),
         Move::Stopped
     );
-    // It was created anew.
+    // The object was created again.
     let next = hold.next(standby("kubectl", None), rules(false), read(11), false);
     assert_eq!(next, Move::Wait(None));
 }
@@ -156,8 +157,8 @@ fn trusted_status_that_held_before_the_write_counts_after_the_stop_time() {
 }
 
 proptest! {
-    /// However other writers, own writes and reads interleave, no stop is confirmed within the stop time after a field had
-    /// another value.
+    /// Regardless of how other writers, own writes and reads interleave, no stop is confirmed within the stop
+    /// time after a field had another value.
     #[test]
     fn no_stop_is_confirmed_within_the_stop_time_after_a_start(
         steps in proptest::collection::vec((0u8..5, 1u64..8), 1..60)

@@ -18,7 +18,8 @@ fn not_found(group: &str, kind: &str) -> Value {
     })
 }
 
-/// A server that does not find the scale of an object of this group and kind. The object itself exists if `there`.
+/// Returns a server that does not find the scale of an object of this group and kind. The object itself
+/// exists if `there`.
 async fn server(resource: &ApiResource, scale: Value, there: bool) -> Client {
     let list = json!({
         "kind": "APIResourceList", "groupVersion": resource.api_version,

@@ -59,7 +59,7 @@ fn good() -> Facts {
     }
 }
 
-/// Name and level of each check that is not good, and its text.
+/// Returns name, level and text of each check that is not good.
 fn noted(facts: &Facts) -> Vec<(String, Level, String)> {
     let reports = of(facts);
     let checks = reports.iter().flat_map(|report| &report.checks);
