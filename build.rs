@@ -1,10 +1,11 @@
-//! How the linker lays out the program: what a `redlock run` keeps in memory depends on it (docs/benchmarks.md).
+//! Sets the linker's layout of the program, which determines how much memory a `redlock run` keeps (see
+//! docs/benchmarks.md).
 
 use std::{env, process::Command};
 
-/// The functions that `redlock run` executes, beside each other. `scripts/order-run` writes it.
+/// Keeps the functions that `redlock run` executes next to each other. `scripts/order-run` writes the file.
 const FUNCTIONS: &str = "src/run/functions.ld";
-/// The first glibc that applies packed relocations.
+/// The first version of glibc that applies packed relocations.
 const PACKED_SINCE: (u32, u32) = (2, 36);
 
 fn main() {
@@ -19,13 +20,13 @@ fn main() {
     }
 }
 
-/// An argument that a linker and a C compiler that calls one both read.
+/// Passes an argument that is valid for a linker and for a C compiler that calls one.
 fn link(argument: &str) {
     println!("cargo::rustc-link-arg-bin=redlock={argument}");
 }
 
-/// By the program itself with musl, which is part of it; else by the loader of the machine. A program for another machine than this
-/// one may meet an older loader.
+/// Reports whether packed relocations are applied: with musl by the program, which contains musl; otherwise
+/// by the loader of this machine. A program for another machine may run with an older loader.
 fn are_packed_relocations_applied() -> bool {
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);
     if is("CARGO_CFG_TARGET_ENV", "musl") {
@@ -36,7 +37,7 @@ fn are_packed_relocations_applied() -> bool {
         && glibc().is_some_and(|version| version >= PACKED_SINCE)
 }
 
-/// The version of this machine: `glibc 2.36`.
+/// Returns the version of glibc on this machine, from `glibc 2.36`.
 fn glibc() -> Option<(u32, u32)> {
     let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

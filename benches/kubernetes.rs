@@ -1,7 +1,7 @@
-//! `make bench-kubernetes`: the operator as it is shipped, on a real API server and five real masters of this machine.
+//! `make bench-kubernetes`: measures the shipped operator with an API server and five real masters.
 //!
-//! Each scenario has a control plane, masters and objects of its own, and prints a table in Markdown. The claims of a
-//! replica are taken from its log and from `/locks`; the holders, from the masters.
+//! Each scenario has its own control plane, masters and objects on this machine, and prints a Markdown table.
+//! The claims of a replica are read from its log and from `/locks`; the holders, from the masters.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Measures the cost of `redlock run`: `redlock run LOCK -- true` next to `flock FILE true`, and the memory of its processes.
+//! Measures `redlock run LOCK -- true` compared with `flock FILE true`, and the memory of its processes.
 
 #![allow(
     clippy::unwrap_used,
@@ -50,7 +50,7 @@ fn succeed(command: &mut Command) -> Duration {
     took
 }
 
-/// The rounds alternate between the commands, so that the noise of the machine is the same for all.
+/// Measures the times. The rounds alternate between the commands, so that noise affects all of them equally.
 fn time(urls: &str) {
     println!("\n## from start to end, {ROUNDS} rounds in turns, five masters");
     let folder = tempfile::tempdir().unwrap();

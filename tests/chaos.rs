@@ -76,7 +76,7 @@ fn play(seconds: u64) {
     }
 }
 
-/// Ninety seconds with every kind of fault. `make chaos` runs for twenty minutes.
+/// Runs for ninety seconds with every kind of fault. `make chaos` runs for twenty minutes.
 #[test]
 fn no_lock_is_held_twice_under_faults() {
     play(SHORT);
@@ -88,7 +88,7 @@ fn chaos() {
     play(variable("REDLOCK_SECONDS").unwrap_or(LONG));
 }
 
-/// The work under `redlock run`, in a process of its own.
+/// The work under `redlock run`, in a separate process.
 #[test]
 #[ignore = "no test: a process of the others"]
 fn work() {

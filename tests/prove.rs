@@ -40,7 +40,7 @@ use plan::Plan;
 use rows::Row;
 use stage::Guardian;
 
-/// One trial of each row. `make prove-run` plays twenty.
+/// Plays one trial of each row. `make prove-run` plays twenty.
 #[test]
 fn nothing_is_written_after_the_lease() {
     let plan = Plan::new(Row::all(), 1);
@@ -49,7 +49,8 @@ fn nothing_is_written_after_the_lease() {
     assert_eq!(broken(&played), Vec::<String>::new());
 }
 
-/// Proves that the harness detects a broken promise: without the guardian the work of a frozen wrapper continues.
+/// Proves that the harness detects a broken promise: without the guardian, the work of a frozen wrapper
+/// continues.
 #[test]
 fn without_the_guardian_a_frozen_wrapper_is_found_out() {
     let plan = Plan::new(vec![Row::WrapperFrozen], 1);
@@ -78,7 +79,7 @@ fn every_row() {
     assert_eq!(unseen.count(), 0, "without the guardian every trial must fail");
 }
 
-/// The work that the others run, in a process of its own.
+/// The work of the other tests, in a separate process.
 #[test]
 #[ignore = "no test: a process of the others"]
 fn work() {

@@ -1,4 +1,4 @@
-//! Tests that the repository follows the rules of CONTRIBUTING.md. Reads files only, and needs nothing but the
+//! Tests that the repository follows the rules of CONTRIBUTING.md. Only reads files, and needs only the
 //! source.
 
 // Clippy's exemptions for tests cover test functions, not the helpers that they share.

@@ -1,4 +1,4 @@
-//! Measures node fencing: the agent and the guardian of a node with 50 pods, and what 50 agents ask of the masters.
+//! Measures node fencing: agent and guardian of a node with 50 pods, and the calls of 50 agents to masters.
 
 use std::path::Path;
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl Fenced {
         }
     }
 
-    /// Creates a pod of each of these numbers, and starts it once the agent permits it.
+    /// Creates a pod for each of these numbers, and starts it once the agent permits it.
     async fn run(&mut self, stage: &Stage, numbers: impl Iterator<Item = usize>) {
         let api: Api<Pod> = Api::namespaced(stage.plane.admin(), stage.namespace.name());
         let mut pods = Vec::new();
@@ -196,7 +196,7 @@ async fn wait_active(operator: &Operator) {
     .await;
 }
 
-/// Returns the script calls that each master counted, on average, over [`STEADY`].
+/// Returns the average number of script calls per second to each master, measured over [`STEADY`].
 async fn calls_per_second(stage: &Stage) -> f64 {
     let (before, _) = stage.masters.calls().await;
     tokio::time::sleep(STEADY).await;

@@ -1,4 +1,4 @@
-//! Reads from the logs of replicas which claims on leases they logged, with the times of these log lines.
+//! Reads the claims on leases from the logs of replicas, with the times of the log lines.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub enum What {
 
 #[derive(Clone, Debug)]
 pub struct Said {
-    /// Since 1970.
+    /// The time since 1970.
     pub at: Duration,
     pub what: What,
     pub lock: String,
@@ -45,7 +45,7 @@ fn parse(line: &str) -> Option<Said> {
         _ => return None,
     };
     let lock = line["lock"].as_str()?;
-    // The lock by which the replicas elect the reporter is no lock of a user.
+    // The lock by which the replicas elect the reporter is not a lock of a user.
     if lock.starts_with('_') {
         return None;
     }
@@ -59,8 +59,8 @@ fn parse(line: &str) -> Option<Said> {
     })
 }
 
-/// Waits until these replicas have logged `what` for this many locks since then; returns all their log lines about
-/// leases.
+/// Waits until these replicas have logged `what` for `count` locks since `since`; returns all their log lines
+/// about leases.
 pub async fn wait_for(children: &[&ChildGuard], what: What, count: usize, since: Duration) -> Vec<Said> {
     let title = format!("{count} times {what:?}");
     redlock_testkit::eventually(crate::stage::BOUND, &title, async || {

@@ -84,7 +84,7 @@ async fn lose(stage: &Stage, operators: &[Operator], stop: impl FnOnce(), go: im
     );
 }
 
-/// Returns the end of each lease that the replicas claim, since 1970; the bound is never too late.
+/// Returns a lower bound for the end of each lease that the replicas claim, since 1970.
 fn valid_until(operators: &[Operator]) -> HashMap<String, Duration> {
     let mut valid = HashMap::new();
     for operator in operators {

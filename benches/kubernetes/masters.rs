@@ -93,8 +93,8 @@ impl Masters {
         leases.into_iter().map(of_majority).collect()
     }
 
-    /// Returns when a majority of the masters is free of each lock, since 1970; never too late, since it counts from
-    /// before the request.
+    /// Returns the time since 1970 at which a majority of the masters is free of each lock. The time is never
+    /// too late, because it counts from before the request.
     pub async fn ends(&self, locks: &[String]) -> Vec<Duration> {
         let mut each = vec![Vec::new(); locks.len()];
         for master in &self.0 {
@@ -118,8 +118,8 @@ impl Masters {
             .collect()
     }
 
-    /// Returns the calls that all masters have counted: the scripts, and all commands including those that scripts
-    /// call.
+    /// Returns the number of calls that all masters have counted: of scripts, and of all commands, including
+    /// those that scripts call.
     pub async fn calls(&self) -> (u64, u64) {
         let (mut scripts, mut all) = (0, 0);
         for master in &self.0 {

@@ -1,5 +1,5 @@
-//! Measures a rolling update: each of three replicas is replaced, the new one starts first, and the old one is
-//! stopped. Never two holders.
+//! Measures a rolling update that replaces each of three replicas: the new replica starts before the old one
+//! is stopped. No lock ever has two holders.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -16,15 +16,15 @@ use crate::stage::{LEASE, Stage};
 use crate::table::{self, Many};
 
 const LOCKS: usize = 100;
-/// How often each replica is asked for its claims.
+/// The interval at which each replica is asked for its claims.
 const ASK: Duration = Duration::from_millis(50);
 
-/// One replica, one lock, one token: a claim.
+/// A claim: replica, lock and token.
 type Key = (String, String, u64);
 
 type Answers = Arc<Mutex<HashMap<Key, Span>>>;
 
-/// The interval of a claim, by the answers of the replica and by its log.
+/// The interval of a claim, according to the answers of the replica and to its log.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     from: Duration,

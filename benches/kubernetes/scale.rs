@@ -1,4 +1,4 @@
-//! Measures ten thousand locks on one operator, and the cost of a second one that only stands by.
+//! Measures ten thousand locks on one operator, and the cost of a second operator that only stands by.
 
 use std::time::{Duration, Instant};
 
@@ -170,7 +170,7 @@ async fn status_writes(stage: &Stage) -> f64 {
     .await
 }
 
-/// Returns the number of writing requests, without those of the API server to itself.
+/// Returns the number of write requests, except those that the API server sends to itself.
 async fn writes(stage: &Stage) -> f64 {
     let read = ["GET", "LIST", "WATCH"];
     count(stage, |line| {

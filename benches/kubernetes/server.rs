@@ -11,9 +11,9 @@ use redlock_testkit::{Mode, Proxy};
 
 const LOCKS: usize = 100;
 const GONE: Duration = Duration::from_secs(60);
-/// Delays the way there and the way back: a second for each request.
+/// The delay in each direction, which adds up to a second for each request.
 const SLOW: Duration = Duration::from_millis(500);
-/// Longer than two renewals of each lock.
+/// The time over which renewals are counted: longer than two renewals of each lock.
 const COUNTED: Duration = Duration::from_secs(20);
 
 pub async fn run() {
@@ -73,7 +73,7 @@ async fn gone(stage: &Stage, operators: &mut Vec<Operator>) {
     table::row(&what, &format!("{took:.1} s"), "");
 }
 
-/// Renewals that were not won, won renewals per second, and the average part of the lease that was left.
+/// The failed renewals, the won renewals per second, and the average fraction of the lease that was left.
 struct Renewals {
     failed: f64,
     per_second: f64,
@@ -133,7 +133,7 @@ async fn slow(stage: &Stage, proxy: &Proxy, operators: &[Operator]) {
         .flat_map(|o| log::said(&o.child, began))
         .collect();
     table::row("leases that changed", &said.len().to_string(), "0");
-    // A transition during the outage is reported, only later.
+    // A transition while the API server is slow is reported, only later.
     let statuses = Statuses::watch(stage.api());
     stage
         .patch(

@@ -16,9 +16,9 @@ use crate::masters::Masters;
 pub const MASTERS: usize = 5;
 /// The derived lease duration of a lock without timings.
 pub const LEASE: Duration = Duration::from_secs(15);
-/// An upper bound for everything here that ends at all.
+/// An upper bound for every wait of a scenario.
 pub const BOUND: Duration = Duration::from_secs(120);
-/// Concurrent requests while objects are created.
+/// Number of concurrent requests while objects are created.
 const AT_ONCE: usize = 64;
 
 pub struct Stage {
@@ -27,7 +27,7 @@ pub struct Stage {
     pub masters: Masters,
     pub namespace: TestNamespace,
     pub locks: usize,
-    /// The time that their creation took.
+    /// The time that the creation of the locks took.
     pub creating: Duration,
 }
 

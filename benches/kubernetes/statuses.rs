@@ -1,4 +1,4 @@
-//! Measures when statuses named a holder, as a client that watches them sees it.
+//! Measures when statuses named a holder, as seen by a client that watches them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,9 +15,9 @@ use crate::log;
 
 type Seen = HashMap<(String, String, i64), Duration>;
 
-/// Watches until it is dropped.
+/// A watch of the statuses, which ends on drop.
 pub struct Statuses {
-    /// When a status first named this identity under this token as the holder of a lock.
+    /// The time at which a status first named this identity with this token as the holder of a lock.
     seen: Arc<Mutex<Seen>>,
     task: JoinHandle<()>,
 }
@@ -42,7 +42,7 @@ impl Statuses {
         Self { seen, task }
     }
 
-    /// Returns when a status with this token of a lock was first seen, since 1970. `lock` is the name on the masters.
+    /// Returns the time since 1970 at which a status first had this token. `lock` is the name on the masters.
     pub fn told(&self, lock: &str, token: u64) -> Option<Duration> {
         let name = lock.rsplit_once('/').map_or(lock, |(_, name)| name);
         let seen = self.seen.lock().unwrap();

@@ -27,7 +27,7 @@ pub async fn run() {
     let (mut gaps, mut bare, mut told, mut after_kill) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut observed = Vec::new();
     for trial in 0..TRIALS {
-        // Waits until everything has been renewed since the last trial.
+        // Waits until all leases have been renewed since the last trial.
         tokio::time::sleep(LEASE / 2).await;
         let mut held: HashMap<String, Vec<String>> = HashMap::new();
         for (name, holder) in names.iter().zip(stage.masters.holders(&names).await) {

@@ -28,7 +28,7 @@ const TARGETS: usize = 1_000;
 const LEASE: Duration = Duration::from_secs(15);
 /// The default of `--api-requests-per-second`.
 const LIMIT: usize = 200;
-/// Standbys that are started by hand.
+/// Number of standbys that are started by hand.
 const BY_HAND: usize = 120;
 /// The idle time that is measured.
 const QUIET: Duration = Duration::from_secs(20);
@@ -58,7 +58,7 @@ spec:
           status: {type: object, properties: {replicas: {type: integer}}}
 ";
 
-/// When each object was first seen with each number of replicas, since the last change.
+/// The times at which each object was first seen with each number of replicas, since the last change.
 type Seen = Arc<Mutex<HashMap<String, Vec<(i64, Duration)>>>>;
 
 struct Cluster<'a> {
@@ -117,7 +117,7 @@ impl<'a> Cluster<'a> {
         Operator::start_with(&kubeconfig, self.namespace.name(), &identity, cluster)
     }
 
-    /// Waits until all targets have this many replicas; returns when each got there.
+    /// Waits until all targets have this many replicas; returns the time at which each one did.
     async fn all_at(&self, replicas: i64, since: Duration) -> Vec<Duration> {
         redlock_testkit::eventually(BOUND, "every target is switched", async || {
             let seen = self.seen.lock().unwrap();
@@ -136,8 +136,8 @@ impl<'a> Cluster<'a> {
         .await
     }
 
-    /// Returns the requests of the operator in each second, by the audit log: all but watches, and those about
-    /// targets alone.
+    /// Returns the number of requests of the operator in each second, from the audit log: all requests except
+    /// watches, and those for targets only.
     fn requests(&self, since: Duration) -> (BTreeMap<u64, usize>, BTreeMap<u64, usize>) {
         let user = format!(
             "system:serviceaccount:{}:{SERVICE_ACCOUNT}",

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// CPU time since its creation.
+/// The CPU time of a process since the creation of this value.
 pub struct Usage {
     pid: u32,
     cpu: Duration,
@@ -19,7 +19,7 @@ impl Usage {
         }
     }
 
-    /// Returns the usage since then in per cent of one core.
+    /// Returns the usage since the creation of this value, in percent of one core.
     pub fn percent(&self) -> f64 {
         (cpu(self.pid) - self.cpu).as_secs_f64() / self.began.elapsed().as_secs_f64() * 100.0
     }

@@ -14,8 +14,8 @@ use crate::table;
 
 const LOCKS: usize = 1_000;
 const FOR: Duration = Duration::from_secs(120);
-/// How often the flapping master is stopped. Each stop is longer than any debounce of the status, and the pauses
-/// between two stops are as long.
+/// Number of times that the flapping master is stopped. Each stop is longer than any debounce of the status,
+/// and each pause between two stops is as long as a stop.
 const STOPS: usize = 4;
 const STOPPED: Duration = Duration::from_secs(10);
 
@@ -98,7 +98,7 @@ pub async fn run() {
     flapping(&stage).await;
 }
 
-/// One of five masters hangs and recovers several times; the majority is never lost.
+/// Stops one of five masters several times, so that it hangs and recovers; the majority is never lost.
 async fn flapping(stage: &Stage) {
     table::begin(&format!(
         "API writes while one of {} masters flaps, {LOCKS} held locks, 3 replicas",
@@ -170,7 +170,7 @@ async fn quiet(stage: &Stage) {
     .await;
 }
 
-/// Returns the requests of the operator so far, by the audit log: verb, resource and, for a status, name.
+/// Returns the number of requests of the operator so far, by verb, resource and, for a status, name.
 fn requests(stage: &Stage) -> BTreeMap<String, usize> {
     let user = stage.user();
     let mut requests = BTreeMap::new();
@@ -199,7 +199,7 @@ fn difference(before: &BTreeMap<String, usize>, after: &BTreeMap<String, usize>)
     more.filter(|(_, count)| *count > 0).collect()
 }
 
-/// Returns the writing requests for the project's API group, as the API server itself counts them.
+/// Returns the number of write requests for the project's API group, as the API server itself counts them.
 async fn metric(stage: &Stage) -> f64 {
     let request = Request::new("").get("metrics", &GetParams::default()).unwrap();
     let text = stage.plane.admin().request_text(request).await.unwrap();

@@ -67,7 +67,7 @@ fn the_active_one_and_a_standby_answer_in_one_shape() {
     assert_eq!(lock["validForMilliseconds"], 0);
     assert!(lock["validUntilBootMilliseconds"].is_null());
 
-    // As the classic sidecar: by the name of the pod.
+    // As with the classic sidecar, the answer is the name of the pod.
     assert_eq!(one.get("/"), (200, "{\"name\":\"web-0\"}".into()));
     assert_eq!(two.get("/"), (200, "{\"name\":\"web-0\"}".into()));
     assert_eq!((one.get("/v1/active").0, two.get("/v1/active").0), (200, 409));
@@ -145,7 +145,7 @@ fn a_manifest_names_the_masters_as_well() {
         port,
     };
     let lock = agent.wait(200);
-    // The quorum allows no longer lease.
+    // The quorum does not allow a longer lease.
     assert!(
         (2_000..=10_000).contains(&lock["validForMilliseconds"].as_u64().unwrap()),
         "{lock}"

@@ -47,7 +47,7 @@ fn unusable_arguments_are_named() {
         .expect(78, &["m1", "redis://…@b:1"])
         .keeps("hunter2");
     agent(&["l", "--config", "/nonexistent/quorum.yaml"]).expect(78, &["/nonexistent/quorum.yaml"]);
-    // With half of an identity no operator would find the agent.
+    // With only a part of the identity, no operator would find the agent.
     let half = [("POD_NAMESPACE", "ns"), ("POD_NAME", "web-0"), ("POD_UID", "")];
     redlock_with(&["agent", "l", "--masters", ANY], &half).expect(78, &["POD_UID", "--identity"]);
 }

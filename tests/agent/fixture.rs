@@ -1,4 +1,4 @@
-//! An agent, and its masters.
+//! Starts an agent and its masters.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -64,7 +64,7 @@ impl Agent {
         Self { name, child, port }
     }
 
-    /// Returns status and body.
+    /// Returns the status and the body of the response.
     pub fn get(&self, path: &str) -> (u16, String) {
         http::get(self.port, path).unwrap()
     }
@@ -144,7 +144,7 @@ impl Events {
         *self.ended.lock().unwrap()
     }
 
-    /// Returns role and holder of each change so far.
+    /// Returns the role and the holder of each change so far.
     pub fn changes(&self) -> Vec<(String, String)> {
         let all = self.all().into_iter().filter(|(name, _)| name == "changed");
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -152,7 +152,7 @@ impl Events {
             .collect()
     }
 
-    /// Waits until the last event is as wanted.
+    /// Waits until the last event meets this condition.
     pub fn until(&self, what: &str, wanted: impl Fn(&(String, Value)) -> bool) {
         eventually_blocking(BOUND, what, || {
             let all = self.all();
@@ -161,7 +161,7 @@ impl Events {
     }
 }
 
-/// Opens a connection to `/v1/watch` without reading from it. HTTP/1.0, since its body has no chunks.
+/// Opens a connection to `/v1/watch` without reading from it. Uses HTTP/1.0, whose body has no chunks.
 pub fn reader(agent: &Agent) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", agent.port)).unwrap();
     write!(stream, "GET /v1/watch HTTP/1.0\r\n\r\n").unwrap();

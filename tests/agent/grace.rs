@@ -1,4 +1,4 @@
-//! Tests `--stop-grace`: the app has its time before another agent becomes active.
+//! Tests `--stop-grace`: the app gets its grace period before another agent becomes active.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -69,7 +69,7 @@ fn without_masters_the_app_learns_of_the_loss_before_the_lease_can_end() {
     for server in servers.iter() {
         server.pause().unwrap();
     }
-    // Each answer is of one moment: while the role is active, the grace and more is left of the lease.
+    // Each answer describes one moment: while the role is active, at least the grace is left of the lease.
     let begun = Instant::now();
     let mut least = BOUND;
     loop {

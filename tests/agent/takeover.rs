@@ -82,7 +82,7 @@ fn candidate_that_steps_down_leaves_the_lock_to_others_for_a_while() {
     );
     assert!(next > first);
     one.wait_knows("two");
-    // Alone, the agent becomes active again when it has left the others their time.
+    // Without another agent, the agent becomes active again after it has left the others time to take over.
     drop(two);
     assert!(one.wait_active() > next);
     let down = Instant::now();

@@ -60,7 +60,7 @@ fn every_change_is_reported_in_order_and_renewals_as_such() {
     assert_eq!(one.child.wait(BOUND).0.code(), Some(0));
 }
 
-/// The first line of an answer.
+/// Returns the first line of an answer.
 fn beginning(stream: TcpStream) -> String {
     stream.set_read_timeout(Some(BOUND)).unwrap();
     let mut line = String::new();

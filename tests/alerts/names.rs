@@ -8,7 +8,7 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == ':'
 }
 
-/// Returns the metrics that it reads: `redlock_…`, `redlock:…`, `process_…`, and `up`.
+/// Returns the metrics that an expression reads: `redlock_…`, `redlock:…`, `process_…`, and `up`.
 pub fn metrics(expression: &str) -> BTreeSet<String> {
     let names = outside_of_text(expression);
     let names = names.split(|c| !is_name(c));
@@ -16,7 +16,7 @@ pub fn metrics(expression: &str) -> BTreeSet<String> {
     ours.map(str::to_owned).collect()
 }
 
-/// Returns the labels that it selects, groups and matches by.
+/// Returns the labels that an expression selects, groups and matches by.
 pub fn labels(expression: &str) -> BTreeSet<String> {
     let text = outside_of_text(expression);
     let mut found = BTreeSet::new();
@@ -32,7 +32,7 @@ pub fn labels(expression: &str) -> BTreeSet<String> {
     found
 }
 
-/// Returns the expression with each quoted text emptied.
+/// Returns the expression with each quoted text replaced by an empty one.
 fn outside_of_text(expression: &str) -> String {
     expression.split('"').step_by(2).collect::<Vec<_>>().join("\"\"")
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::common::tools;
 
-/// Runs it in the folder of the repository, and returns its output; panics with the output if it fails.
+/// Runs `promtool` in the folder of the repository. Returns its output; panics with it if `promtool` fails.
 pub fn promtool(arguments: &[&str], input: &str) -> String {
     let mut child = Command::new(tools::promtool())
         .args(arguments)
@@ -15,7 +15,7 @@ pub fn promtool(arguments: &[&str], input: &str) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It may end before it has read all its input: its output then shows the reason.
+    // `promtool` may end before it has read all its input: its output then shows the reason.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     let output = child.wait_with_output().unwrap();
     let said = [output.stdout, output.stderr].concat();

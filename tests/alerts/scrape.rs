@@ -65,7 +65,7 @@ fn types(scrape: &str) -> BTreeMap<&str, &str> {
 #[tokio::test]
 async fn every_metric_and_label_that_is_used_is_one_that_the_binary_gives() {
     let stage = stage().await;
-    // The last of its families that an event creates.
+    // This family is the last one of the operator that an event creates.
     let scrape = stage.scrape(&["redlock_renewals_total{"]);
     promtool(&["check", "metrics"], &scrape);
     let page = PAGES[0];

@@ -26,7 +26,7 @@ pub fn rules() -> Vec<Value> {
         .collect()
 }
 
-/// The names of the alerts, each once.
+/// Returns the names of the alerts, each once.
 pub fn alerts() -> BTreeSet<String> {
     named("alert")
 }

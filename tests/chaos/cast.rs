@@ -35,12 +35,12 @@ pub fn name(process: usize) -> &'static str {
     }
 }
 
-/// On the masters.
+/// Returns the name of a lock of the operators on the masters.
 pub fn operator_lock(index: usize) -> String {
     format!("chaos/{}", OPERATOR_LOCKS[index])
 }
 
-/// All locks, by their names on the masters.
+/// Returns all locks, by their names on the masters.
 pub fn locks() -> Vec<String> {
     let of_operators = (0..OPERATOR_LOCKS.len()).map(operator_lock);
     of_operators

@@ -17,7 +17,7 @@ pub struct Claim {
     pub to: BootInstant,
 }
 
-/// Two claims on one lock at the same time, and for how long.
+/// Two claims on one lock at the same time, and the duration of the overlap.
 #[derive(Clone, Debug)]
 pub struct Overlap {
     pub first: Claim,

@@ -8,9 +8,9 @@ use crate::cast::{self, MAJORITY, MASTERS, OPERATOR_LOCKS, PROCESSES, RUN_LOCKS,
 use crate::kinds::{Kind, Of};
 use crate::plan::{Act, Calm, Lane, Round, Target};
 
-/// How long a storm begins new acts.
+/// The time for which a storm begins new acts.
 const STORM: Duration = Duration::from_secs(30);
-/// From the loss of a seal to the next one, with a second for the observation.
+/// The time from the loss of a seal to the next seal, with a second for the observation.
 const SEALED_AGAIN: Duration = Duration::from_millis(8_500);
 
 /// Draws every kind once before any kind twice, over all rounds.
@@ -105,7 +105,7 @@ fn lane(rng: &mut Rng, bag: &mut Bag, act: impl Fn(&mut Rng, Kind) -> Act) -> La
         let next = act(rng, kind);
         at += next.pause;
         if at > STORM {
-            // Put back, so that every drawn kind is played.
+            // The kind is put back, so that every drawn kind is played.
             bag.left.push(next.kind);
             return lane;
         }
@@ -115,7 +115,7 @@ fn lane(rng: &mut Rng, bag: &mut Bag, act: impl Fn(&mut Rng, Kind) -> Act) -> La
 }
 
 fn link(rng: &mut Rng, kind: Kind, of: &[usize]) -> Act {
-    // Mostly few masters, and sometimes all of them: the process is cut off.
+    // Usually few masters, and sometimes all of them, which cuts the process off.
     let masters = match rng.u8(..6) {
         0 => MASTERS,
         1 => MAJORITY,
@@ -144,7 +144,7 @@ fn process(rng: &mut Rng, kind: Kind, lock: String, freezes: bool) -> Act {
         } else {
             Duration::ZERO
         },
-        // Time for the killed process to be back.
+        // Time for the killed process to be started again.
         rest: Duration::from_millis(1_500),
         delay: Duration::ZERO,
     }

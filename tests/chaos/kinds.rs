@@ -7,12 +7,12 @@ pub enum Of {
     Network,
     /// An operator.
     Operator,
-    /// A `redlock run`, or what it started.
+    /// A `redlock run`, or a process that it started.
     Run,
     Master,
-    /// Three of the five masters at once; with their memory, the candidates.
+    /// Three of the five masters at once. If they lose their memory, the candidates are killed, too.
     Majority,
-    /// Single keys, while no other fault is active: this is a master that misbehaves.
+    /// Single keys, while no other fault is active, because such a master misbehaves.
     Keys,
 }
 

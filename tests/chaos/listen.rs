@@ -19,11 +19,11 @@ const EVERY: Duration = Duration::from_millis(20);
 /// One lease as the answers showed it.
 #[derive(Clone, Copy, Debug)]
 struct Told {
-    /// When the first answer had arrived: the operator held the lease by then.
+    /// The time at which the first answer had arrived: the operator held the lease at this time.
     from: BootInstant,
-    /// When the last answer was requested.
+    /// The time at which the last answer was requested.
     to: BootInstant,
-    /// The minimum of `valid_until` over all answers.
+    /// The latest `valid_until` of all answers.
     until: BootInstant,
 }
 
@@ -50,7 +50,7 @@ impl Listener {
             thread::spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let asked = clock::now();
-                    // The process starts, is frozen or has ended: no error of the test.
+                    // The process starts, is frozen or has ended, which is not an error of the test.
                     if let Ok((200, body)) = http::get(port, "/locks") {
                         heard.lock().unwrap().answered(&body, asked, clock::now());
                     }
@@ -65,7 +65,7 @@ impl Listener {
         }
     }
 
-    /// Called when the process has ended: returns its claims by its answers and its log.
+    /// Returns the claims of the process, from its answers and its log. Called after the process has ended.
     pub fn claims(&mut self, who: &str, log: &[String], wall: &Wall) -> Vec<Claim> {
         self.end();
         let heard = self.heard.lock().unwrap();
@@ -88,7 +88,7 @@ impl Drop for Listener {
 
 impl Heard {
     fn answered(&mut self, body: &str, asked: BootInstant, heard: BootInstant) {
-        // Half of an answer, from a process that was killed while it answered.
+        // The answer is incomplete if the process was killed while it answered.
         let Ok(body) = serde_json::from_str::<Value>(body) else {
             return;
         };
@@ -131,7 +131,7 @@ impl Heard {
             let from = begun.remove(key).map_or(told.from, |begun| begun.min(told.from));
             claims.push(claim(who, key, from, told.to.max(told.until.min(said)).max(from)));
         }
-        // Too short for an answer, but its token counts.
+        // A lease that was too short for an answer still counts with its token.
         claims.extend(begun.iter().map(|(key, from)| claim(who, key, *from, *from)));
         claims
     }
@@ -184,7 +184,7 @@ mod tests {
         )
     }
 
-    /// Acquired by the log, two answers, and valid until 3,020 by the second one.
+    /// Returns a lease that the log shows as acquired, with two answers: the second one is valid until 3,020.
     fn heard() -> Heard {
         let mut heard = Heard::default();
         heard.answered(&answer(2_900), at(100), at(103));
@@ -193,7 +193,7 @@ mod tests {
         heard
     }
 
-    /// The wall clock is a second ahead.
+    /// Returns a wall clock that is a second ahead.
     fn wall() -> Wall {
         Wall::fixed(Duration::from_secs(1))
     }

@@ -1,5 +1,5 @@
-//! An application next to an operator that trusts the last answer, however old it is: the case that a fencing token
-//! protects.
+//! An application next to an operator. The application trusts the last answer, however old it is: the case
+//! that a fencing token protects against.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::listen::Heard;
 
 const PACE: Duration = Duration::from_millis(50);
 
-/// The number of refused writes of all lives together.
+/// The number of refused writes of all processes together.
 pub type Refused = Arc<AtomicU64>;
 
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! Plans which faults occur, when and where: drawn from one seed, before the run begins.
 //!
-//! A plan is some rounds of a *storm* and a *calm*. In a storm the lanes run side by side, and within a lane one act
-//! follows the other, so that faults that exclude each other never overlap: a wrapper is not frozen while its guardian
-//! is dead, and of the five masters two at most are struck, but for the last act of a storm, which strikes three. In
-//! the calm everything heals, all locks must be held again, and then leases are deleted: nothing else may be wrong at
-//! that time (see [`Calm`]).
+//! A plan consists of rounds of a *storm* and a *calm*. In a storm the lanes run side by side, and within a
+//! lane one act follows another, so that faults that exclude each other never overlap: a wrapper is not
+//! frozen while its guardian is dead, and at most two of the five masters are struck, except in the last act
+//! of a storm, which strikes three. In the calm everything heals, all locks must be held again, and then
+//! leases are deleted: nothing else may be wrong at that time (see [`Calm`]).
 
 use std::fmt;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::kinds::Kind;
 
 /// The usual duration of a storm and its calm.
 pub const ROUND: Duration = Duration::from_secs(42);
-/// With fewer rounds the bags are not emptied once, and a kind could be missing.
+/// With fewer rounds, the bags are never emptied, and a kind could be missing.
 const LEAST_ROUNDS: u32 = 2;
 
 /// The object of an act. The holder of a lock is determined when the act begins: the plan names the lock.
@@ -43,9 +43,9 @@ pub struct Act {
 
 pub type Lane = Vec<Act>;
 
-/// A lease is deleted on one or two masters, which keep their seal: these two misbehave, in the sense of S1. The
-/// protocol survives this only if all other masters have the lease, so no other fault is active then, and all five
-/// masters must show the lease before.
+/// A lease is deleted on one or two masters, which keep their seal: these masters misbehave in the sense of
+/// S1. The protocol survives this only if all other masters have the lease. So no other fault is active at
+/// that time, and all five masters must show the lease before it is deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calm {
     pub deletes: Vec<(String, Vec<usize>)>,
@@ -80,7 +80,7 @@ impl Plan {
         }
     }
 
-    /// Returns the command that plays it again.
+    /// Returns the command that plays the plan again.
     pub fn again(&self) -> String {
         format!(
             "make chaos ARGS='REDLOCK_SEED={} REDLOCK_SECONDS={}'",

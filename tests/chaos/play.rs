@@ -14,9 +14,9 @@ use crate::stage::{Seen, Stage};
 use crate::strike::{self, Undo};
 
 const TICK: Duration = Duration::from_millis(10);
-/// How often a wait reads the state of the stage.
+/// The interval at which a wait reads the state of the stage.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long an act waits for a holder before it is deferred until the calm, where all locks are held.
+/// The time that an act waits for a holder before it is deferred until the calm, when all locks are held.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A bound for everything to be in order, at the beginning and after each storm: a seal takes 8 s, a lease 3 s, and a
 /// busy machine needs more.
@@ -24,14 +24,14 @@ pub const BOUND: Duration = Duration::from_secs(180);
 /// A bound for a lease to be on all masters: the next renewal restores a deleted one within a second.
 const ON_ALL: Duration = Duration::from_secs(60);
 
-/// In milliseconds: a master that missed a renewal is a second behind the others.
+/// A limit in milliseconds: a master that missed a renewal is a second behind the others.
 const ONE_RENEWAL: u64 = 500;
 
 /// The acts and their results, in addition to the observations.
 #[derive(Debug, Default)]
 pub struct Played {
     pub faults: BTreeMap<Kind, u32>,
-    /// Longest time after a storm until all masters were sealed and all locks held.
+    /// The longest time after a storm until all masters were sealed and all locks held.
     pub recovery: Duration,
     /// Locks not held again and masters not sealed, in the order of the storms.
     pub not_held: Vec<String>,
@@ -44,7 +44,7 @@ struct Play<'a> {
     stage: &'a mut Stage,
     played: Played,
     began: BootInstant,
-    /// Acts without a holder to strike in the storm.
+    /// The acts that had no holder to strike in the storm.
     missed: Vec<Act>,
 }
 
@@ -62,8 +62,8 @@ pub fn play(plan: &Plan) -> (Played, Seen) {
         play.say(&format!("storm {} of {}", number + 1, plan.rounds.len()));
         play.storm(round);
         if let Err(missing) = play.calm(round) {
-            // A lock or master that is not back within the bound is a finding of its own; more faults would only blur
-            // it.
+            // A lock or master that is not back within the bound is a finding by itself; more faults would
+            // only obscure it.
             play.say(&missing);
             play.played.not_held.push(missing);
             break;
@@ -74,13 +74,13 @@ pub fn play(plan: &Plan) -> (Played, Seen) {
     (played, stage.end(began))
 }
 
-/// Waits until all masters are sealed at once and each lock has been held. Returns how long that took, or
-/// the missing ones.
+/// Waits until all masters are sealed at once and each lock has been held. Returns the time that this took,
+/// or the missing locks and masters.
 pub fn settle(stage: &mut Stage) -> Result<Duration, String> {
     let (from, mut unheld) = (clock::now(), cast::locks());
     loop {
         stage.tend();
-        // Not all at one instant: a machine short of CPU may not show that.
+        // The locks need not be held at one instant: a machine that is short of CPU may not show that.
         unheld.retain(|lock| stage.holder(lock).is_none());
         let (up, took) = (stage.watch.up(), clock::now().since(from));
         if up == MASTERS && unheld.is_empty() {
@@ -223,7 +223,7 @@ impl Play<'_> {
         }
     }
 
-    /// Returns the lease without its grant number, and how many milliseconds are left of it.
+    /// Returns the lease without its grant number, and the milliseconds that are left of it.
     fn shown(&self, master: usize, key: &str) -> (Option<String>, u64) {
         let value: Option<String> = self.stage.admin(master, &["GET", key]).ok().flatten();
         let left: i64 = self.stage.admin(master, &["PTTL", key]).unwrap_or(0);

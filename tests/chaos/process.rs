@@ -1,4 +1,4 @@
-//! One process of the run: how it is started again after each end, and the record of its life.
+//! Manages one process of the run: starts it again after each end, and records its life.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ const BOUND: Duration = Duration::from_secs(30);
 /// The folders and addresses of a run.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// Has `records`, and a folder of manifests for each operator.
+    /// The folder of `records`, and of a folder of manifests for each operator.
     pub folder: PathBuf,
     pub resource: String,
 }
@@ -38,7 +38,7 @@ impl Places {
         self.folder.join("records")
     }
 
-    /// The traces of the inputs and decisions of each process, a file each.
+    /// Returns the folder of the traces: one file with the inputs and decisions of each process.
     pub fn traces(&self) -> PathBuf {
         self.folder.join("traces")
     }
@@ -54,7 +54,7 @@ impl Places {
     }
 }
 
-/// Another key prefix, as by a configuration mistake: with it, two processes hold one lock.
+/// Another key prefix, as after a configuration mistake: with it, two processes hold one lock.
 pub const STRAY_PREFIX: &str = "stray";
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub struct Process {
     stray: bool,
     life: Option<Life>,
     lives: u32,
-    /// When it is started again.
+    /// The time at which the process is started again.
     pub back_at: Option<BootInstant>,
 }
 
@@ -78,7 +78,7 @@ struct Life {
 }
 
 impl Process {
-    /// Creates the process without a start. `urls` are the masters as it reaches them.
+    /// Creates the process without starting it. `urls` are the masters as the process reaches them.
     pub fn new(index: usize, urls: Vec<String>, stray: bool) -> Self {
         Self {
             index,
@@ -175,12 +175,12 @@ impl Process {
         })
     }
 
-    /// Reports whether the process ended by itself; and its name and status, if none of the faults explains it.
+    /// Reports whether the process ended by itself; returns its name and status if no fault explains the end.
     pub fn has_ended(&mut self) -> Option<Option<String>> {
         let life = self.life.as_mut()?;
         let status = life.child.ended()?;
         let explained = match status.code() {
-            // It was stopped, or its command was killed, or the lease was lost.
+            // The run was stopped, or its command was killed, or the lease was lost.
             Some(0) => life.listener.is_some(),
             Some(code) => life.listener.is_none() && [128 + 15, 128 + 9, 79].contains(&code),
             None => false,
@@ -188,12 +188,12 @@ impl Process {
         Some((!explained).then(|| format!("{} ended by itself, {status}", life.who)))
     }
 
-    /// Sends SIGKILL, if it runs. Returns its claims and its log.
+    /// Sends SIGKILL to the process if it runs. Returns its claims and its log.
     pub fn bury(&mut self, wall: &Wall) -> Option<(Vec<Claim>, Log)> {
         let mut life = self.life.take()?;
         life.child.kill();
         if life.listener.is_some() {
-            // Its last lines are collected then. The children of a run may hold the pipe slightly longer.
+            // The wait collects the last lines. The children of a run may hold the pipe slightly longer.
             life.child.wait(BOUND);
         }
         let log = Log {

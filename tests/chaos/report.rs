@@ -80,7 +80,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Returns how often a lock got another holder or token.
+/// Returns the number of times that a lock got another holder or token.
 fn transitions(claims: &[Claim]) -> usize {
     let mut leases: Vec<(&str, u64)> = claims.iter().map(|c| (&*c.lock, c.token)).collect();
     leases.sort_unstable();

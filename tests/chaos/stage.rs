@@ -1,4 +1,4 @@
-//! Owns masters, networks and processes. All of them end with the value.
+//! Owns the masters, networks and processes. All of them end when the value is dropped.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use redlock_testkit::{Mode, Persistence, Proxy, RedisServer, ServerOptions};
 const BACK: Duration = Duration::from_millis(700);
 /// An answer of an operator that is not older than this is current.
 const FRESH: Duration = Duration::from_secs(2);
-/// How often the two clocks are compared.
+/// The interval at which the two clocks are compared.
 const SAMPLE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub struct Stage {
     resource: RedisServer,
     _network: Runtime,
     places: Places,
-    /// The work ends without it, however the test ends.
+    /// The work ends when this folder is gone, however the test ends.
     _folder: TempDir,
     refused: Refused,
     wall: Wall,
@@ -47,7 +47,7 @@ pub struct Stage {
     ended: Vec<String>,
 }
 
-/// All observations, once no process runs.
+/// All observations, after all processes have ended.
 #[derive(Debug)]
 pub struct Seen {
     pub claims: Vec<Claim>,
@@ -144,7 +144,7 @@ impl Stage {
         stage
     }
 
-    /// To be called often: starts processes that have ended, and compares the clocks.
+    /// Starts processes that have ended, and compares the clocks. Must be called often.
     pub fn tend(&mut self) {
         let now = clock::now();
         if now.since(self.sampled) >= SAMPLE {
@@ -173,8 +173,8 @@ impl Stage {
         }
     }
 
-    /// Kills all operators and all runs that hold nothing, and starts them at once: the new ones have seen no lease
-    /// to wait for, and the leases of the operators before them still count.
+    /// Kills all operators and all runs that hold nothing, and starts them at once: the new processes have
+    /// seen no lease to wait for, and the leases of the previous operators still count.
     pub fn start_anew(&mut self) {
         for index in 0..PROCESSES {
             if index < OPERATORS.len() || self.processes[index].guarded().is_none() {
@@ -211,7 +211,7 @@ impl Stage {
         command.query(&mut connection)
     }
 
-    /// Ends all processes and reads their records. `began` is when everything was in order for the first time.
+    /// Ends all processes and reads their records. `began` is the first time at which all was in order.
     pub fn end(mut self, began: BootInstant) -> Seen {
         let ended = clock::now();
         for index in 0..PROCESSES {

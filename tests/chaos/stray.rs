@@ -12,7 +12,7 @@ use crate::report::Report;
 use crate::stage::Stage;
 use redlock_testkit::eventually_blocking;
 
-/// The last run has another key prefix: for the masters it contends for another lock.
+/// Gives the last run another key prefix: for the masters, it contends for another lock.
 #[test]
 fn two_holders_of_one_lock_are_detected() {
     let mut stage = Stage::start(true);

@@ -8,7 +8,7 @@ use crate::process::{USER, send};
 use crate::stage::{Stage, acl};
 use redlock_testkit::Mode;
 
-/// How an act ends. A killed process is started again without it.
+/// The way to undo an act. A killed process is started again without it.
 #[derive(Clone, Debug)]
 pub enum Undo {
     Nothing,
@@ -69,7 +69,7 @@ fn process(kind: Kind, holder: usize, stage: &mut Stage) -> Option<Undo> {
         send(pid, Signal::SIGSTOP);
         Undo::Wake(pid)
     };
-    // Never the wrapper without its guardian, nor both together: then no process could stop the command.
+    // A wrapper is frozen only while its guardian runs: otherwise, no process could stop the command.
     let guarded = || stage.processes[holder].guarded();
     Some(match kind {
         Kind::StopOperator | Kind::StopRun => {
@@ -125,7 +125,7 @@ fn master(act: &Act, index: usize, stage: &Stage) -> Option<Undo> {
             say(&["CLIENT", "KILL", "USER", USER]).map(|_| Undo::User(index))
         }
         _ => {
-            // The pause ends by itself, and the master answers nothing before: the length is part of the command.
+            // The pause ends by itself, and the master answers nothing before, so the command has its length.
             say(&["CLIENT", "PAUSE", &act.lasts.as_millis().to_string()])
         }
     }

@@ -16,7 +16,7 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Of all files in this folder.
+    /// Replays all files in this folder.
     pub fn replay(folder: &Path) -> Self {
         let entries = fs::read_dir(folder).unwrap();
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();

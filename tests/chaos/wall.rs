@@ -21,7 +21,7 @@ impl Wall {
     }
 
     pub fn sample(&mut self) {
-        // Two clocks cannot be read at once: the closest of several tries.
+        // Two clocks cannot be read at once, so the closest of several tries counts.
         let tries = (0..5).map(|_| {
             let (before, wall, after) = (clock::now(), clock::unix_time(), clock::now());
             (

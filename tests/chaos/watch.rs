@@ -9,7 +9,7 @@ use redlock_testkit::observer::{Looks, Shown};
 
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Each change: the time, the master, and whether it is up and sealed from then on.
+/// Each change: the time, the master, and whether the master is up and sealed from that time.
 type Changes = Arc<Mutex<Vec<(BootInstant, usize, bool)>>>;
 
 #[derive(Debug)]

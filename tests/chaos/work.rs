@@ -1,6 +1,6 @@
 //! The work under `redlock run`: writes to the resource, and records time, token and answer of each write.
 //!
-//! A process of its own: this test binary, started again by `redlock run`.
+//! The work is a separate process: this test binary, which `redlock run` starts again.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

@@ -38,7 +38,7 @@ fn no_node_is_touched_unasked() {
     assert!(!serde_json::to_string(&objects).unwrap().contains("hostPath"));
 }
 
-/// As the kubelet needs the object: it passes the pod, publishes without an attachment, and changes no owner of files.
+/// The kubelet passes the pod, publishes without an attachment, and does not change the owner of files.
 #[test]
 fn the_driver_is_inline_and_gets_the_pod() {
     let objects = render(&[ENABLED]);

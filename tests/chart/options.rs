@@ -201,7 +201,7 @@ fn quorums_are_applied_by_the_operator_and_not_by_helm() {
     assert_eq!(creating[0]["resourceNames"], json!(["default", "other"]));
 }
 
-/// The hook alone may scale the operator, and only while it runs.
+/// Only the hook may scale the operator, and only while the hook runs.
 #[test]
 fn only_the_hook_ends_the_operator() {
     let objects = render(&[]);

@@ -58,7 +58,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A change of it would make upgrades fail: the field is immutable.
+/// A change of the selector would make upgrades fail: the field is immutable.
 #[test]
 fn the_selector_is_frozen() {
     let frozen = json!({
@@ -106,7 +106,7 @@ fn a_replica_is_ready_before_another_one_ends() {
     );
     let grace = &spec["template"]["spec"]["terminationGracePeriodSeconds"];
     assert!(grace.as_u64() >= Some(100), "the longest lease twice: {grace}");
-    // It would prevent the drain of a node.
+    // `minAvailable` would prevent the drain of a node.
     assert_eq!(one(&objects, "PodDisruptionBudget")["spec"]["maxUnavailable"], 1);
     assert!(one(&objects, "PodDisruptionBudget")["spec"]["minAvailable"].is_null());
 }
@@ -151,7 +151,7 @@ fn the_image_is_named_by_digest_else_by_tag() {
     );
 }
 
-/// The values of the first installation that a page shows.
+/// Returns the values of the first installation that a page shows.
 fn values_of(page: &str) -> Vec<String> {
     let commands = blocks(page).into_iter().flat_map(|block| block.commands());
     let install = commands

@@ -28,7 +28,7 @@ pub fn values_files() -> Vec<PathBuf> {
     files
 }
 
-/// Standard output or standard error of Helm.
+/// Returns the standard output of Helm, or its standard error if it fails.
 pub fn helm(arguments: &[&str]) -> Result<String, String> {
     let home = tempfile::tempdir().expect("a folder");
     let output = Command::new(tools::helm())
@@ -63,7 +63,7 @@ pub fn try_render(arguments: &[&str]) -> Result<Vec<Value>, String> {
     Ok(objects.filter(|object| !object.is_null()).collect())
 }
 
-/// With values as `name=value`.
+/// Renders the chart with values as `name=value`.
 pub fn render(values: &[&str]) -> Vec<Value> {
     let flags: Vec<String> = values.iter().map(|value| format!("--set={value}")).collect();
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
@@ -75,7 +75,7 @@ pub fn render_file(values: &Path) -> Vec<Value> {
     try_render(&[&flag]).unwrap_or_else(|error| panic!("{}: {error}", values.display()))
 }
 
-/// Returns the objects that stay: without hooks.
+/// Returns the objects of this kind that stay after the installation, which excludes hooks.
 pub fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
     let is_hook = |object: &Value| object["metadata"]["annotations"]["helm.sh/hook"].is_string();
     let all = objects.iter().filter(|object| object["kind"] == kind);

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::render::{NAMESPACE, of_kind, one, render, render_file, try_render, values_files};
 
-/// Namespace (`None`: all of them), group, resource, verb.
+/// A right: namespace (`None` for all namespaces), group, resource and verb.
 type Right = (Option<String>, String, String, String);
 
 /// Returns the rights of the operator's own ServiceAccount.

@@ -14,7 +14,7 @@ fn schema() -> Value {
     serde_json::from_str(&fs::read_to_string(chart().join("values.schema.json")).unwrap()).unwrap()
 }
 
-/// Returns the schema of a reference.
+/// Returns the schema that a reference names.
 fn resolved<'a>(all: &'a Value, schema: &'a Value) -> &'a Value {
     match schema["$ref"].as_str() {
         Some(path) => all.pointer(path.trim_start_matches('#')).expect(path),
@@ -53,7 +53,7 @@ fn the_schema_knows_every_value_and_no_other() {
     compare(&schema, &schema, &values(), "");
 }
 
-/// A misspelt key would have no effect, which is noticed too late.
+/// A misspelt key would have no effect, which a user notices too late.
 #[test]
 fn unknown_keys_are_refused() {
     fn misspell(all: &Value, schema: &Value, values: &mut Value, path: &str, paths: &mut Vec<String>) {

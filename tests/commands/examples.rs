@@ -14,12 +14,12 @@ use redlock_testkit::{ChildGuard, RedisServers, ServerOptions};
 
 /// A terminal of the usual narrow width: an example that is wrapped there cannot be copied.
 const COLUMNS: &str = "80";
-/// A command that runs until it is stopped has reported invalid arguments by then.
+/// The time limit of an example: a command that runs until it is stopped reports invalid arguments sooner.
 const SECONDS: &str = "5";
 const BOUND: Duration = Duration::from_secs(60);
-/// These three urls stand in the examples.
+/// The urls of the masters in the examples.
 const MASTERS: &str = "redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003";
-/// Another test runs it, for a minute.
+/// The command whose examples are not run here: another test runs it, for a minute.
 const NOT_PLAYED: &str = "demo";
 
 fn commands() -> Vec<String> {
@@ -46,7 +46,7 @@ fn examples(command: &str) -> Vec<String> {
     found
 }
 
-/// A folder to run examples in: the program, the examples of the repository, and programs that only read their input.
+/// Creates a folder for examples: the program, the repository's examples, and programs that only read input.
 fn place() -> TempDir {
     let place = tempfile::tempdir().unwrap();
     symlink(env!("CARGO_BIN_EXE_redlock"), place.path().join("redlock")).unwrap();
@@ -63,7 +63,7 @@ fn place() -> TempDir {
     place
 }
 
-/// The directories of this machine that stand in the examples: it may be a node, with fenced pods.
+/// Moves the directories in an example into the folder, because this machine may be a node with fenced pods.
 fn in_place(example: &str, place: &Path) -> String {
     ["/run/redlock", "/var/lib/kubelet"]
         .into_iter()
@@ -83,9 +83,9 @@ fn play(examples: &[String], place: &Path, masters: &str) -> Vec<String> {
         let (status, _) = shell.wait(BOUND);
         let said = [shell.stdout(), shell.stderr()].concat().join("\n");
         let right = match status.code() {
-            // The second code is that of a command that runs until it is stopped.
+            // The second code is the exit code of a command that runs until it is stopped.
             Some(0 | 124) => true,
-            // It needs a cluster, or a node with node fencing, and this machine is neither.
+            // The command needs a cluster, or a node with node fencing, and this machine is neither.
             Some(78) => said.contains("kubeconfig") || said.contains("table of fenced pods"),
             _ => false,
         };

@@ -1,4 +1,4 @@
-//! Tests `redlock fence` on a state directory without an agent and without cgroups. `crates/redlock-node` has both.
+//! Tests `redlock fence` on a state directory without an agent or cgroups. `crates/redlock-node` has both.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::program::{Ran, redlock};
 
-/// As an agent stores a killed pod.
+/// Stores a pod in the way in which an agent stores a killed pod.
 fn entry(folder: &Path, uid: &str, state: &serde_json::Value) {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let entry = json!({

@@ -15,12 +15,12 @@ use redlock_testkit::{ChildGuard, RedisServers, ServerOptions, free_port};
 const BOUND: Duration = Duration::from_secs(60);
 /// The ports of the masters on pages.
 const MASTERS: [&str; 5] = ["7001", "7002", "7003", "7004", "7005"];
-/// The ports of everything else.
+/// The ports of all other programs on pages.
 const PORTS: [&str; 4] = ["8081", "8082", "4040", "4041"];
 /// The page whose blocks begin without masters.
 const FROM_NOTHING: &str = "docs/hands-on.md";
 
-/// The repository as a user sees it after a build, except for ports that may be in use.
+/// The repository as a user has it after a build, except for ports that may be in use.
 struct Place {
     folder: TempDir,
     ports: Vec<(String, String)>,

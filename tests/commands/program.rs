@@ -1,4 +1,4 @@
-//! Runs the program.
+//! Runs the program under test.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub struct Ran {
     pub stderr: String,
 }
 
-/// Runs it to its end, without any REDLOCK_ variable but the given ones, and without a kubeconfig.
+/// Runs the program to its end, without a kubeconfig, and without REDLOCK_ variables except the given ones.
 pub fn redlock_with(arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
     crate::common::forget_variables(&mut command);
@@ -71,7 +71,7 @@ pub fn urls(servers: &[RedisServer]) -> String {
     urls.join(",")
 }
 
-/// Three servers that vote, and their urls.
+/// Starts three servers that vote; returns them and their urls.
 pub fn quorum() -> (RedisServers, String) {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     init(&servers, &[], &[]);
@@ -79,8 +79,8 @@ pub fn quorum() -> (RedisServers, String) {
     (servers, urls)
 }
 
-/// Seals servers that were never used. A master of a busy machine may answer later than the command waits, and some are
-/// sealed then: all begin anew.
+/// Seals servers that were never used. A master on a busy machine may answer later than the command waits, so
+/// that only some are sealed: then all servers restart empty and are sealed again.
 pub fn init(servers: &[RedisServer], flags: &[&str], variables: &[(&str, &str)]) {
     let urls = urls(servers);
     let arguments = [&["init", "--masters", &urls], flags].concat();

@@ -177,8 +177,8 @@ fn help_of_the_plugin_names_kubectl() {
     redlock(&["doctor", "--help"]).expect(0, &["Usage: redlock doctor", "  redlock doctor "]);
 }
 
-/// Like kubectl: it runs `kubectl_complete-redlock` with the words, the last of which is being typed, and reads lines
-/// and a directive. In the test, a script runs the plugin by its name.
+/// Acts like kubectl: runs `kubectl_complete-redlock` with the words, the last of which is being typed, and
+/// reads lines and a directive. In the test, a script runs the plugin by its name.
 #[test]
 fn kubectl_completes_the_plugin() {
     let plugin = Plugin::new();

@@ -32,7 +32,7 @@ fn tls_with_a_client_certificate() {
     run("doctor", &trusted, None).expect(69, &["✗ reachable", "--tls-cert"]);
     run("doctor", &trusted, Some(&stranger)).expect(69, &["✗ reachable"]);
     run("status", &stranger, Some(&trusted)).expect(69, &["unreachable"]);
-    // The files exist, but are no PEM.
+    // The files exist, but are not in PEM format.
     let no_pem = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     redlock(&["status", "--masters", &urls, "--tls-ca", no_pem]).expect(78, &["TLS", "PEM"]);
 }

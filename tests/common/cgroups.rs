@@ -1,4 +1,4 @@
-//! The cgroups of version 2 of this machine, apart from the program's own code for them.
+//! Reads and creates cgroups of version 2 on this machine, without the program's own code for them.
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +9,7 @@ use redlock_testkit::eventually_blocking;
 
 const BOUND: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// The mount point of cgroup2.
+/// Returns the mount point of cgroup2.
 pub fn mount() -> Result<PathBuf, String> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -19,7 +19,7 @@ pub fn mount() -> Result<PathBuf, String> {
         .ok_or("no cgroup2 is mounted".into())
 }
 
-/// The cgroup of this process, if this user may create cgroups in it and move processes there.
+/// Returns the cgroup of this process, if this user may create cgroups in it and move processes there.
 pub fn own() -> Result<PathBuf, String> {
     let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap();
     let own = cgroups.lines().find_map(|line| line.strip_prefix("0::/"));
@@ -28,8 +28,8 @@ pub fn own() -> Result<PathBuf, String> {
     Ok(own)
 }
 
-/// The same, or `None` after a line on the standard error, which is shown also for a test that succeeds. With
-/// `CGROUPS=required` that is a failure.
+/// Returns the same, or `None` after a line on standard error, which is shown even for a test that succeeds.
+/// With `CGROUPS=required`, a missing cgroup is a failure.
 pub fn own_or_report(untested: &str) -> Option<PathBuf> {
     let own = own();
     if let Err(why) = &own {
@@ -50,7 +50,7 @@ fn probe(own: &Path) -> std::io::Result<()> {
     moved
 }
 
-/// A cgroup of a test. Dropping it removes it and those below it; they must become empty.
+/// A cgroup of a test. A drop removes it and the cgroups below it, which must become empty.
 #[derive(Debug)]
 pub struct Made(pub PathBuf);
 
@@ -74,7 +74,7 @@ impl Drop for Made {
     }
 }
 
-/// The names of the cgroups below one.
+/// Returns the names of the cgroups below a cgroup.
 pub fn below(parent: &Path) -> Vec<String> {
     let entries = fs::read_dir(parent).unwrap().map(|entry| entry.unwrap());
     let folders = entries.filter(|entry| entry.file_type().unwrap().is_dir());
@@ -83,7 +83,7 @@ pub fn below(parent: &Path) -> Vec<String> {
         .collect()
 }
 
-/// That of a `redlock run --contain` by its process id, if it exists.
+/// Returns the cgroup of a `redlock run --contain` by its process id, if it exists.
 pub fn of(wrapper: u32, parent: &Path) -> Option<PathBuf> {
     let begins = format!("redlock-{wrapper}-");
     let mut names = below(parent).into_iter();

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Generous, for a busy machine; no program under test takes so long to answer.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// Status and body.
+/// Sends a GET request; returns the status and the body of the answer.
 pub fn get(port: u16, path: &str) -> io::Result<(u16, String)> {
     asked("GET", port, path).and_then(answered)
 }
@@ -27,11 +27,11 @@ pub fn asked(method: &str, port: u16, path: &str) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Reads its answer.
+/// Reads the answer to a request.
 pub fn answered(mut stream: TcpStream) -> io::Result<(u16, String)> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    // A process that is killed while it answers sends less than that.
+    // A process that is killed while it answers sends an incomplete answer.
     let (head, body) = answer
         .split_once("\r\n\r\n")
         .ok_or(io::ErrorKind::UnexpectedEof)?;

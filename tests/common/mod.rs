@@ -1,6 +1,6 @@
 //! Helpers of the integration tests, in addition to `redlock_testkit`.
 //!
-//! The one `mod.rs` of the project: cargo would make a test binary of its own out of `tests/common.rs`.
+//! The only `mod.rs` of the project: cargo would build `tests/common.rs` as a test binary.
 
 // Each test binary uses a part of it. Clippy's exemptions for tests cover test functions, not these helpers.
 #![allow(dead_code, unreachable_pub, unused_imports)]

@@ -33,7 +33,7 @@ impl Mark {
 /// A block of commands.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// Below the repository.
+    /// The path below the repository.
     pub page: String,
     /// The line of its first command.
     pub line: usize,

@@ -1,22 +1,22 @@
-//! Processes by their ids, as `/proc` shows them.
+//! Reads the state of processes from `/proc`, by their ids.
 
 use std::fs;
 
-/// Returns the letter of its state, and its parent; `None` without such a process.
+/// Returns the state letter and the parent of a process; `None` if the process does not exist.
 fn stat(pid: i32) -> Option<(char, i32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program is before it in parentheses, and may itself contain anything.
+    // The name of the program precedes the state in parentheses, and may contain any character.
     let mut words = stat.rsplit_once(") ")?.1.split(' ');
     Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
 }
 
-/// Returns its command line, each word ended by a zero.
+/// Returns the command line of a process, with a zero byte after each word.
 pub fn command_line(pid: i32) -> Option<String> {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Reports whether it runs; a process that is not reaped does not.
+/// Reports whether a process runs; a process that is not reaped does not.
 pub fn runs(pid: i32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != 'Z')
 }
@@ -38,12 +38,12 @@ fn is_guardian(pid: i32) -> bool {
     name().as_deref() == Some("redlock-guardian") && ready()
 }
 
-/// The guardians of a `redlock run`, alive.
+/// Returns the guardians of a `redlock run` that are alive.
 pub fn guardians(wrapper: i32) -> impl Iterator<Item = i32> {
     children(wrapper).filter(|&pid| is_guardian(pid))
 }
 
-/// The children of a `redlock run` that run `program`, alive.
+/// Returns the children of a `redlock run` that run `program` and are alive.
 pub fn commands(wrapper: i32, program: &str) -> impl Iterator<Item = i32> {
     let begins = format!("{program}\0");
     children(wrapper).filter(move |&pid| command_line(pid).is_some_and(|line| line.starts_with(&begins)))

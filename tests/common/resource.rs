@@ -10,7 +10,7 @@ pub enum Answer {
     Refused,
 }
 
-/// One ledger of it.
+/// One ledger of the resource.
 pub struct Resource {
     connection: redis::Connection,
     script: Script,
@@ -35,7 +35,7 @@ impl Resource {
         }
     }
 
-    /// The tokens of all accepted writes, in order.
+    /// Returns the tokens of all accepted writes, in order.
     pub fn tokens(&mut self) -> Vec<u64> {
         let lines: Vec<String> = redis::cmd("LRANGE")
             .arg(&self.ledger)

@@ -1,4 +1,4 @@
-//! What the kubelet and the runtime make of a pod on a node.
+//! Creates the parts of a pod that the kubelet and the runtime create on a node.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,12 +16,12 @@ const KUBEPODS: &str = "kubepods.slice";
 pub struct Sandbox {
     pub uid: String,
     pub cgroup: PathBuf,
-    /// The directory that the driver is given. It does not exist yet.
+    /// The target directory that the driver gets. It does not exist yet.
     pub target: PathBuf,
 }
 
 impl Sandbox {
-    /// `node` is the cgroup that contains those of all pods, `kubelet` the directory of the kubelet.
+    /// Creates a pod. `node` is the cgroup above those of all pods, `kubelet` the directory of the kubelet.
     pub fn make(node: &Path, kubelet: &Path, uid: &str) -> Self {
         let kubepods = node.join(KUBEPODS).join("kubepods-burstable.slice");
         fs::create_dir_all(&kubepods).unwrap();
@@ -38,7 +38,7 @@ impl Sandbox {
         }
     }
 
-    /// Removes both, after the volume is unpublished. Processes that are left in the cgroup are killed.
+    /// Removes both after the volume is unpublished. Kills processes that are left in the cgroup.
     pub fn remove(&self) {
         remove(&self.cgroup);
         let of_pod = self.target.ancestors().nth(4).unwrap();

@@ -11,7 +11,7 @@ pub fn promtool() -> PathBuf {
     tool("promtool", "PROMTOOL")
 }
 
-/// Returns the program of the variable, else the built one, else that of the system.
+/// Returns the program that the variable names, else the built one, else that of the system.
 fn tool(name: &str, variable: &str) -> PathBuf {
     if let Some(tool) = env::var_os(variable).filter(|tool| !tool.is_empty()) {
         return tool.into();

@@ -1,4 +1,4 @@
-//! Finds what a run started and did not remove: the demo gets a folder for temporary files of its own.
+//! Finds processes and files that a demo left behind. Each demo gets its own folder for temporary files.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use redlock_testkit::{ChildGuard, eventually_blocking};
 
 const BOUND: Duration = Duration::from_secs(30);
 
-/// The demo, with all its temporary files below `folder`.
+/// Returns the demo, with all its temporary files below `folder`.
 pub fn demo(folder: &Path, arguments: &[&str]) -> ChildGuard {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
     command.arg("demo").args(arguments).env("TMPDIR", folder);

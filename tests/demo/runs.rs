@@ -11,8 +11,9 @@ use crate::leftovers::{demo, gone, processes};
 /// The demo promises a minute; a machine that runs other tests at the same time gets more.
 const BOUND: Duration = Duration::from_secs(120);
 
-/// The report of a run in which every promise holds. A machine that pauses for a second loses leases of 3 s, and the run
-/// reports a change of the holder: safety must hold in each run, and the other promises in one of three.
+/// Returns the report of a run that keeps every promise. A machine that pauses for a second loses leases of
+/// 3 s, and the run reports a change of the holder: safety must hold in each run, and the other promises in
+/// one of three.
 fn kept(folder: &Path) -> Value {
     for attempt in 1..=3 {
         let mut run = demo(folder, &["--output", "json", "--seed", "3"]);

@@ -64,12 +64,12 @@ impl Container {
     }
 }
 
-/// Returns its output, both streams.
+/// Returns both streams of the output.
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&*output.stdout, &output.stderr].concat()).into_owned()
 }
 
-/// A line of `/proc/<pid>/status`.
+/// Returns a field of `/proc/<pid>/status`.
 pub fn status(pid: u32, field: &str) -> String {
     let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).unwrap();
     let line = text

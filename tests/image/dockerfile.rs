@@ -1,4 +1,4 @@
-//! Tests the parts that the Dockerfile repeats of other files. Builds nothing.
+//! Tests the parts of other files that the Dockerfile repeats. Builds nothing.
 
 use std::fs;
 use std::path::Path;

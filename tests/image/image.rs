@@ -1,4 +1,4 @@
-//! An image as its archive has it.
+//! Reads an image from its archive.
 
 use std::env;
 use std::fs;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What `docker load` takes, unpacked.
+/// The archive for `docker load`, unpacked.
 pub struct Image {
     pub archive: PathBuf,
     folder: TempDir,
@@ -65,12 +65,12 @@ impl Image {
         }
     }
 
-    /// Its files.
+    /// Returns the folder with the files of the image.
     pub fn root(&self) -> PathBuf {
         self.folder.path().join("root")
     }
 
-    /// A copy of its files for one container.
+    /// Returns a copy of the files for one container.
     pub fn copy(&self) -> TempDir {
         let copy = tempfile::tempdir().unwrap();
         let copied = Command::new("cp")

@@ -1,4 +1,4 @@
-//! Tests that names resolve in the image, which has no library for it.
+//! Tests that names resolve in the image, which contains no library for name resolution.
 
 use crate::container::{Container, said};
 use crate::nameserver::NameServer;
@@ -13,7 +13,7 @@ const NAME: &str = "redis-0.redis.redlock.svc.cluster.local";
 fn the_name_of_a_service_is_found_by_the_name_server() {
     let nameserver = NameServer::start(NAME);
     let container = Container::new();
-    // As a kubelet writes it.
+    // The file has the form in which a kubelet writes it.
     container.write(
         "etc/resolv.conf",
         &format!(
@@ -34,7 +34,7 @@ fn a_name_of_the_hosts_file_is_found() {
     reached_by(&container, "redis-a.test", true);
 }
 
-/// Asserts whether new masters are reached, and sealed, by this name.
+/// Asserts whether new masters can be reached and sealed by this name.
 fn reached_by(container: &Container, name: &str, wanted: bool) {
     let servers = servers(3);
     let urls: Vec<String> = servers

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 const A: u16 = 1;
 const NAME_ERROR: u8 = 3;
-/// The longest time before it notices that it should end.
+/// The longest time until the server notices that it must end.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Listens on port 53, since a resolv.conf names no port, of a loopback address of its own. Ends on drop.
+/// Listens on port 53 of a separate loopback address, because a resolv.conf cannot name a port. Ends on drop.
 pub struct NameServer {
     pub address: Ipv4Addr,
     ends: Arc<AtomicBool>,
@@ -19,7 +19,7 @@ pub struct NameServer {
 }
 
 impl NameServer {
-    /// Answers 127.0.0.1 for this name, and that no other name exists.
+    /// Starts a server that answers 127.0.0.1 for this name, and that any other name does not exist.
     pub fn start(name: &str) -> Self {
         let [.., high, low] = std::process::id().to_be_bytes();
         let address = Ipv4Addr::new(127, 53, high, low);
@@ -52,7 +52,7 @@ impl Drop for NameServer {
     }
 }
 
-/// Returns `None` for a packet that is no question.
+/// Returns `None` for a packet that is not a question.
 fn answer(question: &[u8], known: &str) -> Option<Vec<u8>> {
     let (mut labels, mut at) = (Vec::new(), 12);
     loop {
@@ -74,7 +74,7 @@ fn answer(question: &[u8], known: &str) -> Option<Vec<u8>> {
     answer.extend([0x81, 0x80 | code, 0, 1, 0, u8::from(has_address), 0, 0, 0, 0]);
     answer.extend(asked);
     if has_address {
-        // The name as at offset 12, class IN, good for 5 s.
+        // A pointer to the name at offset 12, type A, class IN, a TTL of 5 s.
         answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 5, 0, 4]);
         answer.extend(Ipv4Addr::LOCALHOST.octets());
     }

@@ -22,7 +22,7 @@ async fn a_crash_of_one_of_two_replicas_bounces_nothing() {
     let mut before = Vec::new();
     for name in &names {
         gates.until(name, 1).await;
-        // A holder that dies before counts as no transition.
+        // A holder that dies before this status is written does not count as a transition.
         world
             .lock_status(name, "is held", |status| status["holderIdentity"] == "replica-1")
             .await;
@@ -57,7 +57,7 @@ async fn a_crash_of_one_of_two_replicas_bounces_nothing() {
             })
             .await;
     }
-    // Alone, it is restarted within its leases, and adopts the targets from itself.
+    // Without a sibling, replica-2 is restarted within its leases, and adopts its own targets.
     drop(second);
     let _third = replica(&world, "replica-2").await;
     for (name, before) in names.iter().zip(before) {
@@ -71,7 +71,7 @@ async fn a_crash_of_one_of_two_replicas_bounces_nothing() {
     stop_is_reported_once(&world, &names).await;
 }
 
-/// Waits until both replicas see that it has stopped.
+/// Asserts that a stop that both replicas see is reported only once.
 async fn stop_is_reported_once(world: &World, names: &[String]) {
     let sibling = replica(world, "replica-1").await;
     sibling.wait_ready();

@@ -23,7 +23,7 @@ use redlock_testkit::{ChildGuard, RedisServer, eventually_blocking, free_port};
 const PORT: &str = "4040";
 const FOLDER: &str = "examples/agent";
 
-/// The pods of one Deployment, on this machine.
+/// A pod of one Deployment, on this machine.
 struct Pod {
     containers: Vec<Container>,
     variables: BTreeMap<String, String>,
@@ -58,7 +58,8 @@ impl Pod {
         self.containers.iter().find(|found| found.name == name).unwrap()
     }
 
-    /// Returns its whole command line, as the kubelet expands it. An image of redlock begins with the program.
+    /// Returns the whole command line, as the kubelet expands it. An image of redlock begins with the
+    /// program.
     fn line(&self, name: &str) -> Vec<String> {
         let container = self.container(name);
         let entry = container
@@ -85,7 +86,7 @@ impl Pod {
         ChildGuard::spawn(name, self.with_variables(command.args(&line[1..])))
     }
 
-    /// Sets only its own variables, without those of this process.
+    /// Sets the variables of the pod, and removes those of this process.
     fn with_variables<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         crate::common::forget_variables(command);
         command.envs(&self.variables)
@@ -115,7 +116,7 @@ impl Image {
         Self(folder)
     }
 
-    /// A command with a `/tmp` of its own, and a stand-in for the server of the app.
+    /// Returns a command with its own `/tmp`, and with a stand-in for the server of the app.
     fn command(&self, line: &[String]) -> Command {
         let folder = self.0.path().display();
         let words = line
@@ -177,7 +178,7 @@ async fn the_page_and_the_manifests_work_as_written() {
     wrapper(&urls);
 }
 
-/// The app waits, runs, and its probe stops it; its hook begins the end.
+/// Tests that the app waits, runs, and is stopped by its probe after its hook has begun the end.
 fn native_sidecar(urls: &str) {
     let pod = Pod::of("native-sidecar.yaml", urls);
     let port = free_port().unwrap();
@@ -229,7 +230,7 @@ fn native_sidecar(urls: &str) {
     drop(agent);
 }
 
-/// The app works only while the agent is active.
+/// Tests that the app works only while the agent is active.
 fn plain_sidecar(urls: &str) {
     let pod = Pod::of("sidecar.yaml", urls);
     let image = Image::new();
@@ -242,7 +243,7 @@ fn plain_sidecar(urls: &str) {
     assert_ne!(active(pod.port), Some(200));
 }
 
-/// The app is started under the lease, with its token.
+/// Tests that the app is started under the lease, with its token.
 fn wrapper(urls: &str) {
     let pod = Pod::of("wrapper.yaml", urls);
     let volume = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Tests that the API server and `validate` agree on random objects where both see the same.
+//! Tests that the API server and `validate` agree on random objects whenever both have the same information.
 
 use futures_util::{StreamExt, stream};
 use kube::api::PostParams;
@@ -9,9 +9,9 @@ use crate::judge::judge_beside;
 use crate::rules::{objects, read, said};
 use crate::table::{Kind, object};
 
-/// Enough to test every rule from both sides dozens of times, in a few seconds.
+/// Enough objects to test every rule from both sides dozens of times, in a few seconds.
 const DRAWN: usize = 600;
-/// Concurrent requests: the API server limits how many it handles.
+/// Number of concurrent requests: the API server limits how many it handles.
 const AT_ONCE: usize = 8;
 
 #[tokio::test]
@@ -93,7 +93,7 @@ fn timings(draw: &mut fastrand::Rng) -> Map<String, Value> {
 }
 
 fn url(draw: &mut fastrand::Rng) -> String {
-    // Of four parts, mostly one is wrong.
+    // Usually, one of the four parts is wrong.
     let mut one_of = |right: &[&str], wrong: &[&str]| {
         let texts = if draw.u8(..) < 40 { wrong } else { right };
         draw.choice(texts).copied().unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! Applies manifests without a process of kubectl for each: the tests do so some hundred times.
+//! Applies manifests without a process of kubectl for each: the tests apply some hundred manifests.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -11,15 +11,15 @@ use serde::Deserialize;
 
 use crate::fixture::ControlPlane;
 
-/// As kubectl calls itself.
+/// The field manager of kubectl.
 const MANAGER: &str = "kubectl";
 
-/// Alike on each control plane.
+/// The kinds by name, which are the same on each control plane.
 static KINDS: LazyLock<Mutex<HashMap<GroupVersionKind, (ApiResource, Scope)>>> =
     LazyLock::new(Mutex::default);
 
-/// Applies each object of the manifest, in `namespace` where it names none. Blocks, also where the caller's runtime has one
-/// thread only.
+/// Applies each object of the manifest, in `namespace` if the object names none. Blocks, even if the caller's
+/// runtime has only one thread.
 pub fn apply(plane: &ControlPlane, namespace: &str, manifest: &str) -> Result<(), String> {
     let applies = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -15,7 +15,7 @@ fn install_policy(world: &World) {
     apply_template(world, "author-check", &[enabled, resource]);
 }
 
-/// Applies one template of the chart, under these flags.
+/// Applies one template of the chart with these flags.
 pub fn apply_template(world: &World, template: &str, flags: &[&str]) {
     let (chart, template) = (chart(), format!("--show-only=templates/{template}.yaml"));
     let namespace = ["--namespace", world.namespace.name()];
@@ -136,7 +136,7 @@ async fn a_lock_is_accepted_from_users_that_may_patch_its_targets() {
         &["patch gates/scale.test.example gate"],
     );
     accepted(kubectl(&world, "bob", &arguments));
-    // A right on one object covers no other.
+    // A right on one object does not cover another.
     refused(
         apply(&world, "bob", &guarded("other", "other")),
         &["gates/scale.test.example other"],
@@ -197,7 +197,7 @@ async fn each_action_needs_the_right_that_it_uses() {
         apply(&world, "bob", &targets("widget", &[widget])),
         &["Widget.test.example", known],
     );
-    // As many targets as the budget of the API server allows; all of those that need a right in the whole namespace.
+    // The budget of the API server allows 28 objects, and all 32 targets that need a right in the namespace.
     let many = |count: usize, target: &dyn Fn(usize) -> String| -> String {
         let all: Vec<String> = (0..count).map(target).collect();
         targets("many", &all.iter().map(String::as_str).collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! Tests mistakes in objects and around them: each has a condition that names it soon, and its repair is noticed.
+//! Tests mistakes in objects and around them: a condition names each mistake soon, and its repair is noticed.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn lock(name: &str, quorum: &str, more: &str) -> String {
     )
 }
 
-/// One object with a mistake: `shows` waits for its condition.
+/// An object with a mistake. `shows` waits for its condition.
 struct Case<'a> {
     world: &'a World,
     /// `quorum` or `lock`.
@@ -120,7 +120,7 @@ async fn a_mistake_is_named_within_two_seconds_and_its_repair_is_noticed() {
         .shows("Held", "HeldHere", "replica-1")
         .await;
 
-    // A Secret in a namespace for which the chart grants no right.
+    // This Secret is in a namespace for which the chart grants no right.
     let elsewhere = quorum_of(
         "elsewhere",
         &world.masters.iter().map(RedisServer::url).collect::<Vec<_>>(),

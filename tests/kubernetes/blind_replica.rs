@@ -1,4 +1,4 @@
-//! Tests a replica that reaches the API server and not the masters, next to a sibling that reaches both.
+//! Tests a replica that reaches the API server but not the masters, next to a sibling that reaches both.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ const LOCKS: [(&str, &str); 3] = [
         "action: LabelPods, labelPods: {selector: {matchLabels: {app: labelled}}}",
     ),
 ];
-/// A lease, the longest takeover delay, and as much again for the waits of a replica for answers.
+/// A lease, the longest takeover delay, and the same time again for the waits of a replica for answers.
 const LONG: Duration = Duration::from_secs(18);
 
 /// Two replicas behind one proxy for each master, and three pods that run under a lock each.
@@ -89,7 +89,7 @@ impl Scene {
         let urls: Vec<String> = proxies.iter().map(Proxy::url).collect();
         world.apply(&quorum_of("default", &urls, "  firstStart: Immediate\n"));
         let holder = replica(&world, "replica-1").await;
-        // Created and not applied: a declared number would be the field of another manager.
+        // The manifests declare no number: a declared one would be the field of another manager.
         for manifest in [deployment("scaled", 1), JOB.to_owned(), deployment("labelled", 1)] {
             world.apply(&manifest.replace("replicas: 1, ", ""));
         }
@@ -218,7 +218,7 @@ async fn blind_replica_keeps_targets_running() {
     scene.assert_untouched(&before, &tokens).await;
     assert_eq!(scene.finalizers(), finalizers);
 
-    // After its restart, it knows of the locks only the answers of its sibling.
+    // After its restart, the replica knows the locks only from the answers of its sibling.
     for proxy in &scene.proxies {
         proxy.set_for(scene.holder.child.pid(), Mode::Pass);
         proxy.set(Mode::BlackHole);
@@ -240,7 +240,7 @@ async fn blind_replica_keeps_targets_running() {
     scene.assert_untouched(&before, &tokens).await;
     assert_eq!(scene.finalizers(), finalizers);
 
-    // Without the sibling it stops the workloads, as another cluster may begin after the takeover delay.
+    // Without the sibling, the replica stops the workloads: another cluster may start after the delay.
     scene.holder.child.kill();
     timed("the blind replica stops what nobody holds", async || {
         let (running, labelled) = (scene.running(), scene.labelled().await);
@@ -286,7 +286,7 @@ async fn holder_that_loses_the_masters_leaves_its_targets_to_its_sibling() {
             })
             .await;
     }
-    // The label carries the token of its holder, which is the only write of a takeover.
+    // The label carries the token of its holder. The token is the only write of a takeover.
     let taken = scene.tokens().await;
     eventually(BOUND, "the label has the token of the new holder", async || {
         let labelled = scene.label_tokens().await;

@@ -1,5 +1,5 @@
-//! Tests the whole chart on a real API server: its objects are accepted without a warning where pods must be
-//! restricted, and Helm installs, upgrades, rolls back and uninstalls it.
+//! Tests the whole chart on a real API server: a namespace that restricts its pods accepts the objects
+//! without a warning, and Helm installs, upgrades, rolls back and uninstalls the chart.
 
 #[path = "chart/cluster_name.rs"]
 mod cluster_name;
@@ -46,8 +46,8 @@ pub fn run_helm(plane: &ControlPlane, arguments: &[&str]) -> Result<String, Stri
     }
 }
 
-/// Every workload of the namespace must meet the Pod Security Standard, and a client that creates another one gets a
-/// warning.
+/// Enforces the Pod Security Standard `restricted` for the pods of the namespace. A client that creates a
+/// workload that violates it gets a warning.
 pub fn restrict(plane: &ControlPlane, namespace: &str) {
     let labels = ["enforce", "warn"].map(|mode| format!("pod-security.kubernetes.io/{mode}=restricted"));
     let output = plane.kubectl(&["label", "namespace", namespace, &labels[0], &labels[1]]);

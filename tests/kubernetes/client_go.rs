@@ -1,5 +1,6 @@
-//! Tests the action Lease with what elects a leader by client-go: two clusters, each with controllers of two versions
-//! (`tests/client-go`) and an unmodified kube-scheduler. Never two leaders, by the records of the candidates themselves.
+//! Tests the action Lease with leader elections of client-go: two clusters, each with controllers of two
+//! versions (`tests/client-go`) and an unmodified kube-scheduler. Their records must never show two leaders
+//! at once.
 
 #[path = "client_go/candidate.rs"]
 mod candidate;
@@ -31,7 +32,7 @@ const OVERLAP: [Duration; 2] = [Duration::from_secs(6), Duration::from_secs(28)]
 struct Pair {
     sides: [Side; 2],
     active: usize,
-    /// When the standby stood by first. Before, each cluster had a leader.
+    /// The time at which the standby first stood by. Before that, each cluster had a leader.
     since: [BootInstant; 2],
     pods: usize,
     report: Report,
@@ -47,7 +48,7 @@ impl Pair {
             Side::new("eu", first, &servers, pace, folder.path()).await,
             Side::new("us", second, &servers, pace, folder.path()).await,
         ];
-        // Before they are targets, each cluster has leaders of its own.
+        // Before the Leases are targets, each cluster has its own leaders.
         for side in &sides {
             for election in Election::ALL {
                 side.leads_after(election, BootInstant::from_nanos(0)).await;
@@ -124,7 +125,8 @@ impl Pair {
         println!("no candidate led on standby for {} s", length.as_secs());
     }
 
-    /// Fails if candidates of two clusters, or of one, led at the same time. Without the policy, some may, for a short time.
+    /// Fails if candidates of one cluster, or of both, led at once. Without the policy, a short overlap is
+    /// allowed.
     fn judge(self) {
         for (index, election) in Election::ALL.into_iter().enumerate() {
             let found = overlaps(&self.sides, election, self.since[index]);
@@ -151,7 +153,7 @@ async fn candidates_of_two_clusters_never_lead_at_the_same_time() {
     pair.judge();
 }
 
-/// Moves the locks `REDLOCK_MOVES` times. With `REDLOCK_UNFENCED`, without the policy of the chart.
+/// Moves the locks `REDLOCK_MOVES` times. With `REDLOCK_UNFENCED`, the policy of the chart is not installed.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "40 minutes; `make soak-leases` runs it"]
 async fn soak_moves() {

@@ -48,21 +48,21 @@ async fn an_equal_name_is_refused_and_with_another_one_the_lock_passes_between_c
     }
     let mut other = second.operator("other").await;
 
-    // Refused by name, on both of its objects.
+    // The second cluster is refused because of its name, on both of its objects.
     let status = second.lock_status("report", "is refused", name_is_taken).await;
     println!("{}", message(&status, "Ready"));
     assert_eq!(status["role"], "Standby");
     second.quorum_status("default", "is refused", name_is_taken).await;
     other.wait_ready();
     one.assert_holds("report", &before["fencingToken"]);
-    // Neither cluster takes the other for itself.
+    // Neither cluster mistakes the other for itself.
     let status = held(&first, "one").await;
     assert_eq!(
         (&status["role"], &status["holderCluster"]),
         (&"Active".into(), &"test".into())
     );
     assert_eq!(other.lock("report"), Value::Null, "it does not contend");
-    // Also after both of its objects change.
+    // The refusal stays after both objects change.
     second.kubectl(&["annotate", "redisquorum", "default", "test=1"]);
     second.kubectl(&["annotate", "leaderlock", "report", "redlock.dev/test=1"]);
 
@@ -78,7 +78,7 @@ async fn an_equal_name_is_refused_and_with_another_one_the_lock_passes_between_c
         .quorum_status("default", "is refused still", name_is_taken)
         .await;
 
-    // With a name of its own it stands by, and takes over.
+    // With its own name, the cluster stands by, and takes over.
     other.child.kill();
     let third = second.operator_with("third", |command| {
         command.env("REDLOCK_CLUSTER", "another");
@@ -111,7 +111,7 @@ async fn pass_it_on(first: &World, second: &World, two: Operator, third: Operato
     assert!(status["fencingToken"].as_u64().unwrap() > token);
     token = status["fencingToken"].as_u64().unwrap();
     let again = first.operator("again").await;
-    // It stands by now, although it held the lock before.
+    // The cluster stands by now, although it held the lock before.
     let status = held(first, "third").await;
     assert_eq!(
         (&status["role"], &status["holderCluster"]),

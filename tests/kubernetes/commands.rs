@@ -18,8 +18,8 @@ fn held(by: &str) -> impl Fn(&Value) -> bool + '_ {
     move |status| status["holderIdentity"] == by
 }
 
-/// The output of `redlock status` once each of three masters has the lease: a lock is won with two of them, and the next renewal
-/// adds the third.
+/// Returns the output of `redlock status` once each of three masters has the lease: a lock is won with two
+/// masters, and the next renewal adds the third.
 async fn on_all_masters(status: impl Fn() -> Ran) -> Ran {
     eventually(BOUND, "each master has the lease", async || {
         let ran = status();
@@ -187,7 +187,7 @@ async fn locks_are_shown_and_broken_by_the_name_of_their_object() {
         .expect(69, &["✗ reachable", "kubectl exec"]);
 }
 
-/// One API server under two names, and one that does not exist.
+/// The kubeconfig names one API server twice, and one that does not exist.
 #[tokio::test(flavor = "multi_thread")]
 async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
     let world = World::small(3).await;
@@ -260,7 +260,7 @@ async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
     assert!(json["clusters"][0]["status"].is_null() && json["clusters"][0]["error"].is_string());
     assert_eq!(json["clusters"][1]["status"]["locks"][0]["name"], "report");
 
-    // The same as a plugin of kubectl.
+    // The same works as a plugin of kubectl.
     let bin = |name: &str| folder.path().join(name);
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_redlock"), bin("kubectl-redlock")).unwrap();
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
@@ -328,7 +328,7 @@ impl World {
         self.plane.service_account_kubeconfig(namespace, name, None).await
     }
 
-    /// An annotation of a lock.
+    /// Returns an annotation of a lock.
     async fn annotation(&self, lock: &str, name: &str) -> Option<String> {
         let object = self.locks().get(lock).await.unwrap();
         object.metadata.annotations?.get(name).cloned()
@@ -448,7 +448,7 @@ async fn a_lock_is_passed_on_to_another_cluster() {
     let answer = eu.annotation("report", ANSWER).await.unwrap();
     assert!(answer.contains("Reserving"), "{answer}");
 
-    // A cluster that does not hold the lock hands nothing over.
+    // A cluster that does not hold the lock cannot hand it over.
     eu.redlock(&["hand-over", "-n", n, "report", "--to", "us-1"])
         .expect(
             1,

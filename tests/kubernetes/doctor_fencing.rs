@@ -1,5 +1,5 @@
-//! Tests `redlock doctor --fencing` on the objects of the chart, with masters that have users. The test is the controllers and the
-//! kubelet.
+//! Tests `redlock doctor --fencing` on the objects of the chart, with masters that have users. The test acts
+//! as the controllers and as the kubelet.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -18,7 +18,7 @@ const METRICS: &str =
     "redlock_fence_cgroup2 1\nredlock_fence_guardian_up 1\nredlock_fence_guardian_degraded 0\n";
 const AUTH: &str = "  auth: {secretRef: {name: masters, namespace: NAMESPACE}}\n  firstStart: Immediate\n";
 
-/// An address of this machine to which an API server passes requests on: it refuses loopback.
+/// Returns a listener at an address to which an API server forwards requests: it refuses loopback addresses.
 fn listener() -> Option<(TcpListener, SocketAddr)> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
@@ -30,7 +30,7 @@ fn listener() -> Option<(TcpListener, SocketAddr)> {
     Some((listener, address))
 }
 
-/// As the HTTP server of a node agent.
+/// Answers like the HTTP server of a node agent.
 fn serve(listener: TcpListener) {
     thread::spawn(move || {
         for mut connection in listener.incoming().map_while(Result::ok) {
@@ -183,7 +183,7 @@ async fn what_node_fencing_lacks_is_named_by_doctor() {
         eprintln!("NOT TESTED: metrics through the API server: this machine has the address 127.0.0.1 only");
     }
 
-    // A user that writes, and one that does not exist.
+    // One user may write, and another does not exist.
     secret(&world, "nodes", "redlock");
     doctor(&["--quiet"]).expect(
         1,

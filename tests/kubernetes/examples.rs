@@ -14,7 +14,7 @@ use crate::typed::{commands, typed};
 use crate::world::{World, condition};
 use redlock_testkit::eventually;
 
-/// Two are for the README; tests of their own run the others.
+/// The folders that are not recipes: two are for the README, and separate tests run the others.
 const NOT_RECIPES: [&str; 5] = [
     "agent",
     "fenced-resource",
@@ -41,7 +41,7 @@ const RIGHTS: [&str; 17] = [
     "targetFields[1].resource=scaledobjects",
     "targetFields[1].path=/metadata/annotations/autoscaling.keda.sh~1paused-replicas",
 ];
-/// As the chart passes them to the operator.
+/// The fields, as the chart passes them to the operator.
 const FIELDS: [(&str, &str, &str); 2] = [
     ("kustomize.toolkit.fluxcd.io", "kustomizations", "/spec/suspend"),
     (
@@ -112,7 +112,7 @@ async fn every_recipe_runs_where_the_lock_is_held() {
         ("ledger", "app=api", 3),
         ("ledger", "app=api,redlock.dev/role=active", 1),
         ("external-dns", "app=external-dns", 2),
-        // The kubelet of this test publishes no volume: the test is that of the manifests and of the operator.
+        // The kubelet of this test publishes no volume: this tests only the manifests and the operator.
         ("reports", "app=report", 2),
     ] {
         let line = format!("kubectl get pods -n {namespace} -l {selector} -o name");
@@ -125,7 +125,7 @@ async fn every_recipe_runs_where_the_lock_is_held() {
         .await;
     }
 
-    // By hand, as the page of the CronJob describes: its Job begins.
+    // A user starts a Job by hand, as the page of the CronJob describes, and the Job begins.
     typed(
         &world.plane,
         "kubectl create job -n billing --from=cronjob/nightly-report nightly-report-now",

@@ -16,7 +16,7 @@ use crate::targets::{ready_pod, replica};
 use crate::world::{World, condition, lock, message, timed};
 use redlock_testkit::eventually;
 
-/// Longer than the lease: the reservation of the own cluster is 5 s longer than the lease.
+/// Longer than the lease: a reservation for the holder's own cluster is 5 s longer than the lease.
 const LONGEST: &str = "maxLeaseDurationSeconds: 20";
 
 struct Fenced {
@@ -93,7 +93,7 @@ impl Fenced {
         })
     }
 
-    /// A register of the lock, on the first master.
+    /// Returns a register of the lock on the first master.
     fn register(&self, prefix: &str, suffix: &str) -> Option<String> {
         let field = format!("{prefix}:{}{suffix}", self.lock_name());
         self.masters()
@@ -113,14 +113,14 @@ impl Fenced {
         .await;
     }
 
-    /// Milliseconds until the lease ends on the first master; negative without one.
+    /// Returns the milliseconds until the lease ends on the first master; negative without a lease.
     fn lease_left(&self) -> i64 {
         let key = format!("redlock:lease:{}", self.lock_name());
         self.masters().next().unwrap().pttl(key).unwrap()
     }
 
-    /// The permit of the pods in milliseconds, as an agent observes it: the second smallest end of the marked lease, or of
-    /// the reservation for the cluster of the mark.
+    /// Returns the permit of the pods in milliseconds, as an agent observes it: the second smallest end of
+    /// the marked lease, or of the reservation for the cluster of the mark.
     fn permit(&self) -> i64 {
         let name = self.lock_name();
         let (lease, reserved) = (
@@ -168,7 +168,7 @@ impl Fenced {
         Api::namespaced(self.world.plane.admin(), self.world.namespace.name())
     }
 
-    /// The name of the pod of the target, once it runs.
+    /// Waits until the pod of the target runs; returns its name.
     async fn running_pod(&self) -> String {
         let pods = self.pods();
         eventually(BOUND, "a pod of the target runs", async || {
@@ -182,7 +182,7 @@ impl Fenced {
         .await
     }
 
-    /// The token, once the targets run.
+    /// Waits until the targets run; returns the token.
     async fn active(&self) -> u64 {
         let status = self
             .world
@@ -241,7 +241,7 @@ async fn a_target_is_started_once_its_pods_are_fenced() {
     };
     assert_eq!(replicas().await, Some(0), "not started");
 
-    // The lines of the message.
+    // Adds the lines of the message.
     world.apply(&deployment(true, 1, &json!({})).to_string());
     let token = fenced.active().await;
     assert_eq!(fenced.register("delay", ""), Some(format!("{token}|1000")));
@@ -292,7 +292,7 @@ async fn nodes_are_guarded_by_ready_agents(fenced: &Fenced) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_planned_stop_takes_as_long_as_the_pods_need_and_is_confirmed() {
-    // Longer than the lease.
+    // The grace period is longer than the lease.
     let stubborn = json!({IGNORES_SIGTERM: "true"});
     let fenced = Fenced::new(&deployment(true, 17, &stubborn)).await;
     let world = &fenced.world;
@@ -440,7 +440,7 @@ async fn a_lease_that_an_earlier_task_marked_is_continued_by_the_next_one() {
     })
     .await;
     assert!(fenced.lease_left() > 0, "the lease is still held");
-    // As an earlier task wrote it, whose stop was refused then.
+    // Simulates an earlier task that wrote the register, and whose stop was then refused.
     for mut master in fenced.masters() {
         let field = format!("closed:{}", fenced.lock_name());
         let _: () = master.hset("redlock:meta", field, token.to_string()).unwrap();
@@ -461,7 +461,7 @@ async fn a_lease_that_an_earlier_task_marked_is_continued_by_the_next_one() {
     fenced.running_pod().await;
     assert!(fenced.permit() > 0);
     assert_eq!(fenced.register("delay", ""), Some(format!("{later}|1000")));
-    // Pods that a template without the volume makes next need the ordinary delay, before there is one.
+    // A template without the volume needs the ordinary delay, even before a pod is created from it.
     let mut unfenced = deployment(false, 1, &json!({}));
     unfenced["spec"]["paused"] = json!(true);
     world.apply(&unfenced.to_string());
@@ -503,7 +503,7 @@ async fn fencing_that_is_turned_on_under_a_lease_begins_with_a_new_one() {
     assert!(fenced.permit() > 0);
 }
 
-/// Nothing but the nodes may stop the pods: another replica may win the lock for this cluster again.
+/// Only the nodes may stop the pods: another replica may win the lock for this cluster again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_starts_without_masters_leaves_fenced_pods_running() {
     let fenced = Fenced::new(&deployment(true, 1, &json!({}))).await;

@@ -1,4 +1,4 @@
-//! Tests the first apply of a workload in a cluster that stands by, as in docs/targets.md: no pod of it runs.
+//! Tests the first apply of a workload in a cluster that stands by, as in docs/targets.md: no pod is started.
 
 use std::fs;
 
@@ -40,7 +40,7 @@ async fn a_workload_that_is_created_with_zero_replicas_is_started_by_the_lock_al
         "--for=jsonpath={.status.observedGeneration}=1",
         "--timeout=60s",
     ]);
-    // Applied without the line from now on.
+    // From now on, the manifest is applied without the line.
     world.apply(&deployment(""));
     let replicas = || world.kubectl(&["get", "deployment", "web", "--output=jsonpath={.spec.replicas}"]);
     assert_eq!(replicas(), "0");

@@ -1,11 +1,11 @@
 //! A Kubernetes control plane of this machine's own: etcd, API server and controllers, with certificates and RBAC on.
 //!
-//! Owns the processes, their files, and the ways in: a client or a kubeconfig of the administrator, and those of a
-//! ServiceAccount, which is what the operator gets. Nothing runs in a pod, and only the test makes a pod ready,
-//! unless it starts a [`Kubelet`]. Knows nothing of a test harness, so that a bench can use it, too; its user must have
-//! `tests/common` as `crate::common`.
+//! Owns the processes, their files, and the access to them: a client or a kubeconfig of the administrator,
+//! and those of a ServiceAccount, which the operator uses. Nothing runs in a pod, and only the test makes a
+//! pod ready, unless it starts a [`Kubelet`]. Does not depend on a test harness, so that a bench can use it,
+//! too; its user must have `tests/common` as `crate::common`.
 
-// Each program uses a part of it.
+// Each program uses a part of this module.
 #![allow(dead_code, unreachable_pub, unused_imports)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -58,7 +58,7 @@ pub fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(name: &str, default: T
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
 }
 
-/// Returns the seed of the random parts of a test: `REDLOCK_SEED`, or one that is printed, to run the same again.
+/// Returns the seed of a test's random parts: `REDLOCK_SEED`, or a new one, which is printed for a rerun.
 pub fn seed() -> u64 {
     let given = std::env::var("REDLOCK_SEED").ok();
     let seed = given.map_or_else(

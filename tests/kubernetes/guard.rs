@@ -1,4 +1,4 @@
-//! Tests that the operator restores a target that another client changed, and which condition reports that it cannot.
+//! Tests that the operator restores a target that another client changed, or reports why it cannot.
 
 use std::time::{Duration, Instant};
 
@@ -22,12 +22,12 @@ async fn world(options: Options) -> World {
     world
 }
 
-/// A lock whose cluster stands by.
+/// Returns a lock whose cluster stands by.
 fn standing_by(name: &str, gate: &str) -> String {
     guarded(name, gate).replace(", targets", ", state: SteppedDown, reason: test, targets")
 }
 
-/// The value of a series, if it is there.
+/// Returns the value of a series, if the series exists.
 pub fn metric(text: &str, name: &str, label: &str) -> Option<f64> {
     let mut lines = text.lines();
     let line = lines.find(|line| line.starts_with(name) && line.contains(label))?;
@@ -97,14 +97,14 @@ async fn standby_that_a_user_starts_is_stopped_at_once_and_a_fight_is_reported()
         println!("in a conflict after {:?}", started.elapsed());
     }
 
-    // Deleted and created again: another object, and a standby as well.
+    // A target that is deleted and created again is another object, and stands by as well.
     world.kubectl(&["delete", "gate", "gate"]);
     world.apply(GATE);
     gates.until("gate", 0).await;
     assert_writes(&world);
 }
 
-/// Asserts that every write to a target is for one version, or stops it; each under a field manager of the operator.
+/// Asserts that every write to a target is for one version or stops it, under a manager of the operator.
 pub fn assert_writes(world: &World) {
     let writes: Vec<_> = world
         .requests()
@@ -170,7 +170,7 @@ async fn target_that_cannot_be_switched_reports_the_reason_and_is_switched_later
         assert!(text.contains(line), "{line} in {text}");
     }
 
-    // Also of kinds that are always the same.
+    // The condition also names the rights for built-in kinds.
     let mut asked = Vec::new();
     for (name, action, rules) in [
         (
@@ -227,7 +227,7 @@ async fn target_that_cannot_be_switched_reports_the_reason_and_is_switched_later
         .await;
 }
 
-/// Grants what a condition asks for.
+/// Grants the rights that a condition requests.
 fn paste(world: &World, text: &str, role: &str) {
     let pasted = text.split_once("in a ClusterRole:\n").unwrap().1;
     world.apply(&format!(
@@ -293,7 +293,7 @@ async fn with_deployments() -> (World, Api<Deployment>) {
     (world, deployments)
 }
 
-/// The lock that declares two replicas of `web`.
+/// Returns the lock that declares two replicas of `web`.
 fn two_replicas(more: &str) -> String {
     let target = "{name: web, action: Scale, stopSeconds: 1, scale: {activeReplicas: 2}, \
                   ref: {apiVersion: apps/v1, kind: Deployment, name: web}}";
@@ -320,7 +320,7 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
             .await
     };
     let _operator = world.operator("replica-1").await;
-    // Without a declared number: one by default, which the field manager of the creation owns.
+    // The manifest declares no number: the default is one, which the field manager of the creation owns.
     world.apply_by_kubectl(DEPLOYMENT);
     world.apply(&two_replicas(""));
     until(2).await;
@@ -348,14 +348,14 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
     throughout(Duration::from_secs(2), || ()).await;
     until(4).await;
 
-    // A stop takes the number over from any manager, and the autoscaler leaves a zero unchanged.
+    // A stop takes over the number from any manager, and the autoscaler leaves a zero unchanged.
     world.apply(&two_replicas(", state: SteppedDown, reason: test"));
     until(0).await;
     enforced(("True", "AsDeclared")).await;
     world.apply(&two_replicas(""));
     until(3).await;
 
-    // By hand to zero, under no manager: started again each time; more than five times are a conflict.
+    // The number is set to zero without a manager, and restored; more than five times are a conflict.
     for _ in 0..5 {
         scale(0);
         until(3).await;
@@ -366,7 +366,7 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
     let status = enforced(("False", "EnforcementConflict")).await;
     let text = message(&status, "Enforced");
     assert!(text.contains("redlock.dev/paused"), "{text}");
-    // It recovers without intervention.
+    // The target recovers without intervention.
     until(3).await;
     enforced(("True", "AsDeclared")).await;
 

@@ -1,4 +1,4 @@
-//! Tests that a lock with targets leaves a cluster: by a planned hand-over, or because no pod becomes ready there.
+//! Tests that a lock with targets leaves a cluster: by a planned hand-over, or because no pod becomes ready.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const TARGET: &str = ", lockName: shared/report, targets: [{name: report, action
                       ref: {apiVersion: apps/v1, kind: Deployment, name: report}}]";
 /// A lock that is handed over is stopped long before its lease would end.
 const LEASE: &str = "Seconds: 12";
-/// Its pods use all of their two seconds to end.
+/// A Deployment whose pods use all of their two seconds to end.
 const WORK: &str = r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "report"}, "spec": {
     "replicas": 0, "selector": {"matchLabels": {"app": "report"}}, "template": {
         "metadata": {"labels": {"app": "report"}, "annotations": {"test.example/ignores-sigterm": "true"}},
@@ -54,7 +54,7 @@ impl Cluster {
         self.may_switch(true).await;
     }
 
-    /// Waits until the API server follows what the operator was granted.
+    /// Waits until the API server applies the rights that the operator has.
     async fn may_switch(&self, wanted: bool) {
         let namespace = self.world.namespace.name();
         let account = format!("--as=system:serviceaccount:{namespace}:{SERVICE_ACCOUNT}");
@@ -81,7 +81,7 @@ impl Cluster {
         );
         let quorum = quorum_of("default", urls, &shared);
         self.world.apply(&quorum.replace("Seconds: 6", LEASE));
-        // Not applied, so that no manager declares its replicas.
+        // The object is created, not applied, so that no manager declares its replicas.
         let mut work: Value = serde_json::from_str(WORK).unwrap();
         work["spec"]["template"]["metadata"]["annotations"][READY] = ready.to_string().into();
         let work: Deployment = serde_json::from_value(work).unwrap();
@@ -174,7 +174,7 @@ async fn workload_is_stopped_before_a_lock_is_handed_over() {
         })
         .await;
 
-    // Handed over there and back, as a user does it.
+    // The lock is handed over there and back, as a user would do it.
     for (from, to) in [(&eu, &us), (&us, &eu), (&eu, &us)] {
         let known = of(&recorder, to.name).len();
         from.hand_over(to.name, &[])
@@ -218,9 +218,9 @@ async fn workload_is_stopped_before_a_lock_is_handed_over() {
     assert!(found.is_empty(), "{found:?}");
 }
 
-/// A workload that cannot be stopped, or must not be stopped, is not handed over.
+/// Tests that a workload that cannot be stopped, or must not be stopped, is not handed over.
 async fn it_runs_on_where_it_was(eu: &Cluster, us: &Cluster, recorder: &Recorder) {
-    // The caller does not wait that long.
+    // The caller waits for less time than the hand-over takes.
     let running = runs(recorder, "us").await;
     us.hand_over("eu", &["--wait", "500ms"])
         .expect(1, &["the request was withdrawn"]);
@@ -234,7 +234,7 @@ async fn it_runs_on_where_it_was(eu: &Cluster, us: &Cluster, recorder: &Recorder
     })
     .await;
     let held = us.is("Active").await;
-    // The operator has no right to do it.
+    // The operator has no right to stop the workload.
     us.world.plane.install_rbac(us.world.namespace.name()).await;
     us.may_switch(false).await;
     us.hand_over("eu", &[]).expect(
@@ -254,7 +254,7 @@ async fn it_runs_on_where_it_was(eu: &Cluster, us: &Cluster, recorder: &Recorder
         "the lease is the same"
     );
     assert_eq!(us.replicas().await, 1);
-    // Paused.
+    // The lock is paused.
     us.world.kubectl(&[
         "annotate",
         "leaderlock",
@@ -275,7 +275,7 @@ async fn a_lock_leaves_a_cluster_in_which_nothing_gets_ready() {
     let recorder = Recorder::default();
     let (eu, us) = tokio::join!(Cluster::new("eu", 3, &recorder), Cluster::new("us", 0, &recorder));
     let urls = urls(&eu);
-    // Alone, the lock stays, ready or not.
+    // Without another cluster, the lock stays, ready or not.
     let _first = eu.declare(&urls, UNREADY, false).await;
     let alone = eu.is("Active").await;
     runs(&recorder, "eu").await;
@@ -321,7 +321,7 @@ async fn a_lock_leaves_a_cluster_in_which_nothing_gets_ready() {
     let found = overlaps(&recorder.runs());
     assert!(found.is_empty(), "{found:?}");
 
-    // No replica of it takes the free lock until the request is declared over.
+    // No replica of `eu` takes the free lock until the request to abstain is removed.
     us.world.kubectl(&[
         "patch",
         "ll",

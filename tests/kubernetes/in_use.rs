@@ -21,7 +21,7 @@ fn lock(namespace: &str, name: &str) -> String {
     )
 }
 
-/// None where it is gone.
+/// Returns the quorum; null if it is gone.
 fn quorum(world: &World) -> Value {
     let found = world.kubectl(&[
         "get",
@@ -86,7 +86,7 @@ async fn a_quorum_stays_until_the_last_lock_that_names_it_is_gone() {
             })
         })
         .await;
-    // Other masters cannot get its name, and held locks stay held.
+    // The name cannot be used for other masters, and held locks stay held.
     let (applied, said) = world.try_apply(&world.quorum("default", FIRST).replace("name: m0", "name: other"));
     assert!(
         !applied && said.contains("cannot be renamed, added or removed"),
@@ -141,7 +141,7 @@ async fn each_set_of_namespaces_keeps_the_quorums_of_its_own_locks() {
     is_gone(&world).await;
 }
 
-/// Locks depend on it, and an operator that starts later would not know it.
+/// Locks depend on the quorum, and an operator that starts later would not know it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_declared_quorum_that_is_deleted_is_created_again() {
     let world = World::small(3).await;
@@ -189,7 +189,7 @@ async fn a_declared_quorum_that_is_deleted_is_created_again() {
 /// Long enough for a replica to ask its siblings several times.
 const STEADY: Duration = Duration::from_secs(3);
 
-/// A replica of a release, with its pod. It watches these namespaces; all, if empty.
+/// Starts a replica of a release, with its pod. It watches these namespaces, or all if the list is empty.
 async fn replica(world: &World, name: &str, namespaces: &str) -> Operator {
     let operator = world
         .operator_with(name, |command| {
@@ -213,7 +213,7 @@ async fn a_release_that_watches_other_namespaces_removes_the_finalizer_of_those_
     has_finalizers(&world, 1).await;
     let old = finalizers(&world);
 
-    // As in a rolling update: the previous replica uses the quorum until it ends.
+    // A rolling update: the previous replica uses the quorum until it ends.
     let both = format!("{own},{}", other.name());
     let _now = replica(&world, "replica-2", &both).await;
     has_finalizers(&world, 2).await;

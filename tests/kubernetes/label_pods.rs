@@ -1,4 +1,4 @@
-//! Tests LabelPods: one pod of a selector has the label where the lock is held, none elsewhere.
+//! Tests LabelPods: one pod of a selector has the label where the lock is held, and no pod elsewhere.
 
 #[path = "label_pods/agent.rs"]
 mod agent;
@@ -32,12 +32,12 @@ const TOKEN: &str = "redlock.dev/fencing-token";
 const BY: &str = "redlock.dev/labelled-by";
 /// The label must be gone in the last part of the lease, which is longer than a busy machine pauses.
 const LEASE: Duration = Duration::from_secs(10);
-/// Of the chart.
+/// The values of the chart that grant the rights.
 pub const RIGHTS: [&str; 2] = ["targetKinds[0].group=", "targetKinds[0].resource=pods"];
 const SELECTOR: &str =
     "{matchLabels: {app: web}, matchExpressions: [{key: tier, operator: In, values: [a, b]}]}";
 
-/// Without controllers: the pods are the test's own.
+/// Starts a world without controllers: the test creates the pods itself.
 async fn world() -> World {
     let world = World::small(3).await;
     let namespace = world.namespace.name();
@@ -48,7 +48,7 @@ async fn world() -> World {
     world
 }
 
-/// A lock that labels pods by this selector.
+/// Returns a lock that labels pods by this selector.
 pub fn labelling(name: &str, more: &str, selector: &str) -> String {
     let target =
         format!(", targets: [{{name: web, action: LabelPods, labelPods: {{selector: {selector}}}}}]{more}");
@@ -59,7 +59,7 @@ fn labels() -> Value {
     json!({"app": "web", "tier": "a"})
 }
 
-/// Covers the test of rights: a pod gets the label, and loses it.
+/// Covers the test of rights: a pod gets the label and loses it.
 pub async fn use_every_right(world: &World) {
     let web = Web::of(world);
     web.make("web-0", labels()).await;
@@ -96,7 +96,7 @@ async fn one_ready_pod_of_the_selector_has_the_label_and_it_moves() {
         (&"Activating".into(), &"Changing".into())
     );
 
-    // The first ready pod gets it, and keeps it.
+    // The first ready pod gets the label, and keeps it.
     let asked = web.ready("web-1", true).await;
     web.until(&["web-1"]).await;
     println!("labelled {:?} after it was ready", asked.elapsed());
@@ -139,7 +139,7 @@ async fn one_ready_pod_of_the_selector_has_the_label_and_it_moves() {
     web.until(&["web-2"]).await;
 }
 
-/// Also asserts who wrote the annotation.
+/// Asserts that the pod has the token, and which client wrote the annotation.
 async fn carries_the_token(world: &World, web: &Web, token: &Value) {
     let pod = web.get("web-1").await;
     assert_eq!(pod.annotations()[TOKEN], token.to_string());
@@ -188,7 +188,7 @@ async fn it_moves(web: &Web, moves: usize) -> String {
     active
 }
 
-/// The process of a deleted pod may still run, and the pod may even be ready.
+/// Deletes the active pod: its process may still run, and the pod may even be ready.
 async fn it_leaves_a_pod_that_goes(web: &Web, active: &str) {
     web.change(active, json!({"finalizers": ["test.example/hold"]}))
         .await;
@@ -213,7 +213,7 @@ async fn it_leaves_a_pod_that_goes(web: &Web, active: &str) {
     web.ready(active, true).await;
 }
 
-/// A renewal costs no request.
+/// Asserts that a renewal causes no request.
 async fn only_what_changes_is_looked_at(world: &World) {
     let pods = |world: &World| {
         let requests = world.requests().into_iter();
@@ -227,7 +227,7 @@ async fn only_what_changes_is_looked_at(world: &World) {
             .count()
     };
     enforced(world, "AsDeclared").await;
-    // Waits for the last events of the part before.
+    // Waits for the last events of the previous part.
     eventually(BOUND, "nothing is asked any more", async || {
         let before = pods(world);
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -275,7 +275,7 @@ async fn pod_events_cause_no_list(world: &World, web: &Web) {
     assert!(made <= 2, "{made} lists for 8 events");
 }
 
-/// The operator corrects changes of other clients.
+/// Asserts that the operator corrects changes of other clients.
 async fn other_hands(world: &World, web: &Web) {
     let all = BTreeSet::from(["web-0", "web-1", "web-2"]);
     let active = web.until_one_of(&["web-0", "web-1", "web-2"]).await;

@@ -15,14 +15,14 @@ use crate::fixture::{BOUND, Operator};
 use crate::world::{World, condition, lock, message};
 use redlock_testkit::eventually;
 
-/// Of the chart.
+/// The values of the chart that grant the rights.
 pub const RIGHTS: [&str; 2] = [
     "targetKinds[0].group=coordination.k8s.io",
     "targetKinds[0].resource=leases",
 ];
 const STANDBY: &str = ", state: SteppedDown, reason: test";
 const STOP: Duration = Duration::from_secs(2);
-/// No candidate waits that long.
+/// The lease duration in seconds that no candidate waits out.
 const FOR_GOOD: i64 = 2_147_483_647;
 
 async fn world() -> World {
@@ -40,7 +40,7 @@ fn target(more: &str) -> String {
     lock("report", &format!(", {target}{more}")).replace("Seconds: 6", "Seconds: 15")
 }
 
-/// Of a candidate of client-go.
+/// Returns the Lease of a candidate of client-go.
 fn held_by(holder: &str) -> String {
     format!(
         "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {{name: controller}}\nspec:\n  \
@@ -152,7 +152,7 @@ async fn operator_holds_the_lease_on_standby_and_frees_it_where_the_lock_is_held
         .await;
     held(&world, "web-1_b").await;
 
-    // The holder of a lease that is missing is the operator, too.
+    // If the Lease does not exist, the operator creates and holds it.
     world.kubectl(&["delete", "lease", "controller"]);
     world.apply(&target(STANDBY));
     held(&world, "redlock.dev/test").await;
@@ -162,7 +162,7 @@ async fn operator_holds_the_lease_on_standby_and_frees_it_where_the_lock_is_held
 #[tokio::test(flavor = "multi_thread")]
 async fn lease_that_another_writer_takes_is_taken_again_and_the_wait_begins_anew() {
     let world = world().await;
-    // Without the policy: the operator warns and renews its record.
+    // Without the policy, the operator warns and renews its record.
     let _operator = world.operator("replica-1").await;
     world.apply(&held_by("web-0_a"));
     world.apply(&target(STANDBY));
@@ -192,7 +192,7 @@ async fn lease_that_another_writer_takes_is_taken_again_and_the_wait_begins_anew
     assert_ne!(again["spec"]["acquireTime"], first["spec"]["acquireTime"]);
     let event = world.told("report", "StoppedAgain").await;
     assert!(event.contains("was taken by \"web-1_b\""), "{event}");
-    // Until then the status shows the earlier stop.
+    // Before that, the status shows the earlier stop.
     world
         .lock_status("report", "waits for a stop again", |status| {
             condition(status, "Enforced").0 != "True"

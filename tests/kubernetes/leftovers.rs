@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use crate::fixture::{BOUND, ControlPlane, Options, Process, state};
 use redlock_testkit::{ChildGuard, eventually_blocking};
 
-/// Set for the process that is killed, which is this same test.
+/// The variable of the process that is killed, which runs this same test.
 const VICTIM: &str = "REDLOCK_TEST_VICTIM";
 
 fn gone(pids: &[i32]) {
@@ -31,7 +31,7 @@ fn gone(pids: &[i32]) {
 fn nothing_survives_a_process_that_is_killed() {
     if env::var_os(VICTIM).is_some() {
         let plane = ControlPlane::start(Options::default());
-        // A stopped program does not end by a mere signal.
+        // A stopped program does not end on an ordinary signal.
         plane.pause_api_server();
         println!("{}: {:?}", plane.kubeconfig_admin().display(), plane.pids());
         loop {

@@ -1,4 +1,4 @@
-//! Tests the changes of users to locks: share names, change timings, freeze, step down, delete.
+//! Tests the changes that users make to locks: share names, change timings, freeze, step down, delete.
 
 use serde_json::Value;
 
@@ -96,7 +96,7 @@ async fn timings(world: &World, operator: &Operator, token: &Value) {
 async fn names(world: &World, operator: &Operator) {
     let (worked, said) = world.try_apply(&lock("report", ", lockName: else/where"));
     assert!(!worked && said.contains("cannot change"), "{said}");
-    // Another namespace's name, and one that is shared with this namespace.
+    // A lock can use the name of another namespace only if the quorum shares the name.
     world.apply(&lock("foreign", ", lockName: other/report"));
     let status = becomes(world, "foreign", "is refused", |status| {
         condition(status, "Ready").1 == "InvalidSpec"
@@ -110,7 +110,7 @@ async fn names(world: &World, operator: &Operator) {
     world.apply(&lock("shared", ", lockName: shared/report"));
     let held = becomes(world, "shared", "is held", active).await;
     let token = held["fencingToken"].clone();
-    // The younger of two has to wait until the older is gone.
+    // The younger of two locks has to wait until the older one is gone.
     world.apply(&lock("twin", ", lockName: shared/report"));
     becomes(world, "twin", "is refused", |status| {
         condition(status, "Ready").1 == "DuplicateLockName"
@@ -189,12 +189,12 @@ async fn deletion(world: &World, operator: &Operator, token: &Value) {
     let status = becomes(world, "report", "is held anew", active).await;
     assert!(status["fencingToken"].as_u64() > token.as_u64());
     assert_eq!(status["leaseTransitions"], 0, "a new object");
-    // Deleted and created again at once.
+    // The lock is deleted, and created again at once.
     world.kubectl(&["delete", "leaderlock", "report", "--wait=false"]);
     world.apply(&lock("report", ""));
     let again = becomes(world, "report", "is held once more", active).await;
     assert!(again["fencingToken"].as_u64() > status["fencingToken"].as_u64());
-    // The quorum, too.
+    // The quorum is deleted and created again, too.
     let release = r#"{"metadata": {"finalizers": null}}"#;
     let patch = [
         "patch",

@@ -11,12 +11,12 @@ use crate::fixture::Operator;
 use crate::suspend::RIGHTS;
 use crate::world::{World, condition, lock};
 
-/// Locks, each with a CronJob of its own.
+/// Number of locks, each with its own CronJob.
 const LOCKS: usize = 10;
-/// The limit for the memory of a replica with all of them, in MiB.
+/// The memory limit of a replica with all Jobs, in MiB.
 const BOUND: f64 = 150.0;
 
-/// Resident memory now and at its highest, in MiB.
+/// Returns the resident memory now and at its peak, in MiB.
 fn memory(operator: &Operator) -> (f64, f64) {
     let status = fs::read_to_string(format!("/proc/{}/status", operator.child.pid())).unwrap();
     let of = |name: &str| {
@@ -27,7 +27,7 @@ fn memory(operator: &Operator) -> (f64, f64) {
     (of("VmRSS:"), of("VmHWM:"))
 }
 
-/// Jobs of 4 KiB, of a CronJob that is no target; every second one has ended.
+/// Creates Jobs of 4 KiB of a CronJob that is not a target. Every second Job has ended.
 async fn make(world: &World, count: usize) {
     let jobs = Api::<Job>::namespaced(world.plane.admin(), world.namespace.name());
     let crons = Api::<CronJob>::namespaced(world.plane.admin(), world.namespace.name());
@@ -86,7 +86,7 @@ async fn all_are(world: &World, state: &str) {
     }
 }
 
-/// `REDLOCK_JOBS=20000` to measure, as in docs/targets.md.
+/// Set `REDLOCK_JOBS=20000` to measure, as in docs/targets.md.
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_of_a_namespace_cost_one_watch_and_bounded_memory() {
     let count: usize = std::env::var("REDLOCK_JOBS").map_or(1_200, |count| count.parse().unwrap());

@@ -7,7 +7,7 @@ use crate::fixture::BOUND;
 use crate::world::World;
 use redlock_testkit::{eventually, free_port};
 
-/// Status and body, with this value of `Authorization`.
+/// Sends a request with this value of `Authorization`; returns status and body.
 fn get(port: u16, path: &str, authorization: Option<&str>) -> (u16, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let header = authorization.map_or_else(String::new, |value| format!("Authorization: {value}\r\n"));
@@ -94,7 +94,7 @@ async fn without_the_right_to_review_tokens_nothing_is_answered() {
     let reader = token(&world, "reader");
     assert_eq!(get(details, "/metrics", Some(&reader)).0, 503);
     assert_eq!(get(details, "/locks", None).0, 401);
-    // Not at the address of the probes, and the probes not at this one.
+    // These paths are not served at the address of the probes, and the probes are not served at this one.
     for path in ["/metrics", "/locks"] {
         assert_eq!(get(operator.port(), path, Some(&reader)).0, 404, "{path}");
     }

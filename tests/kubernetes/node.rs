@@ -1,5 +1,5 @@
-//! A node without a kubelet: its cgroups and folders, the processes of node fencing, and the calls to the CSI driver. The
-//! test is the kubelet.
+//! A node without a kubelet: its cgroups and folders, the processes of node fencing, and the calls to the CSI
+//! driver. The test acts as the kubelet.
 
 use std::collections::HashMap;
 use std::fs;
@@ -21,10 +21,10 @@ use redlock_testkit::ChildGuard;
 
 /// The ServiceAccount of the node agent in the chart.
 pub const AGENT_ACCOUNT: &str = "redlock-operator-node-agent";
-/// A node agent holds a call for 90 s.
+/// The time limit of a call: a node agent holds a call for 90 s.
 const CALL: Duration = Duration::from_secs(120);
 
-/// Its cgroups are below one of the test.
+/// A node whose cgroups are below one of the test.
 pub struct Node {
     root: Made,
     folder: tempfile::TempDir,
@@ -49,7 +49,7 @@ impl Node {
         Self {
             root,
             folder,
-            // On tmpfs: a disk may hang for seconds.
+            // The folder is on tmpfs: a disk may hang for seconds.
             state: tempfile::tempdir_in("/dev/shm").unwrap(),
         }
     }
@@ -76,7 +76,7 @@ impl Node {
         ChildGuard::spawn("node-guardian", &mut self.command("node-guardian"))
     }
 
-    /// Starts an agent of this cluster; its HTTP side is at `port`.
+    /// Starts an agent of this cluster, which serves HTTP on `port`.
     pub fn agent(&self, cluster: &str, kubeconfig: &Path, port: u16) -> ChildGuard {
         let mut agent = self.command("node-agent");
         agent
@@ -98,7 +98,7 @@ impl Node {
         }
     }
 
-    /// The call of the kubelet before it starts the containers of the pod.
+    /// Sends the call of the kubelet before it starts the containers of the pod.
     pub fn publish(
         &self,
         pod: &NodePod,
@@ -124,7 +124,7 @@ impl Node {
         call(self.sockets().csi_socket, "NodePublishVolume", request)
     }
 
-    /// The call of the kubelet after the containers of the pod have ended.
+    /// Sends the call of the kubelet after the containers of the pod have ended.
     pub fn unpublish(&self, pod: &NodePod) -> impl Future<Output = Result<(), Status>> + Send + 'static {
         let request = NodeUnpublishVolumeRequest {
             volume_id: format!("csi-{}", pod.sandbox.uid),

@@ -1,4 +1,5 @@
-//! Tests `redlock node-agent` and `redlock node-guardian` as processes, with the rights of the chart. The test is the kubelet.
+//! Tests `redlock node-agent` and `redlock node-guardian` as processes, with the rights of the chart. The
+//! test acts as the kubelet.
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +48,7 @@ impl Guarded {
         }
     }
 
-    /// A pod with this UID under the name `report-0`.
+    /// Returns a pod with this UID under the name `report-0`.
     fn pod(&self, world: &World, uid: &str) -> NodePod {
         self.node.pod(world.namespace.name(), "report-0", uid)
     }
@@ -65,7 +66,7 @@ fn events(pod: &NodePod) -> String {
     fs::read_to_string(pod.sandbox.cgroup.join("cgroup.events")).unwrap()
 }
 
-/// A pod object and a Deployment that the lock switches.
+/// Creates a pod object, a Deployment, and the lock that switches the Deployment.
 fn declare(world: &World) {
     let spec = json!({
         "containers": [{"name": "web", "image": "web", "volumeMounts": [
@@ -113,7 +114,7 @@ async fn a_pod_starts_when_its_cluster_holds_the_lock_and_is_frozen_when_the_mas
     }
     let urls: Vec<String> = proxies.iter().map(Proxy::url).collect();
     let quorum = quorum_of("default", &urls, "  firstStart: Immediate\n");
-    // A reservation of the own cluster is longer than the lease.
+    // A reservation for the holder's own cluster is longer than the lease.
     world.apply(&quorum.replace("maxLeaseDurationSeconds: 6", "maxLeaseDurationSeconds: 10"));
     declare(&world);
     let node = Guarded::start(&world, &own).await;
@@ -207,7 +208,7 @@ async fn released_by_hand(world: &World, node: &Guarded, pod: &NodePod) {
     );
 }
 
-/// A pod whose object was deleted by force, which its kubelet still knows.
+/// Tests a pod whose object was deleted by force, but which its kubelet still knows.
 async fn deleted_pod_does_not_start(world: &World, node: &Guarded) {
     let gone = node.pod(world, "00000000-0000-0000-0000-000000000001");
     let refused = node.publish(&gone, "report").await.unwrap().unwrap_err();

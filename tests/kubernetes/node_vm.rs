@@ -1,6 +1,6 @@
 //! Tests node fencing on a real node: a virtual machine with cgroup v2, containerd and the kubelet.
 //!
-//! Chart and example are those that users install. Emulated, the machine is slow: no time is measured.
+//! The chart and the example are those that users install. The emulated machine is slow: no time is measured.
 
 #[path = "node_vm/machine.rs"]
 mod machine;
@@ -36,7 +36,7 @@ struct Pod {
     restarts: u64,
 }
 
-/// What the node shows of the pod.
+/// The state of the pod on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 struct Seen {
     frozen: bool,
@@ -89,7 +89,7 @@ impl Place {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Waits until this holds, and reports it.
+    /// Waits until the condition holds, and reports it.
     async fn until<T>(&mut self, what: &str, mut seen: impl FnMut(&mut Self) -> Result<T, String>) -> T {
         let found = eventually(BOUND, what, async || seen(self)).await;
         self.report(what);
@@ -164,7 +164,7 @@ impl Place {
         }
     }
 
-    /// The pods that are not being deleted.
+    /// Returns the pods that are not being deleted.
     fn pods(&self) -> Vec<Pod> {
         let list = self.get(&["pods", "--namespace=reports", "--selector=app=report"]);
         let items = list["items"].as_array().unwrap().iter();
@@ -180,7 +180,7 @@ impl Place {
             .collect()
     }
 
-    /// The cgroup and the log of a pod; `None` where the node has none.
+    /// Returns the state of the cgroup and of the log of a pod; `None` if the cgroup does not exist.
     fn seen(&mut self, pod: &Pod) -> Option<Seen> {
         let (cgroup, logs) = (
             cgroup(pod),
@@ -212,7 +212,7 @@ impl Place {
         .await
     }
 
-    /// The pod is frozen and writes nothing, for some seconds.
+    /// Asserts that the pod is frozen, and writes nothing for some seconds.
     fn assert_stands_still(&mut self, pod: &Pod) {
         let before = self.seen(pod);
         self.machine.run("sleep 3");
@@ -222,7 +222,7 @@ impl Place {
     }
 }
 
-/// The kubelet has no cgroup driver of systemd there, and the example requests nothing.
+/// Returns the cgroup. The kubelet there uses no cgroup driver of systemd, and the example requests nothing.
 fn cgroup(pod: &Pod) -> String {
     format!("/sys/fs/cgroup/kubepods/besteffort/pod{}", pod.uid)
 }
@@ -253,7 +253,8 @@ impl Place {
         .await
     }
 
-    /// The masters are gone until the pod is frozen. It is killed 30 s later: what a test does until it is thawed is short.
+    /// Cuts the masters off until the pod is frozen. It is killed 30 s later, so a test must thaw it within
+    /// that time.
     async fn cut_until_frozen(&mut self, pod: &Pod) -> Seen {
         self.cut();
         self.until_frozen(pod, "the pod is frozen").await
@@ -286,7 +287,7 @@ impl Place {
     async fn container_dies_while_frozen(&mut self, pod: &Pod) {
         let before = self.restarts(pod);
         let seen = self.cut_until_frozen(pod).await;
-        // The shell of the container, and not the process of the sandbox.
+        // The command kills the shell of the container, not the process of the sandbox.
         let killed = self.machine.run(&format!(
             "kill -9 $(grep -lx sh $(sed 's|.*|/proc/&/comm|' {}/*/cgroup.procs) | cut -d / -f 3); sleep 1",
             cgroup(pod)

@@ -1,5 +1,5 @@
-//! Tests that each scheduled run of a CronJob runs in one cluster: two clusters that share masters, without a minute
-//! of waiting.
+//! Tests that each scheduled run of a CronJob runs in one cluster: two clusters that share masters, without a
+//! wait for the next minute.
 
 #[path = "once_per_schedule/pair.rs"]
 mod pair;
@@ -19,7 +19,7 @@ fn now() -> i64 {
     i64::try_from(redlock::clock::unix_time().as_secs()).unwrap()
 }
 
-/// One metric of the slots of an operator.
+/// Returns the counter for this result in the metrics of an operator.
 fn counted(operator: &Operator, result: &str) -> u64 {
     let (_, text) = operator.get("/metrics");
     let wanted = format!("result=\"{result}\"");
@@ -37,7 +37,7 @@ async fn a_slot_runs_where_the_lock_is_held_and_nowhere_else() {
         world.apply(&yearly());
     }
     pair.clusters[0].apply(&declared());
-    // As while users rename the target, in one cluster after the other.
+    // Users rename the target in one cluster after the other.
     let renamed = declared().replace("{name: nightly,", "{name: renamed,");
     pair.clusters[1].apply(&renamed);
     let mut first = pair.operator(0, "one").await;
@@ -47,7 +47,8 @@ async fn a_slot_runs_where_the_lock_is_held_and_nowhere_else() {
     pair.is_standby(1).await;
     let slot = now() - 1_000;
 
-    // Claimed and allowed to run, under the token of the lease; the losing Job is labelled, reported and deleted.
+    // The slot is claimed under the token of the lease, and its Job runs; the other Job is labelled, reported
+    // and deleted.
     let held = status["fencingToken"].to_string();
     let waiting = pair.schedule(1, "slot-0", slot).await;
     let made = Instant::now();
@@ -98,7 +99,7 @@ async fn a_slot_runs_where_the_lock_is_held_and_nowhere_else() {
     second.child.kill();
 }
 
-/// Jobs that users start themselves in the cluster that stands by.
+/// Starts Jobs like a user, in the cluster that stands by.
 async fn by_hand(pair: &Pair, slot: i64) {
     let cluster = &pair.clusters[1];
     pair.schedule(1, "slot-1", slot).await;
@@ -119,7 +120,7 @@ async fn by_hand(pair: &Pair, slot: i64) {
     assert!(note.contains("by-hand"), "{note}");
     let job = pair.job(1, "by-hand").await.unwrap();
     assert_eq!((label(&job), suspended(&job)), (Some("waits"), true));
-    // As by a user, where the lock is held.
+    // A user creates a Job where the lock is held.
     pair.clusters[0].kubectl(&["create", "job", "--from=cronjob/report", "made-here"]);
     pair.runs(0, "made-here").await;
 }
@@ -133,7 +134,7 @@ async fn too_old(pair: &Pair) {
     }
 }
 
-/// Claimed on a majority, and the operator ended before it let the Job run. Its cluster stands by now.
+/// Simulates a claim on a majority by an operator that ended before the Job ran. Its cluster stands by now.
 async fn left_by_a_crash(pair: &Pair, slot: i64) {
     let job = pair.schedule(0, "left", slot).await;
     let claimed = format!("{slot}|{}@{}", job.metadata.uid.unwrap(), NAMES[0]);
@@ -191,7 +192,7 @@ async fn a_cron_job_whose_jobs_would_run_everywhere_is_refused_with_the_line_to_
     })
     .await;
     pair.schedule(0, "slot-0", now() - 100).await;
-    // A slot that was claimed before is finished, also when the cluster had another name then.
+    // A slot that was claimed before is finished, even if the cluster had another name at that time.
     let slot = now() - 200;
     let job = pair.schedule(0, "claimed", slot).await;
     let claimed = format!("{slot}|{}@formerly", job.metadata.uid.unwrap());
@@ -217,7 +218,7 @@ async fn a_cron_job_whose_jobs_would_run_everywhere_is_refused_with_the_line_to_
     cluster.apply(&format!("{}  suspend: false\n", yearly()));
     enforced("AsDeclared").await;
 
-    // Without its CronJob nothing can be done, and the operator waits for it.
+    // Without its CronJob, the operator can do nothing and waits for it.
     cluster.kubectl(&["delete", "cronjob", NAME]);
     enforced("TargetNotFound").await;
     cluster.apply(&yearly());

@@ -36,7 +36,7 @@ async fn while_the_api_server_is_away_no_lease_is_lost_and_then_the_status_catch
     println!("API server gone for {OUTAGE:?}: at least {least} ms of the lease were left");
     assert!(least > 500, "{least} ms");
     assert_eq!(second.get("/readyz").0, 200);
-    // Taken over during the outage; the status names the holder when the API server is back.
+    // The lock is taken over during the outage; the status names the holder when the API server is back.
     let killed = Instant::now();
     first.child.kill();
     second.until_role("report", "Active").await;
@@ -70,7 +70,7 @@ async fn least_validity(operator: &Operator, token: &serde_json::Value) -> u64 {
     least
 }
 
-/// Delays each request by a second; and more at the start of a connection.
+/// Delays each request by a second, and the start of a connection by more.
 async fn a_slow_one(world: &World, before: Operator) {
     let proxy = Proxy::to(world.plane.address()).await;
     proxy.set(Mode::Delay(Duration::from_millis(500)));

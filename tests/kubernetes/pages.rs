@@ -16,7 +16,7 @@ use redlock_testkit::{RedisServer, ServerOptions, eventually_blocking};
 
 const THIS: &str = "tests/kubernetes/pages.rs";
 const INSTALL: &str = "docs/install.md";
-/// Includes waiting: a Namespace is gone when all of its objects are.
+/// The time includes waits: a Namespace is gone only when all of its objects are.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The placeholders of pages in capital letters, which the reader fills in.
@@ -25,7 +25,7 @@ const NAMES: [(&str, &str); 3] = [
     ("LOCK", "nightly-report"),
     ("QUORUM", "default"),
 ];
-/// The prerequisites of pages: namespaces of the reader, and a lock.
+/// The prerequisites of the pages: namespaces of the reader, and a lock.
 const THERE: &str = "
 apiVersion: v1
 kind: Namespace

@@ -32,7 +32,7 @@ pub fn install_crds(world: &World, plurals: &[&str]) {
     }
 }
 
-/// A world with these definitions, in which the chart allows these fields: group, plural, path.
+/// Returns a world with these definitions, in which the chart allows these fields: group, plural, path.
 async fn world(plurals: &[&str], fields: &[(&str, &str, &str)]) -> World {
     let world = World::small(3).await;
     install_crds(&world, plurals);
@@ -58,7 +58,7 @@ async fn grant(world: &World, fields: &[(&str, &str, &str)]) {
         .await;
 }
 
-/// The variable that the chart sets for these fields.
+/// Returns the variable that the chart sets for these fields.
 pub fn allowed(fields: &[(&str, &str, &str)]) -> String {
     let text = |(group, resource, path): &(&str, &str, &str)| {
         let dot = if group.is_empty() { "" } else { "." };
@@ -78,7 +78,7 @@ async fn operator(world: &World, fields: &[(&str, &str, &str)]) -> Operator {
         .await
 }
 
-/// The object as it is stored.
+/// Returns the object as it is stored.
 fn stored(world: &World, resource: &str, name: &str) -> Value {
     let text = world.kubectl(&["get", resource, name, "--show-managed-fields", "--output=json"]);
     serde_json::from_str(&text).unwrap()
@@ -197,7 +197,7 @@ async fn stop_overwrites_another_manager_and_a_start_does_not() {
     world.apply(&lock("report", &format!("{target}{STANDBY}")));
     until(&world, "kustomization", "/spec/suspend", Some(&json!(true))).await;
     role(&world, "Standby").await;
-    // Another writer starts it on standby.
+    // Another writer starts the workload on standby.
     apply(false);
     let event = world.told("report", "StoppedAgain").await;
     assert!(
@@ -326,7 +326,7 @@ async fn status_from_before_the_write_does_not_confirm_a_stop() {
         let text = world.kubectl(&["get", "leaderlock", "report", "--output=jsonpath={.status.role}"]);
         text == "Standby"
     };
-    // The status is true, and about the former generation.
+    // The status shows the wanted state, but for an earlier generation.
     throughout(Duration::from_secs(5), || assert!(!stands_by(&world))).await;
     shows(
         &world,

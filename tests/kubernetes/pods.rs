@@ -38,7 +38,7 @@ impl Place {
         Api::namespaced(self.plane.admin(), &self.namespace)
     }
 
-    /// The run of a pod, once it is as wanted.
+    /// Waits until the run of a pod meets this condition; returns the run.
     async fn run(&self, pod: &str, what: &str, wanted: impl Fn(&Run) -> bool) -> Run {
         eventually(BOUND, &format!("{pod} {what}"), async || {
             let runs = self.recorder.runs();
@@ -148,7 +148,7 @@ async fn a_stateful_set_runs_in_order(place: &Place) {
     api.create(&PostParams::default(), &set).await.unwrap();
     let second = place.run("writer-1", "runs", |_| true).await;
     assert!(second.start > place.run("writer-0", "runs", |_| true).await.start);
-    // Created again under its name.
+    // The pod is created again under the same name.
     let parameters = DeleteParams::default();
     place.pods().delete("writer-0", &parameters).await.unwrap();
     let ended = place.run("writer-0", "ends", |run| run.end.is_some()).await;
@@ -246,7 +246,7 @@ async fn the_grace_period_is_taken_and_can_be_shortened(place: &Place) {
         "{long:?}"
     );
     place.pod_is("long-grace", "gone", Value::is_null).await;
-    // By force: the API server forgets it at once, and its process gets a last second.
+    // A deletion by force: the API server forgets the pod at once, and its process gets one last second.
     let asked = clock::now();
     pods.delete("forced", &parameters.grace_period(0)).await.unwrap();
     place.pod_is("forced", "gone", Value::is_null).await;

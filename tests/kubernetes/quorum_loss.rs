@@ -1,4 +1,4 @@
-//! Tests that the majority of the masters is lost, and returns.
+//! Tests that the majority of the masters is lost and returns.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ async fn lost_majority_is_reported_in_time_and_its_return_needs_no_restart() {
         master.pause().unwrap();
     }
     let paused = Instant::now();
-    // The end that it last promised is the latest time at which it may still report that it holds the lock.
+    // The last promised end is the latest time at which the replica may report that it holds the lock.
     let (mut promised, mut last_active) = (paused, paused);
     throughout(LEASE + Duration::from_secs(2), || {
         let asked = Instant::now();
@@ -118,7 +118,7 @@ async fn one_that_forgets(world: &World) {
     assert_eq!(status["fencingToken"], token, "the lease went on");
 }
 
-/// More than any debounce of a status.
+/// Longer than any debounce of a status.
 const OUTAGE: Duration = Duration::from_secs(8);
 
 #[tokio::test(flavor = "multi_thread")]

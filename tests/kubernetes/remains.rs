@@ -78,7 +78,7 @@ async fn workload_of_a_lock_that_became_unusable_is_stopped() {
     }
     let generation = gates.generation("good").await;
 
-    // The spec is invalid by now: the operator only observes the lock, and stops its workload.
+    // The spec is invalid now: the operator only observes the lock, and stops its workload.
     operator.child.kill();
     patch(&world, "wrong", r#"{"spec": {"leaseDurationSeconds": 20}}"#);
     let mut operator = replica(&world, "replica-1").await;
@@ -95,7 +95,7 @@ async fn workload_of_a_lock_that_became_unusable_is_stopped() {
         .lock_status("good", "is held again", |status| status["role"] == "Active")
         .await;
     assert_eq!(gates.generation("good").await, generation);
-    // Repaired, it runs again.
+    // After its repair, the lock runs again.
     patch(&world, "wrong", r#"{"spec": {"leaseDurationSeconds": 6}}"#);
     gates.until("wrong", 1).await;
 
@@ -121,7 +121,7 @@ async fn workload_of_a_lock_that_became_unusable_is_stopped() {
     world.kubectl(&["wait", "--for=delete", "ll/deleted", "--timeout=60s"]);
     assert_eq!(gates.replicas("wrong").await, 1, "hands off");
     assert!(finalizers(&world, "wrong").contains(FINALIZER));
-    // A restored lock runs.
+    // With the Secret restored, the lock runs again.
     world.apply(SECRET);
     gates.until("good", 1).await;
 }
@@ -150,9 +150,9 @@ async fn an_object_is_the_target_of_one_lock() {
     let status = world.lock_status("younger", "is refused", taken(&older)).await;
     println!("            {}", message(&status, "Ready"));
 
-    // Also by a restarted operator, and where the younger lock may have run it.
+    // A restarted operator refuses the lock, too, even if the younger lock may have run the target.
     operator.child.kill();
-    // Written by another client, as the restore of a backup does.
+    // Another client writes the finalizer, as the restore of a backup does.
     patch(
         &world,
         "younger",
@@ -166,7 +166,7 @@ async fn an_object_is_the_target_of_one_lock() {
         .await;
     assert_eq!(gates.generation("gate").await, generation);
 
-    // The older lock drops the target: the other one waits until all of it is gone.
+    // The older lock drops the target: the younger one waits until all of its pods are gone.
     world.apply(&guarded("older", "other"));
     gates.until("other", 1).await;
     gates.until("gate", 0).await;
@@ -180,7 +180,7 @@ async fn an_object_is_the_target_of_one_lock() {
         .lock_status("younger", "runs", |status| status["role"] == "Active")
         .await;
 
-    // The target returns to it.
+    // The target returns to the older lock.
     world.apply(&guarded("older", "gate"));
     gates.until("gate", 0).await;
     world.lock_status("older", "waits", taken(&younger)).await;

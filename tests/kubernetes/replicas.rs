@@ -1,4 +1,4 @@
-//! Tests replicas of one operator: which of them writes, when they are ready, how they leave.
+//! Tests the replicas of one operator: which replica writes, when they are ready, and how they leave.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use redlock_testkit::eventually;
 const LOCKS: usize = 20;
 /// Long enough for periodic writes to show.
 const STEADY: Duration = Duration::from_secs(10);
-/// Less than is left of a lease of 30 s at any time, and longer than a busy machine pauses.
+/// Less than the time that is left of a lease of 30 s at any moment, and longer than a busy machine pauses.
 const AT_ONCE: Duration = Duration::from_secs(15);
 
 fn active(operators: &[Operator]) -> Vec<usize> {
@@ -135,7 +135,7 @@ async fn without_masters(world: &World, operators: &[Operator]) {
     }
 }
 
-/// As two releases of the chart with different `watchNamespaces`.
+/// Simulates two releases of the chart with different `watchNamespaces`.
 #[tokio::test(flavor = "multi_thread")]
 async fn operators_that_watch_different_namespaces_both_write_statuses() {
     let world = World::small(3).await;

@@ -8,7 +8,7 @@ use redlock::api::{LeaderLock, RedisQuorum};
 use crate::fixture::{BOUND, ControlPlane, SERVICE_ACCOUNT, client_of};
 use redlock_testkit::eventually;
 
-/// A client with the rights of the operator whose release is in this namespace.
+/// Returns a client with the rights of the operator whose release is in this namespace.
 pub async fn operator(plane: &ControlPlane, namespace: &str, server: Option<String>) -> Client {
     let path = plane
         .service_account_kubeconfig(namespace, SERVICE_ACCOUNT, server)
@@ -16,7 +16,7 @@ pub async fn operator(plane: &ControlPlane, namespace: &str, server: Option<Stri
     client_of(&path).await
 }
 
-/// Reports whether the answer is 403; panics at every other failure.
+/// Reports whether the answer is 403; panics on any other failure.
 fn refused<T>(answer: kube::Result<T>) -> bool {
     match answer {
         Ok(_) => false,

@@ -13,7 +13,7 @@ use crate::targets::{self, GATE, Gates, guarded};
 use crate::world::{World, condition, lock, redlock_as};
 use redlock_testkit::eventually;
 
-/// Group, resource with subresource, verb.
+/// A right: group, resource with subresource, and verb.
 type Right = (String, String, String);
 
 /// Rights that no test can use: the admission plugin that needs them is disabled in most clusters, and here.
@@ -98,7 +98,7 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
     a_field_of_a_target(&world).await;
     suspend::use_every_right(&world).await;
     label_pods::use_every_right(&world).await;
-    // A meaningless request is answered, too.
+    // The operator also answers a meaningless request.
     world.kubectl(&["annotate", "ll", "report", "redlock.dev/hand-over=nothing"]);
     world
         .lock_status("report", "is held", |status| status["role"] == "Active")
@@ -164,7 +164,7 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
     followed_namespaces(&world).await;
 }
 
-/// Switched on, and stopped when its lock is deleted, even if its pod does not end.
+/// Switches a target on, and deletes its lock: the target is stopped even if its pod does not end.
 async fn a_target_with_a_pod_that_does_not_go(world: &World) {
     let gates = Gates::of(world);
     world.apply(GATE);
@@ -181,7 +181,7 @@ async fn a_target_with_a_pod_that_does_not_go(world: &World) {
     gates.select("gate", "app=gate").await;
     world.kubectl(&["delete", "ll", "switching", "--wait=false"]);
     world.kubectl(&["wait", "--for=delete", "ll/switching", "--timeout=60s"]);
-    // A second time, now that it is stopped: to start it, the operator reads its owner.
+    // The target starts a second time, after its stop: to start it, the operator reads its owner.
     world.apply(&guarded("switching", "gate"));
     gates.until("gate", 1).await;
     world.kubectl(&["delete", "ll", "switching"]);
@@ -189,9 +189,9 @@ async fn a_target_with_a_pod_that_does_not_go(world: &World) {
     assert_eq!(pods.trim(), "", "its pod was not deleted in the end");
 }
 
-/// Set by action Patch, which writes the object itself.
+/// Sets a field of a target by the action Patch, which writes the object itself.
 async fn a_field_of_a_target(world: &World) {
-    // Without the field: an applied one is left to its manager.
+    // The manifest omits the field: an applied field is left to its manager.
     world.apply(
         &GATE
             .replace("name: gate", "name: patched")
@@ -204,7 +204,7 @@ async fn a_field_of_a_target(world: &World) {
     world.kubectl(&["delete", "ll", "patching"]);
 }
 
-/// `--watch-namespaces`: the operator ignores the others.
+/// Tests `--watch-namespaces`: the operator ignores the other namespaces.
 async fn followed_namespaces(world: &World) {
     let other = world.plane.namespace("other").await;
     let elsewhere = lock("elsewhere", "").replace(

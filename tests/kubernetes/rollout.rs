@@ -13,7 +13,7 @@ use redlock_testkit::{RedisServer, ServerOptions, eventually, patient};
 
 const WRONG: &str = "mistaken";
 const JSON_PATH: &str = r#"jsonpath={range .status.conditions[?(@.type=="ReplicasReady")]}{.status} {.reason}: {.message}{"\n"}{end}"#;
-/// The event comes a minute after the start.
+/// Longer than a minute after the start, when the event is emitted.
 const LONG: Duration = Duration::from_secs(180);
 
 /// Masters with a password, and replica-1, which holds a lock with a target.
@@ -63,7 +63,7 @@ impl Scene {
         }
     }
 
-    /// The operators get a wrong password; the masters keep theirs.
+    /// Gives the operators a wrong password; the masters keep theirs.
     async fn mistake(&self) {
         self.world.apply(&secret(WRONG));
         self.world

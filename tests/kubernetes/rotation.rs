@@ -1,4 +1,4 @@
-//! Tests that the password changes while locks are held.
+//! Tests a change of the password while locks are held.
 
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,7 @@ async fn a_password_is_rotated_without_losing_a_lease() {
         status
     };
 
-    // A wrong password: nothing is lost, and the quorum reports it.
+    // With a wrong password, nothing is lost, and the quorum reports it.
     world.apply(&secret("wrong"));
     let status = degraded("CredentialsRefused", "a wrong password is told").await;
     assert!(!status.to_string().contains("first"), "{status:#}");
@@ -81,7 +81,7 @@ async fn a_password_is_rotated_without_losing_a_lease() {
     .await;
     println!("at least {least} ms of the lease were left");
 
-    // The masters close every connection: the next one uses the present content of the Secret.
+    // The masters close every connection: the next connection uses the current content of the Secret.
     for server in &world.masters {
         let client = redis::Client::open(server.url()).unwrap();
         let mut connection = patient(&client).await.unwrap();

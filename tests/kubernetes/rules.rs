@@ -58,7 +58,7 @@ async fn the_api_server_answers_changes_as_in_the_table() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A case must bring out every rule of the definitions, so that a broken rule is noticed.
+/// Asserts that the cases trigger every rule of the definitions, so that a broken rule is noticed.
 fn assert_all_told(told: &BTreeSet<String>) {
     let of_changes: Vec<String> = changes().into_iter().filter_map(|change| change.says).collect();
     let mut silent = messages();
@@ -69,7 +69,7 @@ fn assert_all_told(told: &BTreeSet<String>) {
     assert!(silent.is_empty(), "{silent:#?}");
 }
 
-/// Returns the messages of all rules with a fixed message; the others compose theirs.
+/// Returns the messages of all rules with a fixed message; the other rules compose their messages.
 fn messages() -> BTreeSet<String> {
     fn walk(schema: &Value, found: &mut BTreeSet<String>) {
         match schema {
@@ -97,7 +97,7 @@ fn messages() -> BTreeSet<String> {
     found
 }
 
-/// Untyped, since a type could not hold an invalid object.
+/// Returns an untyped client, because a type cannot represent an invalid object.
 pub fn objects(client: Client, kind: Kind, namespace: &TestNamespace) -> Api<DynamicObject> {
     match kind {
         Kind::LeaderLock => Api::namespaced_with(client, namespace.name(), &resource::<LeaderLock>()),
@@ -130,7 +130,7 @@ pub fn said(answer: kube::Result<DynamicObject>) -> (Said, String) {
         .into_iter()
         .map(|cause| (cause.field, cause.message))
         .collect();
-    // A refusal without causes is not from a rule of the project.
+    // A refusal without causes does not come from a rule of the project.
     assert!(!said.is_empty(), "{whole}");
     (said, whole)
 }

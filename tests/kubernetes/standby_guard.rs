@@ -92,7 +92,7 @@ async fn only_the_operator_starts_a_workload_on_standby() {
                 &["delete", "deployment", "web", "--ignore-not-found"],
             );
             accepted(apply(&world, ALICE, &deployment("web", 2)));
-            // Not by a later write of the operator, which would be another generation.
+            // The number does not come from a later write of the operator, which would be another generation.
             let made = "--output=jsonpath={.metadata.generation} {.spec.replicas}";
             match world.kubectl(&["get", "deployment", "web", made]) {
                 found if found == "1 0" => Ok(()),
@@ -141,7 +141,7 @@ async fn only_the_operator_starts_a_workload_on_standby() {
     assert!(shown.contains("standby-guard"), "{shown}");
     assert_eq!(shown.contains("on creation"), mutates(&world), "{shown}");
 
-    // The operator starts it while the status still shows Standby.
+    // The operator starts the workload while the status still shows Standby.
     world.apply(&web(""));
     world
         .lock_status("report", "runs", |status| status["role"] == "Active")
@@ -153,7 +153,7 @@ async fn only_the_operator_starts_a_workload_on_standby() {
         }
     })
     .await;
-    // Where the lock is held, all is allowed.
+    // Where the lock is held, every change is allowed.
     eventually(
         BOUND,
         "the status is known to the policies",
@@ -163,7 +163,7 @@ async fn only_the_operator_starts_a_workload_on_standby() {
         },
     )
     .await;
-    // Without its object the lock is Activating, so this one may begin with zero replicas; the operator starts it.
+    // Without its object the lock is Activating, so a new object may begin with zero replicas; it is started.
     accepted(kubectl(&world, ALICE, &["delete", "deployment", "web"]));
     accepted(apply(&world, ALICE, &deployment("web", 2)));
     eventually(BOUND, "it runs again", async || {
@@ -192,7 +192,7 @@ async fn a_cron_job_is_not_resumed(world: &World) {
     .await;
 }
 
-/// A namespace without a lock.
+/// Tests that a namespace without a lock is not affected.
 async fn another_namespace_is_left_alone(world: &World) {
     let other = world.plane.namespace("other").await;
     let run = |arguments: &[&str]| {

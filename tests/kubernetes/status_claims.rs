@@ -26,7 +26,7 @@ pub fn active_by(identity: &'static str) -> impl Fn(&Value) -> bool {
     }
 }
 
-/// A replica that holds the lock, whose target runs.
+/// Starts a replica that holds the lock, and waits until its target runs.
 async fn holder(world: &World, gates: &Gates) -> Operator {
     let operator = replica(world, "replica-1").await;
     ready_pod(world, &operator);
@@ -88,7 +88,7 @@ async fn holder_that_loses_all_masters_writes_that_its_lease_ended_and_its_targe
         })
         .await;
 
-    // Both replicas see the same, and one of them wrote it.
+    // Both replicas see the same, and one of them has written it.
     let before = world.writes("leaderlocks");
     throughout(Duration::from_secs(3), || {}).await;
     assert!(world.writes("leaderlocks") - before <= 2);
@@ -106,7 +106,7 @@ async fn replica_without_masters_ends_the_claim_of_one_that_is_gone() {
     let world = world().await;
     let gates = Gates::of(&world);
     let mut first = holder(&world, &gates).await;
-    // As in a rollout with a password that the masters refuse.
+    // This is like a rollout with a password that the masters refuse.
     for master in &world.masters {
         master.pause().unwrap();
     }

@@ -23,14 +23,14 @@ use crate::targets::{GATE, GATE_KIND, Gates, guarded, install};
 use crate::world::{World, quorum_of};
 use redlock_testkit::{Mode, Proxy, eventually};
 
-/// Longer than a start takes after the lock was won.
+/// Longer than a start takes after a win of the lock.
 const LATER: Duration = Duration::from_millis(100);
 
 /// A proxy between one replica and the API server that holds requests for the scale while it is closed.
 struct Gatekeeper {
     client: Client,
     open: watch::Sender<bool>,
-    /// Methods of the requests for the scale.
+    /// The methods of the requests for the scale.
     seen: watch::Sender<Vec<String>>,
     /// The target whose status changes before each write of the scale.
     busy: Option<Gates>,
@@ -57,7 +57,7 @@ async fn forward(State(keeper): State<Arc<Gatekeeper>>, request: Request) -> Res
 }
 
 impl Gatekeeper {
-    /// Starts it; returns it and its URL.
+    /// Starts the proxy; returns it and its URL.
     async fn start(client: Client, busy: Option<Gates>) -> (Arc<Self>, String) {
         let keeper = Arc::new(Self {
             client,
@@ -90,7 +90,7 @@ async fn target_that_a_sibling_has_started_is_not_stopped() {
     world.apply(&long(&quorum_of("default", &urls, "  firstStart: Immediate\n")));
     let gates = Gates::of(&world);
     world.apply(GATE);
-    // As the controller reports a pod that ends slowly: both replicas read the target continuously.
+    // The controller reports a pod that ends slowly, so both replicas read the target continuously.
     gates.count("gate", 1).await;
     let other = ClusterId::new("elsewhere", "elsewhere").unwrap();
     let elsewhere = Agent::start(&world, "report", "there", other).await;
@@ -100,7 +100,7 @@ async fn target_that_a_sibling_has_started_is_not_stopped() {
     let (keeper, url) = Gatekeeper::start(world.plane.admin(), None).await;
     let kubeconfig = world.kubeconfig(Some(url)).await;
     let second = Operator::start_with(&kubeconfig, world.namespace.name(), "replica-2", |_| {});
-    // It learns of a release later than its sibling.
+    // The second replica learns of a release later than its sibling.
     for proxy in &proxies {
         proxy.set_for(second.child.pid(), Mode::Delay(LATER));
     }
@@ -163,7 +163,7 @@ async fn target_that_a_sibling_has_started_is_not_stopped() {
 async fn a_target_whose_status_changes_all_the_time_is_stopped() {
     let world = World::new(3).await;
     install(&world).await;
-    // The same lease as the agent's.
+    // The lease is as long as that of the agent.
     let long = |manifest: &str| manifest.replace("Seconds: 6", "Seconds: 10");
     world.apply(&long(&world.quorum("default", "  firstStart: Immediate\n")));
     let gates = Gates::of(&world);

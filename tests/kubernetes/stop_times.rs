@@ -11,9 +11,9 @@ use redlock_testkit::eventually;
 
 /// The grace period of the pods of [`SLOW`] after the change of its template.
 const GRACE: u64 = 8;
-/// Its lock has a short lease, which only its template makes possible.
+/// The Deployment whose lock has a short lease, which only the pod template makes possible.
 const SLOW: &str = "slow";
-/// Its lock has no timings of its own.
+/// The Deployment whose lock has no timings.
 const QUICK: &str = "quick";
 
 /// Two Deployments that are switched by locks without `stopSeconds`.
@@ -52,7 +52,7 @@ impl<'a> Switched<'a> {
         world.apply(&quorum.replace("maxLeaseDurationSeconds: 6", "maxLeaseDurationSeconds: 60"));
         let this = Self { world, recorder };
 
-        // Without the Deployment its grace period is unknown: refused until the Deployment exists.
+        // Without the Deployment, its grace period is unknown: the lock is refused until it exists.
         world.apply(&lock(SLOW, ", leaseDurationSeconds: 20"));
         let status = world.lock_status(SLOW, "is refused", |status| {
             condition(status, "Ready").1 == "StopBudgetTooShort"
@@ -126,8 +126,8 @@ impl<'a> Switched<'a> {
         }
     }
 
-    /// The masters have hung since `hung`: the pod gets all of the grace period of its present template, and ends
-    /// before the lease does.
+    /// Asserts that the pod gets the whole grace period of its present template, and ends before the lease
+    /// does. The masters have hung since `hung`.
     pub async fn ends(&self, hung: Instant) {
         self.until_running(SLOW, 0).await;
         let took = hung.elapsed();
@@ -154,7 +154,7 @@ impl<'a> Switched<'a> {
         status.await
     }
 
-    /// The processes of its pods, by their start.
+    /// Returns the processes of the pods of a Deployment, sorted by their start.
     fn runs(&self, name: &str) -> Vec<Run> {
         let mut runs = self.recorder.runs();
         runs.retain(|run| run.owner.starts_with(&format!("ReplicaSet {name}-")));

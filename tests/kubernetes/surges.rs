@@ -14,7 +14,7 @@ fn deployment(strategy: &str) -> String {
     )
 }
 
-/// The stop time is set, so the template is read only for the surge.
+/// Returns a lock with a stop time, so that the template is read only for the surge.
 fn scaled(more: &str) -> String {
     let target = format!(
         ", targets: [{{name: web, action: Scale, stopSeconds: 1{more}, \

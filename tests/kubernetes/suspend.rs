@@ -42,14 +42,14 @@ fn guarded(name: &str, kind: &str) -> String {
     lock(name, &target)
 }
 
-/// The same lock, with a lease that just fits the grace period of the pod template.
+/// Returns the same lock, with a lease that just fits the grace period of the pod template.
 fn by_template(guarded: &str) -> String {
     guarded
         .replace("stopSeconds: 1, ", "")
         .replace("leaseDurationSeconds: 6", "leaseDurationSeconds: 12")
 }
 
-/// A pod that takes up to two seconds to end.
+/// Returns a pod template whose pod takes up to two seconds to end.
 fn template(annotations: &str) -> String {
     format!(
         "template: {{metadata: {{annotations: {{{annotations}}}}}, spec: {{restartPolicy: Never, \
@@ -96,7 +96,7 @@ impl<'a> Place<'a> {
         status.await
     }
 
-    /// Sets whether the candidates of this cluster give the lock up or contend for it.
+    /// Sets whether the candidates of this cluster contend for the lock or give it up.
     async fn wants(&self, lock: &str, wanted: bool) -> Value {
         let spec = if wanted {
             json!({"state": "Enabled", "reason": null})
@@ -140,7 +140,7 @@ impl<'a> Place<'a> {
         ]);
     }
 
-    /// Acts as the controller: a suspended Job whose condition was removed gets another one.
+    /// Acts as the controller: sets the condition again on a suspended Job that lost it.
     async fn observe_until_standby(&self, job: &str, lock: &str) {
         eventually(BOUND, &format!("{lock} has its target Standby"), async || {
             let found = self.jobs().get(job).await.unwrap();
@@ -257,10 +257,10 @@ async fn a_job(place: &Place<'_>) {
     place.is("work", "Active").await;
     place.until_it_runs("work").await;
 
-    // Stopped: its process has ended when the status shows it.
+    // The Job is stopped: its process has ended when the status shows it.
     place.wants("work", false).await;
     assert_eq!(place.processes("work").0, 0);
-    // Started again, under another lease.
+    // The Job is started again, under another lease.
     let status = place.wants("work", true).await;
     place.until_it_runs("work").await;
     let found = place.jobs().get("work").await.unwrap();
@@ -271,7 +271,7 @@ async fn a_job(place: &Place<'_>) {
     );
 
     place.wants("work", false).await;
-    // Resumed by hand.
+    // A user resumes the Job by hand.
     let before = Instant::now();
     place.suspend("job", "work", false);
     place
@@ -339,7 +339,7 @@ async fn another_writer_that_suspends_it(place: &Place<'_>) {
     apply(&manifest.replace("suspend: true", "suspend: false"));
     let status = place.is("declared", "Active").await;
     assert_eq!(status["timings"]["stopMilliseconds"], 7_000, "{status:#}");
-    // Taken over when it is to be stopped.
+    // The operator takes the field over when it has to stop the CronJob.
     place.wants("declared", false).await;
     place.until_cron_job("declared", true).await;
 }
@@ -352,7 +352,7 @@ async fn stop_is_confirmed_by_a_condition_that_is_newer_than_the_start() {
         .plane
         .install_rbac_with(world.namespace.name(), &RIGHTS)
         .await;
-    // The lease outlasts what the test waits for: the end of a lost one is never clean.
+    // The lease outlasts the waits of the test, because the end of a lost lease is never clean.
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
     world.apply(&quorum.replace("Seconds: 6", "Seconds: 15"));
     let place = Place::of(&world);
@@ -409,7 +409,7 @@ pub async fn use_every_right(world: &World) {
     }
     place.is("switching-report", "Active").await;
     place.run("report", "half-done");
-    // Old conditions, of an earlier suspension: they prove nothing.
+    // Old conditions of an earlier suspension prove nothing.
     for name in ["work", "half-done"] {
         place.observe(name);
     }

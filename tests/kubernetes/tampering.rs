@@ -64,7 +64,7 @@ async fn implausible_token_is_overwritten_and_reported_and_reaches_no_master() {
     repaired(&world, "idle", |status| status["fencingToken"] != ABSURD).await;
     world.told("idle", "TokenImplausible").await;
 
-    // Changes other fields, and fields that must be empty; without a fight over them.
+    // Changes other fields, and fields that must be empty. The writers do not fight over them.
     let before = world.writes("leaderlocks");
     patch(
         &world,
@@ -84,7 +84,7 @@ async fn implausible_token_is_overwritten_and_reported_and_reaches_no_master() {
     let conditions = "{\"conditions\": [{\"type\": \"Mine\", \"status\": \"True\", \"reason\": \"X\", \"message\": \"\", \
                       \"lastTransitionTime\": \"2026-01-01T00:00:00Z\"}]}";
     patch(&world, "held", conditions);
-    // Its own conditions are restored, and that of another controller stays: the list is a map by type.
+    // The operator's conditions are restored, and the foreign one stays: the list is a map by type.
     repaired(&world, "held", |status| {
         status["conditions"].as_array().is_some_and(|all| all.len() == 7)
     })
@@ -93,7 +93,7 @@ async fn implausible_token_is_overwritten_and_reported_and_reaches_no_master() {
     println!("{writes} writes of the operator");
     assert!(writes <= 16, "{writes} writes");
 
-    // While no operator lives.
+    // The status is edited while no operator runs.
     operator.child.kill();
     patch(&world, "held", &absurd);
     patch(&world, "idle", &absurd);
@@ -116,7 +116,7 @@ async fn implausible_token_is_overwritten_and_reported_and_reaches_no_master() {
         .lock_status("idle", "is held", |status| status["role"] == "Active")
         .await;
     for master in &world.masters {
-        // A majority has it since the grant, each master from the next renewal.
+        // A majority has had the counter since the grant, and each master has it after the next renewal.
         let counter = eventually(BOUND, "a counter not below the token", async || {
             let counter = counter(master).await;
             if status["fencingToken"].as_u64() <= Some(counter) {

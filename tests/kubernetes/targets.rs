@@ -75,7 +75,7 @@ impl Gates {
         Self::at(world, "v1")
     }
 
-    /// In another version of the kind.
+    /// Returns the gates in another version of the kind.
     pub fn at(world: &World, version: &str) -> Self {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("test.example", version, "Gate"));
         Self(Api::namespaced_with(
@@ -90,7 +90,7 @@ impl Gates {
         gate.data["spec"]["replicas"].as_i64().unwrap_or(0)
     }
 
-    /// Grows with every write of its spec.
+    /// Returns the generation, which grows with every write of the spec.
     pub async fn generation(&self, name: &str) -> i64 {
         let gate = self.0.get(name).await.unwrap();
         gate.metadata.generation.unwrap()
@@ -138,7 +138,7 @@ fn siblings(command: &mut std::process::Command) {
     command.args(["--pod-selector", "app=redlock"]);
 }
 
-/// A pod of this replica that is ready, as the kubelet would report it.
+/// Creates a ready pod of this replica, as the kubelet would report it.
 pub fn ready_pod(world: &World, replica: &Operator) {
     ready_pod_at(world, &replica.name, replica.port());
 }
@@ -201,7 +201,8 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
             .contains("redlock.dev/targets")
     );
 
-    // No longer declared: stopped, since another cluster may still declare it, and started when it is declared again.
+    // A target that is no longer declared is stopped, since another cluster may still declare it. It is
+    // started when it is declared again.
     world.apply(&guarded("report", "gate").replace(TARGET, ""));
     gates.until("gate", 0).await;
     gates.count("gate", 0).await;
@@ -218,7 +219,7 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
     gates.until("gate", 1).await;
     gates.count("gate", 1).await;
 
-    // Deleted: stopped, and released and removed only when no pod runs.
+    // On deletion, the target is stopped, and the lock is released and removed only when no pod runs.
     world.kubectl(&["delete", "ll", "report", "--wait=false"]);
     gates.until("gate", 0).await;
     let held = operator.locks().iter().any(|lock| lock["role"] == "Active");
@@ -238,7 +239,7 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
     })
     .await;
 
-    // Also while no master answers: it is deleted within stop + lease.
+    // While no master answers, the lock is also deleted within stop + lease.
     world.apply(&guarded("report", "gate"));
     gates.until("gate", 1).await;
     for master in &world.masters {
@@ -264,7 +265,7 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
     assert!(!finalizers.contains("redlock.dev"), "{finalizers}");
 }
 
-/// Returns the time of the last such log line of a replica, for each lock.
+/// Returns, for each lock, the time of the last log line of a replica with this message.
 fn logged(replica: &Operator, message: &str) -> HashMap<String, Timestamp> {
     let lines = replica.child.stderr().into_iter();
     let events = lines.filter_map(|line| serde_json::from_str::<Value>(&line).ok());

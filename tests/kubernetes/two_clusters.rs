@@ -1,7 +1,8 @@
 //! Two clusters, five masters between them, and one workload: it never runs in both at once.
 //!
-//! Every pod's run is recorded by this process on one clock. A short run stands among the tests; `make soak-targets`
-//! makes the long one, and `make soak-fencing` that of node fencing, where the pods themselves record when they run.
+//! This process records the runs of all pods on one clock. A short run is one of the tests; `make
+//! soak-targets` runs the long one, and `make soak-fencing` that of node fencing, in which the pods
+//! themselves record their runs.
 
 #[path = "two_clusters/cluster.rs"]
 mod cluster;
@@ -38,13 +39,13 @@ use pair::{Held, Pair};
 use redlock_testkit::eventually;
 use work::Work;
 
-/// In seconds. A busy machine does not lose it: a loss would restart work that must stay untouched.
+/// The lease in seconds. A busy machine does not lose it: a loss would restart work that must stay untouched.
 const LEASE: u64 = 8;
 
-/// How often a fault is repeated if the machine was too busy to renew the lease.
+/// The number of times that a fault is repeated if the machine was too busy to renew the lease.
 const ATTEMPTS: usize = 2;
 
-/// The work overlaps while the lock is not enforced, which proves that later assertions can detect it.
+/// Asserts that the work overlaps while the lock is not enforced: later assertions can detect an overlap.
 async fn unguarded(pair: &Pair) {
     eventually(
         BOUND,
@@ -68,7 +69,7 @@ async fn episode(pair: &mut Pair, fault: Fault, before: Held, random: &mut Rng) 
     Episode::of(pair, fault, before, after, marks)
 }
 
-/// Tokens of leases strictly increase, in the order in which they were won.
+/// Asserts that the tokens of leases strictly increase, in the order in which the leases were won.
 fn assert_tokens_increase(pair: &Pair) {
     let mut won = pair.leases();
     won.retain(leases::Lease::is_acquired);
@@ -94,7 +95,7 @@ async fn a_deployment_never_runs_in_both_clusters() {
         Fault::KillSibling,
         Fault::PauseMasters,
         Fault::KillHolder,
-        // The last fault: the controllers of the cluster do not follow it at once.
+        // This fault is the last one: the controllers of the cluster do not follow the API server at once.
         Fault::StopApiServer,
     ];
     for fault in faults {

@@ -31,12 +31,12 @@ pub fn typed(plane: &ControlPlane, command: &str) -> String {
     typed_in(plane, Path::new(env!("CARGO_MANIFEST_DIR")), command)
 }
 
-/// Runs a command as the administrator, with kubectl, Helm, promtool and `redlock` on the path. Panics with its
-/// output if it fails.
+/// Runs a command as the administrator, with kubectl, Helm, promtool and `redlock` on the path. Panics with
+/// the output of the command if it fails.
 pub fn typed_in(plane: &ControlPlane, folder: &Path, command: &str) -> String {
     let kubeconfig = plane.kubeconfig_admin();
-    // A HOME of its own: kubectl caches there its knowledge of the server at this port, which was another server
-    // before.
+    // The command gets its own HOME: kubectl caches there what it knows of the server at this port, which was
+    // another server before.
     let kubectl = plane.kubectl_command(&kubeconfig);
     let variables = kubectl
         .get_envs()

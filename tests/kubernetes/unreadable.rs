@@ -99,7 +99,7 @@ async fn unreadable_object_is_named_and_the_others_continue() {
     world.lock_status("late", "is held", active).await;
     operator.assert_holds("good", &token);
     operator.assert_holds("edited", &edited);
-    // It causes no retries.
+    // The unreadable object causes no retries.
     world.kubectl(&["annotate", "leaderlock", "odd", "edited", "test=1"]);
     let before = world.writes("leaderlocks");
     world.apply(&lock("later", ""));
@@ -107,7 +107,7 @@ async fn unreadable_object_is_named_and_the_others_continue() {
     let writes = world.writes("leaderlocks") - before;
     assert!(writes < 10, "{writes} writes");
 
-    // The same for a replica that starts now.
+    // The same applies to a replica that starts now.
     let second = world.operator("replica-2").await;
     unreadable(&second, "odd", true).await;
     second.wait_ready();
@@ -118,7 +118,7 @@ async fn unreadable_object_is_named_and_the_others_continue() {
         })
         .await;
 
-    // It is used once it is repaired.
+    // The object is used once it is repaired.
     world.apply(&lock("odd", ", candidates: Operator"));
     world.lock_status("odd", "is held", active).await;
     unreadable(&second, "odd", false).await;
@@ -149,14 +149,14 @@ async fn an_unreadable_object_that_is_deleted_is_stopped_and_let_go() {
         unreadable(&operator, name, true).await;
     }
 
-    // Deleted by a replica that knows the last valid version.
+    // The lock is deleted by a replica that knows the last valid version.
     world.kubectl(&["delete", "ll", "known", "--wait=false"]);
     gates.until("known", 0).await;
     world.kubectl(&["wait", "--for=delete", "ll/known", "--timeout=60s"]);
     unreadable(&operator, "known", false).await;
     gates.count("restarted", 1).await;
 
-    // Deleted by a replica that was never able to read it.
+    // The lock is deleted by a replica that was never able to read it.
     operator.child.kill();
     world.kubectl(&["delete", "ll", "restarted", "--wait=false"]);
     let second = world.operator("replica-2").await;

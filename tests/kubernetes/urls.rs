@@ -1,4 +1,4 @@
-//! Tests that the changing the url of a master while leases are held.
+//! Tests a change of the url of a master while leases are held.
 
 use crate::world::{World, condition, lock, message};
 use redlock_testkit::{RedisServer, ServerOptions, patient};

@@ -9,7 +9,7 @@ use crate::targets::{GATE, GATE_KIND, Gates, guarded, install};
 use crate::world::{World, condition, throughout};
 use redlock_testkit::{RedisServer, eventually};
 
-/// The same kind in a second version.
+/// Returns the same kind with a second version.
 fn two_versions() -> String {
     let versions = GATE_KIND.find("  - name: v1").unwrap();
     let second = GATE_KIND[versions..]
@@ -148,7 +148,7 @@ async fn target_of_an_unserved_version_is_unknown_and_never_stopped() {
     })
     .await;
 
-    // Started and stopped in that version.
+    // The target is started and stopped in that version.
     wants(&world, true);
     now.until("gate", 1).await;
     now.count("gate", 1).await;
@@ -161,7 +161,7 @@ async fn target_of_an_unserved_version_is_unknown_and_never_stopped() {
     drop(operator);
 }
 
-/// A deleted LeaderLock does not wait for a kind for ever.
+/// A deleted LeaderLock does not wait for a kind forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_on_a_kind_that_was_removed_is_deleted_in_its_time() {
     let world = World::new(3).await;

@@ -1,7 +1,7 @@
-//! A control plane and masters of a test's own, and the actions of a user on them.
+//! The control plane and masters of one test, and the actions of a user on them.
 //!
-//! Not shared, since a RedisQuorum is cluster-scoped: the operators of two tests would contend for the same
-//! locks.
+//! They are not shared, since a RedisQuorum is cluster-scoped: the operators of two tests would contend for
+//! the same locks.
 
 use std::fmt::Debug;
 use std::fs;
@@ -26,7 +26,7 @@ pub struct World {
 }
 
 impl World {
-    /// Starts with so many masters that were never used, and installs the definitions and rights.
+    /// Starts with this many masters that were never used, and installs the definitions and rights.
     pub async fn new(masters: usize) -> Self {
         Self::with(masters, Self::options()).await
     }
@@ -36,7 +36,7 @@ impl World {
         Self::with(masters, Self::small_options()).await
     }
 
-    /// With an audit log.
+    /// Returns the options of a world, with an audit log.
     pub fn options() -> Options {
         Options {
             audit: true,
@@ -107,7 +107,8 @@ impl World {
         applied.unwrap_or_else(|error| panic!("{error}\n{manifest}"));
     }
 
-    /// The same by `kubectl apply`, which keeps defaults and fields of others that the manifest no longer names.
+    /// The same with `kubectl apply`, which keeps defaults and fields of others that the manifest no longer
+    /// names.
     pub fn apply_by_kubectl(&self, manifest: &str) {
         let (worked, said) = self.try_apply(manifest);
         assert!(worked, "{said}\n{manifest}");
@@ -146,7 +147,7 @@ impl World {
         quorum_of(name, &urls, more)
     }
 
-    /// Returns the requests of the operator so far, by the audit log.
+    /// Returns the requests of the operator so far, from the audit log.
     pub fn requests(&self) -> Vec<audit::Event> {
         let account = format!(
             "system:serviceaccount:{}:{SERVICE_ACCOUNT}",
@@ -156,7 +157,7 @@ impl World {
         all.filter(|event| event.user.username == account).collect()
     }
 
-    /// Returns how often the operator has written a status of this resource.
+    /// Returns the number of times that the operator has written a status of this resource.
     pub fn writes(&self, resource: &str) -> usize {
         let is_write = |event: &audit::Event| {
             let object = event.object_ref.as_ref();
@@ -166,7 +167,7 @@ impl World {
         self.requests().iter().filter(|event| is_write(event)).count()
     }
 
-    /// The note of an event with this reason about an object of this name.
+    /// Returns the note of an event with this reason about an object of this name.
     pub async fn event(&self, name: &str, reason: &str) -> Option<String> {
         self.events(name, reason).await.into_iter().next()
     }
@@ -212,7 +213,7 @@ impl World {
         Api::all(self.plane.admin())
     }
 
-    /// Waits until the status of a lock is as wanted, and returns it.
+    /// Waits until the status of a lock meets this condition, and returns the status.
     pub async fn lock_status(&self, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let locks = self.locks();
         status(
@@ -243,7 +244,7 @@ async fn status(get: impl AsyncFn() -> Option<Value>, what: &str, wanted: impl F
     .await
 }
 
-/// A RedisQuorum on servers behind these urls, otherwise as [`World::quorum`].
+/// Returns a RedisQuorum on servers behind these urls, otherwise as [`World::quorum`].
 pub fn quorum_of(name: &str, urls: &[String], more: &str) -> String {
     let master = |(index, url)| format!("  - {{name: m{index}, url: \"{url}\"}}\n");
     let masters: String = urls.iter().enumerate().map(master).collect();
@@ -253,7 +254,7 @@ pub fn quorum_of(name: &str, urls: &[String], more: &str) -> String {
     )
 }
 
-/// Waits like [`eventually`] and prints how long that took.
+/// Waits like [`eventually`], and prints the time that this took.
 pub async fn timed<T, E: Debug>(what: &str, probe: impl AsyncFnMut() -> Result<T, E>) -> (T, Duration) {
     let started = Instant::now();
     let seen = eventually(BOUND, what, probe).await;
@@ -262,7 +263,7 @@ pub async fn timed<T, E: Debug>(what: &str, probe: impl AsyncFnMut() -> Result<T
     (seen, took)
 }
 
-/// Calls `look` repeatedly for this long: its assertions hold all the time.
+/// Calls `look` repeatedly for this long, so that its assertions hold all the time.
 pub async fn throughout(length: Duration, mut look: impl FnMut()) {
     let started = Instant::now();
     let mut tick = tokio::time::interval(Duration::from_millis(20));
@@ -278,7 +279,7 @@ pub fn redlock_as(kubeconfig: &Path, arguments: &[&str], variables: &[(&str, &st
     redlock_with(arguments, &[&[kubeconfig], variables].concat())
 }
 
-/// A LeaderLock on quorum `default` with a lease of 6 s and `more` fields of its spec.
+/// Returns a LeaderLock on quorum `default` with a lease of 6 s and `more` fields of its spec.
 pub fn lock(name: &str, more: &str) -> String {
     format!(
         "apiVersion: redlock.dev/v1alpha1\nkind: LeaderLock\nmetadata: {{name: {name}}}\n\
@@ -286,7 +287,7 @@ pub fn lock(name: &str, more: &str) -> String {
     )
 }
 
-/// Status and reason of one condition.
+/// Returns the status and the reason of one condition.
 pub fn condition<'a>(status: &'a Value, kind: &str) -> (&'a str, &'a str) {
     let conditions = status["conditions"]
         .as_array()
@@ -301,7 +302,7 @@ pub fn condition<'a>(status: &'a Value, kind: &str) -> (&'a str, &'a str) {
     })
 }
 
-/// The message of one condition.
+/// Returns the message of one condition.
 pub fn message<'a>(status: &'a Value, kind: &str) -> &'a str {
     let conditions = status["conditions"]
         .as_array()

@@ -53,7 +53,7 @@ fn a_file_without_one_usable_quorum_is_named() {
     }
 }
 
-/// Two quorums that share no master.
+/// Returns two quorums that share no master.
 fn two(quorum: &str) -> String {
     let other = quorum
         .replace("{name: default}", "{name: other}")

@@ -135,7 +135,7 @@ async fn invalid_change_keeps_the_last_valid_version_until_removal() {
     folder.write("a.yaml", &lock("a", ""));
     first.child.wait_for_line(BOUND, "problem resolved");
     assert_eq!(first.wait_active("a"), token);
-    // Half a file, as an editor leaves it that does not replace files atomically.
+    // Half a file, as left by an editor that does not replace files atomically.
     folder.write("a.yaml", &lock("a", "").replace('}', ""));
     first.child.wait_for_line(BOUND, "not valid YAML");
     assert_eq!(first.wait_active("a"), token);

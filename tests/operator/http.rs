@@ -106,7 +106,7 @@ async fn the_shape_of_locks_is_stable() {
     assert_eq!(lock["leaseTransitions"], 0);
 }
 
-/// Returns families by name, with their samples; panics at a line that is no exposition text.
+/// Returns families by name, with their samples; panics on a line that is not exposition text.
 fn families(text: &str) -> BTreeMap<String, Vec<(String, f64)>> {
     let mut families: BTreeMap<String, Vec<(String, f64)>> = BTreeMap::new();
     let (mut current, mut kind, mut helped) = (String::new(), String::new(), BTreeSet::new());
@@ -192,7 +192,7 @@ async fn the_metrics_have_their_names_and_values() {
         let renewed = found["redlock_renewals_total"]
             .iter()
             .any(|(_, count)| *count > 0.0);
-        // The samples of masters are read slightly earlier.
+        // The samples of the masters are slightly older.
         let asked = found["redlock_master_requests_total"]
             .iter()
             .any(|(series, _)| series.contains("operation=\"renew\""));
@@ -239,7 +239,7 @@ async fn the_metrics_have_their_names_and_values() {
     );
     assert_eq!(one("redlock_leases_ended_total", "released"), 0.0);
 
-    // The first lease ends by release: the next replica reports how long it took.
+    // The first lease ends with a release: the next replica reports how long the takeover took.
     let second = Replica::start("second", &folder);
     eventually_blocking(BOUND, "the second knows the first", || {
         let lock = second.lock("a");

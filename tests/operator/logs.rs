@@ -1,4 +1,4 @@
-//! Tests a standard error that is not read.
+//! Tests a process whose standard error is not read.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -16,7 +16,7 @@ use redlock_testkit::{eventually_blocking, free_port};
 /// The default capacity of a pipe on Linux.
 const PIPE: usize = 64 * 1024;
 
-/// Killed on drop.
+/// A process that is killed on drop.
 struct Unread(Child);
 
 impl Drop for Unread {
@@ -30,7 +30,7 @@ impl Drop for Unread {
 async fn a_full_stderr_pipe_does_not_block_the_operator() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a"]);
-    // Each of them is one line in the log.
+    // Each of these files causes one line in the log.
     for number in 0..600 {
         folder.write(&format!("broken-{number}.yaml"), "kind: RedisQuorum\n");
     }

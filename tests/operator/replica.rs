@@ -45,7 +45,7 @@ pub async fn seal(servers: &[RedisServer], credentials: Credentials) {
     init(&open(&config).masters).await.unwrap();
 }
 
-/// A manifest of quorum `default` on these servers, with `more` lines of its spec.
+/// Returns a manifest of quorum `default` on these servers, with `more` lines of its spec.
 pub fn quorum(servers: &[RedisServer], more: &str) -> String {
     let masters: String = servers
         .iter()
@@ -59,7 +59,7 @@ pub fn quorum(servers: &[RedisServer], more: &str) -> String {
     )
 }
 
-/// A manifest of lock `ns/<name>`, with a lease of 10 s and `more` fields of its spec.
+/// Returns a manifest of lock `ns/<name>`, with a lease of 10 s and `more` fields of its spec.
 pub fn lock(name: &str, more: &str) -> String {
     format!(
         "apiVersion: redlock.dev/v1alpha1\nkind: LeaderLock\nmetadata: {{name: {name}, namespace: ns}}\n\
@@ -80,7 +80,7 @@ impl Folder {
         folder
     }
 
-    /// One quorum and these locks, a file each.
+    /// Creates a folder with one quorum and these locks, one file each.
     pub fn with(servers: &[RedisServer], locks: &[&str]) -> Self {
         let folder = Self::new(&[("quorum.yaml", &quorum(servers, ""))]);
         for name in locks {
@@ -94,7 +94,7 @@ impl Folder {
     }
 
     pub fn write(&self, file: &str, text: &str) {
-        // Atomic: a reader of the folder could see one half of a plain write.
+        // The write is atomic: a reader of the folder could see one half of a plain write.
         let beside = tempfile::NamedTempFile::new_in(self.path().parent().unwrap()).unwrap();
         fs::write(beside.path(), text).unwrap();
         beside.persist(self.path().join(file)).unwrap();
@@ -105,7 +105,7 @@ impl Folder {
     }
 }
 
-/// Returns the command that starts it, on a port of its own.
+/// Returns the command that starts a replica on this port.
 pub fn command(name: &str, folder: &Path, port: u16) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
     command
@@ -145,7 +145,7 @@ impl Replica {
         Self { name, child, port }
     }
 
-    /// Returns status and body.
+    /// Returns the status and the body of the response.
     pub fn get(&self, path: &str) -> (u16, String) {
         http::get(self.port, path).unwrap()
     }
@@ -157,7 +157,7 @@ impl Replica {
         body["locks"].as_array().unwrap().clone()
     }
 
-    /// One lock by the name of its object; `Null` if it is not there.
+    /// Returns one lock by the name of its object; `Null` if it does not exist.
     pub fn lock(&self, name: &str) -> Value {
         let found = self.locks().into_iter().find(|lock| lock["name"] == name);
         found.unwrap_or(Value::Null)
@@ -168,7 +168,7 @@ impl Replica {
         lock["role"] == "Active" && lock["validForMilliseconds"].as_u64() > Some(0)
     }
 
-    /// Waits until it is active and returns its token.
+    /// Waits until the replica is active, and returns its token.
     pub fn wait_active(&self, name: &str) -> u64 {
         eventually_blocking(BOUND, &format!("{} is active for {name}", self.name), || {
             let lock = self.lock(name);
@@ -189,7 +189,7 @@ impl Replica {
     }
 }
 
-/// The one replica that is active for a lock, once there is one.
+/// Waits until a replica is active for a lock, and returns this replica.
 pub fn active<'a>(replicas: &'a [Replica], name: &str) -> &'a Replica {
     eventually_blocking(BOUND, &format!("a replica is active for {name}"), || {
         let active: Vec<&Replica> = replicas.iter().filter(|r| r.is_active(name)).collect();

@@ -25,7 +25,7 @@ async fn no_password_is_in_a_log_a_metric_or_an_answer() {
     let folder = Folder::new(&[
         ("quorum.yaml", &quorum(&servers, auth)),
         ("a.yaml", &lock("a", "")),
-        // A password where it is not allowed.
+        // This url has a password, which is not allowed there.
         (
             "url.yaml",
             &format!(
@@ -47,7 +47,7 @@ async fn no_password_is_in_a_log_a_metric_or_an_answer() {
     for path in ["/livez", "/readyz", "/locks", "/metrics"] {
         all += &replica.get(path).1;
     }
-    // Errors of a master must not contain it either.
+    // The errors of a master must not contain the password either.
     servers[0].kill();
     eventually_blocking(BOUND, "the lost master is told", || {
         let body = replica.get("/readyz").1;

@@ -8,7 +8,7 @@ use crate::replica::{BOUND, Folder, Replica, masters};
 use redlock_testkit::eventually_blocking;
 
 const PROMISED: Duration = Duration::from_secs(2);
-/// How long a busy machine may pause during the stop: one that was short of memory took 18 s.
+/// The time for which a busy machine may pause during the stop: one that was short of memory took 18 s.
 const BUSY: Duration = Duration::from_secs(25);
 
 fn ends_well(mut replica: Replica, signal: Signal) -> Vec<String> {
@@ -78,7 +78,7 @@ async fn replica_ends_with_every_master_hung_or_gone() {
     ends_well(Replica::start("third", &folder), Signal::SIGTERM);
 }
 
-/// `timeout` and shells signal the process and then its group.
+/// `timeout` and shells send a signal to the process and then to its group.
 #[tokio::test]
 async fn a_second_signal_takes_nothing_from_the_first() {
     let masters = masters(3).await;

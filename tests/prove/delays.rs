@@ -1,5 +1,5 @@
-//! How long the processes of a trial waited for the CPU. Decides nothing: an outcome that is wrong shows them, and so whether the
-//! machine stood still, or the guardian alone did.
+//! Measures how long the processes of a trial waited for the CPU. Decides nothing: a wrong outcome prints the
+//! delays, which show whether the whole machine stood still, or only the guardian.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,17 +13,17 @@ use redlock::lease::BootInstant;
 use crate::records::Record;
 
 const PACE: Duration = Duration::from_millis(2);
-/// A pause of this length is nothing on a busy machine.
+/// A pause of this length is normal on a busy machine.
 const USUAL: Duration = Duration::from_millis(10);
 
-/// Of the last lease duration before the old holder's last write.
+/// The delays in the last lease duration before the old holder's last write.
 #[derive(Debug)]
 pub struct Delays {
     /// The longest time between two writes of the old holder.
     work: Duration,
     /// The longest time for which a thread of the harness did not run.
     harness: Duration,
-    /// For how long the guardian waited for a CPU since its start; none if it has ended.
+    /// The time for which the guardian waited for a CPU since its start; `None` if it has ended.
     guardian: Option<Duration>,
 }
 
@@ -55,7 +55,7 @@ impl Delays {
     }
 }
 
-/// A thread that does nothing but notice when it did not run. Dropping it ends it.
+/// A thread that only detects when it did not run. It ends when the value is dropped.
 #[derive(Debug)]
 pub struct Probe {
     stop: Arc<AtomicBool>,
@@ -84,7 +84,7 @@ impl Probe {
         }
     }
 
-    /// The longest stall of which a part lies between the two moments.
+    /// Returns the longest stall that lies, at least in part, between the two moments.
     fn longest(&self, since: BootInstant, until: BootInstant) -> Duration {
         let stalls = self.stalls.lock().unwrap();
         let between = stalls.iter().filter(|(from, to)| *to >= since && *from <= until);

@@ -14,12 +14,12 @@ use crate::rows::Row;
 use crate::stage::{BOUND, LEASE, Stage};
 use redlock_testkit::eventually_blocking;
 
-/// A guardian that was killed has a successor by then, or the wrapper has noticed nothing.
+/// The time within which a killed guardian has a successor, unless the wrapper has not noticed.
 const SUCCESSOR: Duration = Duration::from_secs(30);
-/// For how long the next holder is watched after its first write.
+/// The time for which the next holder is watched after its first write.
 const AFTERMATH: Duration = Duration::from_millis(300);
 
-/// How far apart the processes of a machine that wakes may run again.
+/// The largest time between the wake-ups of two processes of a machine that wakes.
 const WAKING: Duration = Duration::from_millis(10);
 
 /// Processes that take the CPU from all others.
@@ -27,7 +27,7 @@ struct Spinners(Vec<Child>);
 
 impl Spinners {
     fn start(count: u32) -> Self {
-        // For as long as this program lives, however it ends.
+        // The script runs as long as this program lives, however it ends.
         let script = format!("while [ -d /proc/{} ]; do :; done", std::process::id());
         let spin = |_| {
             let mut shell = Command::new("sh");
@@ -46,12 +46,12 @@ impl Drop for Spinners {
     }
 }
 
-/// Until a moment of the boot clock. A pace of the trial, not a wait for something to be so.
+/// Sleeps until a moment of the boot clock. This is a pace of the trial, not a wait for a condition.
 fn pause_until(moment: BootInstant) {
     thread::sleep(moment.left(clock::now()));
 }
 
-/// The end of the old holder's lease as the masters showed it last.
+/// Returns the end of the old holder's lease, as last shown by the masters.
 pub fn valid_until(stage: &Stage) -> BootInstant {
     stage
         .observer
@@ -59,10 +59,10 @@ pub fn valid_until(stage: &Stage) -> BootInstant {
         .expect("a majority of the masters showed the old holder's lease")
 }
 
-/// Plays the row to its end: the new holder has written, and what slept is awake again. Returns for how long the guardian
-/// waited for a CPU, if it is there when the new holder writes.
+/// Plays the row to its end: the new holder has written, and frozen processes are awake again. Returns the
+/// time for which the guardian waited for a CPU, if the guardian exists when the new holder writes.
 pub fn play(row: Row, stage: &Stage, rng: &mut Rng) -> Option<Duration> {
-    // At any point of the time between two renewals.
+    // The fault begins at a random time, which may be at any point between two renewals.
     let some = |rng: &mut Rng, most: Duration| Duration::from_secs_f64(rng.f64() * most.as_secs_f64());
     let wait = some(rng, LEASE);
     if row != Row::DaemonLeft {
@@ -81,7 +81,7 @@ pub fn play(row: Row, stage: &Stage, rng: &mut Rng) -> Option<Duration> {
             work.iter().for_each(|pid| stage.freeze(*pid));
             pause_until(clock::now() + some(rng, LEASE / 3));
             stage.cut();
-            // No renewal moves it any more.
+            // No renewal extends the lease any more.
             pause_until(valid_until(stage));
             work.iter().for_each(|pid| stage.wake(*pid));
         }
@@ -107,7 +107,7 @@ pub fn play(row: Row, stage: &Stage, rng: &mut Rng) -> Option<Duration> {
             pause_until(valid_until(stage) + LEASE / 10);
             stage.replace_masters();
         }
-        // It ends by itself.
+        // The work ends by itself.
         Row::DaemonLeft => {}
         Row::Starved | Row::StarvedFrozen => {
             spinners = Some(Spinners::start(rng.u32(16..=64)));
@@ -126,7 +126,8 @@ pub fn play(row: Row, stage: &Stage, rng: &mut Rng) -> Option<Duration> {
     let first = stage.new_writes();
     pause_until(first + AFTERMATH);
     let waited = stage.guardian_waits();
-    // The work first, and the others a little later: who of them runs first is the kernel's choice, and this its worst.
+    // The work is woken first, and the others a little later: the kernel may choose any order, and this is
+    // the worst.
     for pid in frozen.iter().rev() {
         stage.wake(*pid);
         pause_until(clock::now() + some(rng, WAKING));
@@ -139,7 +140,7 @@ pub fn play(row: Row, stage: &Stage, rng: &mut Rng) -> Option<Duration> {
     waited
 }
 
-/// Ends every writer of the old holder; a deserter, which no process watches, is killed for that.
+/// Ends every writer of the old holder. A deserter has to be killed, because no process watches it.
 fn end(row: Row, stage: &Stage) {
     if row == Row::GroupLeft {
         stage.work().into_iter().for_each(processes::kill_work);

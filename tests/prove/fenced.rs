@@ -9,7 +9,7 @@ use crate::program::quorum;
 use redlock_testkit::{RedisServer, ServerOptions, free_port};
 
 const PAGE: &str = include_str!("../../examples/fenced-resource/README.md");
-/// Of the page.
+/// The name of the ledger on the page.
 pub const LEDGER: &str = "ledger";
 
 #[test]
@@ -52,7 +52,7 @@ fn the_page_works_as_printed() {
     // The server ends in any case.
     let end = "trap 'redis-cli -p 7100 shutdown nosave 2>/dev/null || :' EXIT\n";
     let said = typed(&format!("set -e\n{end}{by_hand}").replace("7100", &port), "");
-    // A terminal gets types and numbers beside the values, a pipe the values alone.
+    // On a terminal, types and numbers are printed next to the values; in a pipe, only the values.
     for line in [
         "FENCED token 41 is behind 42",
         "41 the old holder",

@@ -1,4 +1,4 @@
-//! The masters' own account of the leases, as an observer from outside sees it.
+//! Observes the leases from outside, as the masters themselves show them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,13 +8,13 @@ use redlock::lease::BootInstant;
 use redlock_testkit::observer::{Looks, Shown, nearest_end};
 
 const EVERY: Duration = Duration::from_millis(10);
-/// What a holder keeps back of its lease for clocks of different rate (README): 1 % and 2 ms.
+/// The part of its lease that a holder reserves for clocks of different rates (README): 1 % and 2 ms.
 const DRIFT: fn(Duration) -> Duration = |lease| lease / 100 + Duration::from_millis(2);
 
 /// The end of a lease on each master that showed it.
 type Ends = HashMap<usize, BootInstant>;
 
-/// By holder identity: each has one lease in a trial.
+/// The ends by holder identity: each identity has one lease in a trial.
 #[derive(Debug, Default)]
 struct Seen(HashMap<String, Ends>);
 
@@ -43,9 +43,10 @@ impl Observer {
         }
     }
 
-    /// The latest that a holder can have believed to hold the lease. A renewal counts when a majority granted it, so this is the
-    /// end that a majority of the masters shows or exceeds, less the drift. What the holder believed is earlier by the time
-    /// that its renewal took to get there. None before a majority has shown the lease.
+    /// Returns the latest time at which a holder can have believed to hold the lease. A renewal counts when a
+    /// majority granted it, so this is the end that a majority of the masters shows or exceeds, less the
+    /// drift. The end that the holder believed in is earlier by the time that its renewal took to reach the
+    /// masters. `None` before a majority has shown the lease.
     pub fn valid_until(&self, identity: &str) -> Option<BootInstant> {
         let end = self.seen.lock().unwrap().end(identity, self.majority)?;
         Some(end - DRIFT(self.lease))
@@ -53,7 +54,8 @@ impl Observer {
 }
 
 impl Seen {
-    /// The latest end that so many masters show or exceed. The others may show an earlier one: they missed a renewal.
+    /// Returns the latest end that a majority shows or exceeds. Masters that missed a renewal show an earlier
+    /// end.
     fn end(&self, identity: &str, majority: usize) -> Option<BootInstant> {
         let mut ends: Vec<BootInstant> = self.0.get(identity)?.values().copied().collect();
         ends.sort_unstable();

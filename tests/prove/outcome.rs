@@ -1,4 +1,4 @@
-//! What a trial came to.
+//! The outcome of a trial.
 
 use redlock::lease::BootInstant;
 
@@ -8,34 +8,34 @@ use crate::rows::{Promise, Row};
 
 #[derive(Debug)]
 pub struct Outcome {
-    /// The end of the old holder's lease; none where it was released.
+    /// The end of the old holder's lease; `None` if the lease was released.
     pub valid_until: Option<BootInstant>,
     /// The last write of the old holder.
     pub last: BootInstant,
-    /// The first write of the new one.
+    /// The first write of the new holder.
     pub first: BootInstant,
     pub old_token: u64,
     pub new_token: u64,
-    /// Writes of the old holder after the first one of the new.
+    /// Number of writes of the old holder after the first write of the new one.
     pub late: usize,
-    /// Writes of the old holder that the resource let in after one of the new.
+    /// Number of writes of the old holder that the resource accepted after one of the new holder.
     pub let_in: usize,
-    /// What the machine did to the processes of the trial.
+    /// The delays that the machine caused to the processes of the trial.
     pub delays: Delays,
 }
 
-/// Signed milliseconds from `from` to `to`.
+/// Returns the signed milliseconds from `from` to `to`.
 fn milliseconds(from: BootInstant, to: BootInstant) -> f64 {
     (to.since(from).as_secs_f64() - from.since(to).as_secs_f64()) * 1000.0
 }
 
 impl Outcome {
-    /// From the last write of the old holder to the end of its lease.
+    /// Returns the milliseconds from the last write of the old holder to the end of its lease.
     pub fn margin(&self) -> Option<f64> {
         self.valid_until.map(|end| milliseconds(self.last, end))
     }
 
-    /// From the last write of the old holder to the first one of the new.
+    /// Returns the milliseconds from the last write of the old holder to the first write of the new one.
     pub fn gap(&self) -> f64 {
         milliseconds(self.last, self.first)
     }

@@ -1,4 +1,4 @@
-//! Which trials are played, with which seeds, and how many at once.
+//! Decides which trials are played, with which seeds, and how many at once.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use crate::rows::Row;
 use crate::stage::Guardian;
 use crate::trial;
 
-/// A trial waits most of its time; more of them than this, and it is the machine that is tried.
+/// The number of trials at once. A trial mostly waits; with more trials, they would test the machine.
 const SIDE_BY_SIDE: usize = 6;
 const TRIALS: u64 = 20;
 const WITHOUT_GUARDIAN: u64 = 3;
@@ -21,7 +21,7 @@ const WITHOUT_GUARDIAN: u64 = 3;
 pub struct Plan {
     rows: Vec<Row>,
     trials: u64,
-    /// Of the first trial of each row; the next ones count up from it.
+    /// The seed of the first trial of each row; those of the next trials count up from it.
     seed: u64,
 }
 
@@ -29,12 +29,12 @@ pub struct Plan {
 pub struct Played {
     pub row: Row,
     pub seed: u64,
-    /// Or the message of the panic.
+    /// The outcome, or the message of the panic.
     pub outcome: Result<Outcome, String>,
 }
 
 impl Plan {
-    /// With a seed that is printed, or `REDLOCK_SEED`.
+    /// Creates a plan with the seed of `REDLOCK_SEED`, or with a random one. Prints the seed.
     pub fn new(rows: Vec<Row>, trials: u64) -> Self {
         let given = std::env::var("REDLOCK_SEED").ok();
         let seed = given.map_or_else(|| fastrand::u64(..1_000_000), |seed| seed.parse().unwrap());
@@ -50,7 +50,7 @@ impl Plan {
         Self::new(rows, trials)
     }
 
-    /// The trials that must fail.
+    /// Returns the plan of the trials that must fail.
     pub fn of_the_harness(other: &Self) -> Self {
         Self {
             rows: vec![Row::WrapperFrozen],
@@ -59,7 +59,7 @@ impl Plan {
         }
     }
 
-    /// As it is typed to play all of it again.
+    /// Returns the command that plays the whole plan again.
     pub fn how(&self) -> String {
         let rows: Vec<&str> = self.rows.iter().map(|row| row.key()).collect();
         format!(

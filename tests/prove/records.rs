@@ -1,4 +1,4 @@
-//! What the work wrote: a file for each of its processes.
+//! Reads the records of the work: a file for each of its processes.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -24,13 +24,13 @@ pub struct Record {
     pub last: BootInstant,
 }
 
-/// The wall clock when the machine booted; the files have times of the wall clock.
+/// The wall-clock time at which the machine booted; the files have wall-clock times.
 #[derive(Clone, Copy, Debug)]
 pub struct Booted(Duration);
 
 impl Booted {
     pub fn now() -> Self {
-        // Of two clocks that cannot be read at once: the try in which least came between.
+        // The two clocks cannot be read at once, so the try with the least time between the reads counts.
         let tries = (0..20).map(|_| {
             let (before, wall, after) = (clock::now(), clock::unix_time(), clock::now());
             (after.since(before), wall - before.since(BootInstant::default()))
@@ -38,7 +38,7 @@ impl Booted {
         Self(tries.min().unwrap().1)
     }
 
-    /// How far the wall clock was set since then; times of files mean nothing across a step.
+    /// Returns how far the wall clock was set since this value was read; a step makes times of files useless.
     pub fn moved(self) -> Duration {
         self.0.abs_diff(Self::now().0)
     }
@@ -54,14 +54,14 @@ fn files(folder: &Path, name: &str) -> Vec<(PathBuf, i32)> {
     of_name.collect()
 }
 
-/// The processes of a holder that wrote so far.
+/// Returns the processes of a holder that have written so far.
 pub fn pids(folder: &Path, name: &str) -> Vec<i32> {
     let begun = files(folder, name).into_iter();
     let begun = begun.filter(|(path, _)| fs::metadata(path).unwrap().len() > 0);
     begun.map(|(_, pid)| pid).collect()
 }
 
-/// When a holder wrote first, if it has.
+/// Returns the time of the first write of a holder, if any.
 pub fn first(folder: &Path, name: &str) -> Option<BootInstant> {
     let firsts = files(folder, name).into_iter().filter_map(|(path, _)| {
         let mut line = String::new();
@@ -73,7 +73,7 @@ pub fn first(folder: &Path, name: &str) -> Option<BootInstant> {
     firsts.min()
 }
 
-/// Bytes that a holder wrote so far.
+/// Returns the number of bytes that a holder has written so far.
 pub fn size(folder: &Path, name: &str) -> u64 {
     let files = files(folder, name).into_iter();
     files.map(|(path, _)| fs::metadata(path).unwrap().len()).sum()
@@ -86,7 +86,7 @@ pub fn read(folder: &Path, name: &str, booted: Booted) -> Record {
     };
     for (path, _) in files(folder, name) {
         let text = fs::read_to_string(&path).unwrap();
-        // The last line of a killed process may be cut. Then the time of the file counts.
+        // The last line of a killed process may be incomplete. Then the time of the file counts.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         record.writes.extend(whole.lines().map(parse));
         if !text.is_empty() {

@@ -1,4 +1,4 @@
-//! The table, in Markdown.
+//! Formats the table in Markdown.
 
 use crate::outcome::Outcome;
 use crate::plan::Played;
@@ -30,7 +30,7 @@ fn shown(value: Option<&f64>) -> String {
     value.map_or("–".into(), |value| format!("{value:.0}"))
 }
 
-/// Of the rows that were played.
+/// Returns the table of the rows that were played.
 pub fn table(played: &[Played]) -> String {
     let mut rows: Vec<Row> = played.iter().map(|one| one.row).collect();
     rows.dedup();

@@ -1,4 +1,4 @@
-//! The faults, each a row of the table.
+//! Lists the faults. Each fault is a row of the table.
 
 use crate::common::cgroups;
 use crate::work::Work;
@@ -28,7 +28,7 @@ pub enum Row {
 pub enum Promise {
     /// Nothing is written after the lease.
     Kept,
-    /// No wrapper can keep it; the token can.
+    /// No wrapper can keep this promise; the token can.
     ByToken,
 }
 
@@ -52,14 +52,14 @@ impl Row {
         Self::GroupContainedFrozen,
     ];
 
-    /// Of those that can be played here.
+    /// Returns the rows that can be played on this machine.
     pub fn all() -> Vec<Self> {
         let contains = cgroups::own_or_report("the rows with --contain").is_some();
         let playable = |row: &Self| contains || row.work() != Work::WithContainedDeserter;
         Self::ALL.into_iter().filter(playable).collect()
     }
 
-    /// As one of `REDLOCK_ROWS`.
+    /// Returns the name of the row in `REDLOCK_ROWS`.
     pub const fn key(self) -> &'static str {
         match self {
             Self::NetworkCut => "network-cut",
@@ -130,12 +130,12 @@ impl Row {
         }
     }
 
-    /// Ends with a release, so that there is no end of a lease to compare with.
+    /// Reports whether the row ends with a release, so that there is no end of a lease to compare with.
     pub const fn releases(self) -> bool {
         matches!(self, Self::DaemonLeft)
     }
 
-    /// Takes the whole machine.
+    /// Reports whether the row takes the whole machine.
     pub const fn alone(self) -> bool {
         matches!(self, Self::Starved | Self::StarvedFrozen)
     }

@@ -1,4 +1,4 @@
-//! One trial's masters, network, processes and folder. Nothing of it outlives the value.
+//! The masters, network, processes and folder of one trial. Nothing of them outlives the value.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,13 +21,13 @@ use redlock_testkit::{
     ChildGuard, Mode, Proxy, RedisServer, RedisServers, ServerOptions, eventually_blocking,
 };
 
-/// Short, so that many trials fit; and with time for more than one renewal.
+/// A short lease, so that many trials fit, but long enough for more than one renewal.
 pub const LEASE: Duration = Duration::from_secs(6);
 pub const LOCK: &str = "billing/ledger";
-/// For a machine that starves on purpose; nothing that is right comes near it.
+/// A bound for a machine that starves on purpose; a correct run stays far below.
 pub const BOUND: Duration = Duration::from_secs(60);
 
-/// Whether `redlock run` has one.
+/// Whether `redlock run` has a guardian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guardian {
     On,
@@ -36,7 +36,7 @@ pub enum Guardian {
 
 #[derive(Debug)]
 pub struct Stage {
-    // Dropped in this order: the holders before what they need.
+    // Dropped in this order: the holders before the servers that they need.
     frozen: Mutex<Vec<i32>>,
     old: ChildGuard,
     new: Mutex<ChildGuard>,
@@ -48,7 +48,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// The old holder writes, and the new one has been started.
+    /// Starts both holders. Returns once the old holder writes and the new one has been started.
     pub fn start(work: Work, guardian: Guardian, network: &Handle) -> Self {
         let masters = RedisServers::start(3, &ServerOptions::default()).unwrap();
         let resource = RedisServer::start(&ServerOptions::default()).unwrap();
@@ -66,7 +66,7 @@ impl Stage {
         eventually_blocking(BOUND, "the old holder writes", || {
             let first = records::first(folder.path(), "old");
             if first.is_none() && old.ended().is_some() {
-                // On a starving machine it may lose its first lease before its work has begun.
+                // On a starving machine the old holder may lose its first lease before its work has begun.
                 old = holder("old", &through, work);
             }
             first.ok_or(old.stderr())
@@ -98,17 +98,17 @@ impl Stage {
         })
     }
 
-    /// For how long the guardian waited for a CPU since its start, while it is there.
+    /// Returns the time for which the guardian waited for a CPU since its start, while the guardian exists.
     pub fn guardian_waits(&self) -> Option<Duration> {
         processes::guardian(self.wrapper()).and_then(processes::waited)
     }
 
-    /// The processes of the old holder's work.
+    /// Returns the processes of the old holder's work.
     pub fn work(&self) -> Vec<i32> {
         records::pids(self.folder(), "old")
     }
 
-    /// All bytes between the old holder and the masters vanish from now on.
+    /// Drops all bytes between the old holder and the masters from now on.
     pub fn cut(&self) {
         self.proxies.iter().for_each(|proxy| proxy.set(Mode::BlackHole));
     }
@@ -117,13 +117,13 @@ impl Stage {
         self.masters.iter().for_each(RedisServer::kill);
     }
 
-    /// Masters without memory in the place of the killed ones, sealed at once: no lease is live.
+    /// Replaces the killed masters with masters without memory, sealed at once: no lease is live.
     pub fn replace_masters(&self) {
         self.masters
             .iter()
             .for_each(|master| master.restart_empty().unwrap());
         initialise(&self.masters);
-        // A process keeps to the quorum id that it has learned, so the waiting one is started again.
+        // A process keeps the quorum id that it has learned, so the waiting one is started again.
         let place = (self.folder.path(), self.resource.url());
         let new = holder(
             "new",
@@ -135,7 +135,7 @@ impl Stage {
         *self.new.lock().unwrap() = new;
     }
 
-    /// SIGSTOP; woken at the end, at the latest.
+    /// Sends SIGSTOP. The process is woken at the end of the trial at the latest.
     pub fn freeze(&self, pid: i32) {
         self.frozen.lock().unwrap().push(pid);
         processes::send(pid, Signal::SIGSTOP);
@@ -145,7 +145,7 @@ impl Stage {
         processes::send(pid, Signal::SIGCONT);
     }
 
-    /// When the new holder wrote first, once it has.
+    /// Waits until the new holder writes; returns the time of its first write.
     pub fn new_writes(&self) -> BootInstant {
         eventually_blocking(BOUND, "the new holder writes", || {
             records::first(self.folder(), "new")
@@ -177,7 +177,7 @@ fn initialise(masters: &RedisServers) {
     init(masters, &["--max-lease-duration", &longest], &[]);
 }
 
-/// A `redlock run` whose work writes to the folder and to the resource.
+/// Returns a `redlock run` whose work writes to the folder and to the resource.
 fn holder(
     name: &'static str,
     urls: &str,
@@ -200,7 +200,7 @@ fn holder(
     ChildGuard::spawn(name, &mut command)
 }
 
-/// `redlock run …`, without any REDLOCK_ variable of the surroundings.
+/// Returns `redlock run …`, without any REDLOCK_ variable of the environment.
 fn run(name: &str, urls: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
     crate::common::forget_variables(&mut command);

@@ -12,7 +12,7 @@ use crate::records::{self, Booted, Record};
 use crate::rows::Row;
 use crate::stage::{Guardian, LEASE, Stage};
 
-/// Set by more, the wall clock makes the times of files useless.
+/// The largest step of the wall clock with which the times of files can be used.
 const STEP: Duration = Duration::from_millis(10);
 
 pub fn play(row: Row, seed: u64, guardian: Guardian, network: &Handle) -> Outcome {

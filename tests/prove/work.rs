@@ -1,6 +1,6 @@
 //! The work under the lock: writes as often as it can, and records the time and the token of each write.
 //!
-//! A process of its own: this test binary, started again by `redlock run`.
+//! The work is a separate process: this test binary, which `redlock run` starts again.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -16,37 +16,37 @@ use crate::fenced::LEDGER;
 
 /// The folder of the records.
 const FOLDER: &str = "PROVE_FOLDER";
-/// Whose work it is.
+/// The name of the holder.
 const NAME: &str = "PROVE_NAME";
-/// Where the resource is that refuses smaller tokens.
+/// The address of the resource that refuses smaller tokens.
 const RESOURCE: &str = "PROVE_RESOURCE";
-/// This program.
+/// The path of this program.
 const PROGRAM: &str = "PROVE_PROGRAM";
-/// For how many milliseconds it writes.
+/// The number of milliseconds for which the work writes.
 const LASTS: &str = "PROVE_LASTS";
-/// Leaves the process group before it writes.
+/// Makes the work leave the process group before it writes.
 const LEAVES: &str = "PROVE_LEAVES";
-/// More than any trial takes: what a harness that was killed leaves behind ends by itself.
+/// Longer than any trial: the work that a killed harness leaves behind ends by itself.
 const LONGEST: Duration = Duration::from_secs(120);
 const PACE: Duration = Duration::from_millis(1);
 
-/// What `redlock run` starts.
+/// The command that `redlock run` starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     Plain,
     IgnoresTerm,
-    /// Continues beside a daemon in its group, which ignores SIGTERM.
+    /// Continues next to a daemon in its group, which ignores SIGTERM.
     WithDaemon,
-    /// Ends well, and leaves such a daemon behind.
+    /// Ends successfully, and leaves such a daemon behind.
     LeavesDaemon,
-    /// Continues beside a process that left the group.
+    /// Continues next to a process that left the group.
     WithDeserter,
     /// The same in a cgroup, and the process ignores SIGTERM.
     WithContainedDeserter,
 }
 
 impl Work {
-    /// For `sh -c`.
+    /// Returns the script for `sh -c`.
     fn script(self) -> String {
         let write = "\"$PROVE_PROGRAM\" --ignored --exact work </dev/null >/dev/null 2>&1";
         // Two forks, so that init is the only parent.
@@ -63,7 +63,7 @@ impl Work {
         }
     }
 
-    /// Those of `redlock run`.
+    /// Returns the flags of `redlock run`.
     pub const fn flags(self) -> &'static [&'static str] {
         match self {
             Self::WithContainedDeserter => &["--contain"],
@@ -71,7 +71,7 @@ impl Work {
         }
     }
 
-    /// How many of its processes write.
+    /// Returns the number of processes that write.
     pub const fn writers(self) -> usize {
         match self {
             Self::Plain | Self::IgnoresTerm => 1,
@@ -79,7 +79,7 @@ impl Work {
         }
     }
 
-    /// Adds what it needs to a `redlock run … --`.
+    /// Adds the work to a `redlock run … --`.
     pub fn add_to(self, command: &mut Command, name: &str, folder: &Path, resource: &str) {
         let script = self.script();
         command
@@ -91,9 +91,10 @@ impl Work {
     }
 }
 
-/// Writes `TIME TOKEN` lines, one write(2) each, and one to the resource before it. The time is read before both.
+/// Writes `TIME TOKEN` lines, one write(2) each, and to the resource before each. The time is read before
+/// both.
 pub fn run() {
-    // Played by itself it has nothing to do.
+    // Without the variable, this test has nothing to do.
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
         return;
     };
@@ -116,7 +117,7 @@ pub fn run() {
         if at >= until {
             return;
         }
-        // Refused or not: this work continues as if it had received no signal.
+        // Whether or not the write is refused, the work continues as if it had received no signal.
         let _ = resource.append(token);
         file.write_all(format!("{} {token}\n", at.as_nanos()).as_bytes())
             .unwrap();

@@ -10,7 +10,7 @@ use super::source::ROOT;
 const USED: [&str; 13] = [
     "bash", "sh", "awk", "cat", "cp", "dirname", "find", "mkdir", "mktemp", "mv", "rm", "sed", "chmod",
 ];
-/// In place of Mermaid: npm fetches nothing, tar unpacks an empty file, and its hash is the expected one.
+/// Replaces Mermaid: npm fetches nothing, tar unpacks an empty file, and its hash is the expected one.
 const MERMAID: [(&str, &str); 3] = [
     ("npm", "echo \"npm $*\" >>\"$RECORD\""),
     (
@@ -19,7 +19,7 @@ const MERMAID: [(&str, &str); 3] = [
     ),
     ("sha256sum", "cat >/dev/null"),
 ];
-/// Puts a program that lists its source where pip and cargo put mdBook.
+/// Creates a program that lists its source, where pip and cargo install mdBook.
 const INSTALL: &str = "
 echo \"${0##*/} $*\" >>\"$RECORD\"
 while [ $# -gt 1 ] && [ \"$1\" != --target ] && [ \"$1\" != --root ]; do shift; done

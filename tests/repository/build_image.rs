@@ -10,8 +10,8 @@ use super::pages::blocks;
 use super::programs::Programs;
 use super::source::ROOT;
 
-/// Runs the script with these variables in a repository of only its input files; returns its output, and the
-/// arguments of buildah.
+/// Runs the script with these variables in a repository that has only its input files; returns its output and
+/// the arguments of buildah.
 fn build(variables: &[(&str, &str)]) -> (String, String) {
     let place = tempfile::tempdir().unwrap();
     symlink(
@@ -38,7 +38,7 @@ fn build(variables: &[(&str, &str)]) -> (String, String) {
     (stderr, fs::read_to_string(said).unwrap())
 }
 
-/// The commands of a text that begin with these words, each on one line.
+/// Returns the commands of a text that begin with these words, each on one line.
 fn commands(text: &str, begin: &str) -> Vec<String> {
     let joined = text.replace("\\\n", " ");
     let lines = joined
@@ -51,7 +51,7 @@ fn commands(text: &str, begin: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns those of the pages that install the masters of the chart.
+/// Returns the commands of the pages that install the masters of the chart.
 fn on_pages(begin: &str) -> Vec<(&'static str, Vec<String>)> {
     let pages = [
         "README.md",

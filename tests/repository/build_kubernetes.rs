@@ -40,7 +40,7 @@ install) cp "$0" "$GOBIN/helm" ;;
 esac
 "#;
 
-/// As published, with a module that the version of go.mod does not have.
+/// The go.mod as published, with a module that the go.mod of the other version does not have.
 const UPSTREAM: &str = "\
 module k8s.io/kubernetes
 go 1.24.0
@@ -92,7 +92,7 @@ impl System {
         self.file("cache/redlock-operator").join(folder)
     }
 
-    /// Runs it before a command that prints its environment.
+    /// Runs the script before a command that prints its environment.
     fn run(&self, environment: &[(&str, &str)]) -> Output {
         let mut command = self.programs.command("build-kubernetes");
         command

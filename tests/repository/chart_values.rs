@@ -12,12 +12,12 @@ const README: &str = "charts/redlock-operator/README.md";
 #[derive(Debug, PartialEq, Eq)]
 struct Row {
     path: String,
-    /// The text behind the key; empty for a key that only holds others.
+    /// The value of the key; empty for a key that only contains other keys.
     default: String,
     comment: String,
 }
 
-/// Reads lines, not YAML, since it needs the comments. Two spaces a level, as in this file.
+/// Reads lines, not YAML, since it needs the comments. Each level is indented by two spaces, as in this file.
 fn rows(values: &str) -> Vec<Row> {
     let (mut rows, mut comment, mut path) = (Vec::<Row>::new(), Vec::new(), Vec::<&str>::new());
     for line in values.lines() {

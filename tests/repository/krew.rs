@@ -28,7 +28,7 @@ fn platforms(manifest: &Value) -> &[Value] {
     manifest["spec"]["platforms"].as_array().unwrap()
 }
 
-/// As krew validates a manifest: sigs.k8s.io/krew, internal/index/validation.
+/// Makes the checks of krew: sigs.k8s.io/krew, internal/index/validation.
 #[test]
 fn the_manifest_meets_the_requirements_of_krew() {
     let manifest = manifest(&written());

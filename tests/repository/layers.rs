@@ -1,4 +1,4 @@
-//! Tests which part may import which.
+//! Tests which part may import which other part.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +18,8 @@ const fn layer(package: &'static str, parts: &'static [&'static str], what: &'st
 
 const OPERATOR: &str = "redlock-operator";
 
-/// From the top to the bottom: a part imports only from rows below its own. Cargo holds the order of the packages;
-/// these tests hold the order of the parts of one package.
+/// The rows from top to bottom: a part imports only from the rows below its own. Cargo enforces the order of
+/// the packages, and these tests enforce the order of the parts of one package.
 pub const LAYERS: &[Layer] = &[
     layer(OPERATOR, &["cli"], "arguments, exit codes"),
     layer(
@@ -98,7 +98,7 @@ const WATCHES_REDIS: [&str; 3] = ["redlock-bench", "redlock-demo", "redlock-test
 const NOT_PURE: [&str; 6] = ["async", "await", "std::net", "std::fs", "std::env", "std::thread"];
 
 fn rank(part: &str) -> usize {
-    // As the other packages import redlock-core.
+    // Every part may import `lease`, as the other packages import redlock-core.
     if part == "lease" {
         return LAYERS.len();
     }

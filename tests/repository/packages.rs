@@ -26,7 +26,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The names of a table of a manifest, `thiserror` of `thiserror.workspace = true`.
+/// Returns the names in a table of a manifest: `thiserror` of `thiserror.workspace = true`.
 fn keys<'a>(manifest: &'a str, table: &str) -> Vec<&'a str> {
     let header = format!("[{table}]");
     let lines = manifest.lines().skip_while(|line| *line != header).skip(1);
@@ -51,7 +51,7 @@ fn the_core_can_do_no_io() {
     }
 }
 
-/// Every package of Cargo.lock and what it depends on; of members of the workspace for their tests as well.
+/// Returns the packages of Cargo.lock with their dependencies; for workspace members, also those of tests.
 fn locked(lock: &str) -> BTreeMap<&str, Vec<&str>> {
     let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for package in lock.split("[[package]]").skip(1) {

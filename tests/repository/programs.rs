@@ -14,7 +14,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Creates it with these programs of this machine.
+    /// Creates a PATH with these programs of this machine.
     pub fn real(names: &[&str]) -> Self {
         let programs = Self {
             folder: tempfile::tempdir().unwrap(),

@@ -160,7 +160,8 @@ fn annotations() -> Value {
     chart["annotations"].clone()
 }
 
-/// As https://artifacthub.io/docs/topics/annotations/helm lists them: the name and the fields of an entry, none for a text.
+/// The annotations that https://artifacthub.io/docs/topics/annotations/helm lists: the name, and the fields
+/// of an entry; a text has no fields.
 const KNOWN: [(&str, &[&str]); 6] = [
     ("license", &[]),
     ("operator", &[]),

@@ -16,15 +16,15 @@ const BENCH: &str = "crates/redlock-bench";
 
 #[derive(Debug)]
 pub struct Source {
-    /// Below the repository, with slashes: `src/cli/run.rs`, `crates/redlock-core/src/timing.rs`.
+    /// The path below the repository, with slashes: `src/cli/run.rs`, `crates/redlock-core/src/timing.rs`.
     pub path: String,
     pub lines: usize,
-    /// Production code; empty for a file that holds tests only.
+    /// The production code; empty for a file that contains only tests.
     pub code: String,
 }
 
 impl Source {
-    /// Returns its package.
+    /// Returns the package of the file.
     pub fn package(&self) -> &str {
         match self.path.strip_prefix("crates/") {
             Some(path) => path.split('/').next().unwrap(),
@@ -32,7 +32,7 @@ impl Source {
         }
     }
 
-    /// The names from the crate's root to this file: `cli`, `run`. None for `lib.rs` and `main.rs`.
+    /// Returns the names from the crate's root to this file: `cli`, `run`. Empty for `lib.rs` and `main.rs`.
     pub fn module(&self) -> Vec<&str> {
         let (_, path) = self.path.split_once("src/").unwrap();
         match path.trim_end_matches(".rs") {
@@ -133,7 +133,7 @@ fn skip_item<'a>(depth: usize, lines: &mut impl Iterator<Item = &'a str>) {
     }
 }
 
-/// Reports whether `text` contains `word` as a word of its own.
+/// Reports whether `text` contains `word` as a separate word.
 pub fn mentions(text: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(at, _)| {

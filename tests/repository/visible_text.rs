@@ -12,7 +12,7 @@ use super::source::{ROOT, Source, sources};
 /// One passage: a paragraph, a string literal, a description.
 #[derive(Debug)]
 pub struct Passage {
-    /// Below the repository.
+    /// The path below the repository.
     pub path: String,
     pub text: String,
 }
@@ -197,7 +197,7 @@ fn of_template(text: &str) -> Vec<String> {
     strings.filter_map(|text| sentence(&text)).collect()
 }
 
-/// Returns a literal of several words; keys, formats and names are no sentences.
+/// Returns a literal of several words; keys, formats and names are not sentences.
 fn sentence(text: &str) -> Option<String> {
     let text = without_quotations(&without(text, "{", "}"));
     let words = text

@@ -86,7 +86,8 @@ fn banned_at(words: &[Word], at: usize) -> Option<String> {
     found.next().map(|phrase| (*phrase).to_owned())
 }
 
-/// A question is no hit: in `what is stored?` the unknown is the subject.
+/// Returns the beginning of a clause without a named subject. A question is not a hit: in `what is stored?`,
+/// the unknown is the subject.
 fn subject_at(words: &[Word], at: usize) -> Option<String> {
     let (word, verb) = (&words[at], words.get(at + 1)?);
     let sentence = words[at..]

@@ -1,6 +1,6 @@
 //! Judges an object with `validate`.
 
-// Each test binary uses a part of it.
+// Each test binary uses a part of this module.
 #![allow(dead_code)]
 
 use redlock::api::plan::QuorumPlan;
@@ -48,7 +48,7 @@ fn plan(spec: &Map<String, Value>) -> QuorumPlan {
 }
 
 pub fn parse<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
-    // By way of text, as an object is read from a file: the error then names the field.
+    // The object is converted to text, as if it were read from a file: the error then names the field.
     let text = serde_yaml::to_string(value).unwrap();
     serde_yaml::from_str(&text).map_err(|error| error.to_string())
 }

@@ -1,7 +1,7 @@
 //! The table: objects and changes of objects, and the expected answers. It holds for both judges, `validate` and the
 //! API server; where one answers differently, the case has both answers.
 
-// Each test binary uses a part of it.
+// Each test binary uses a part of this module.
 #![allow(dead_code)]
 
 use serde::Deserialize;
@@ -16,7 +16,7 @@ pub enum Kind {
     RedisQuorum,
 }
 
-/// An object, and the expected answer; none when it is accepted.
+/// An object, and the expected answer; an object without one must be accepted.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
@@ -43,13 +43,13 @@ pub struct Change {
     pub says: Option<String>,
 }
 
-/// The difference of one of the two judges.
+/// The answer of one of the two judges where it differs from that of the other.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Otherwise {
     field: Option<String>,
     says: Option<String>,
-    /// The reason why it accepts.
+    /// The reason why this judge accepts the object.
     accepts: Option<String>,
 }
 

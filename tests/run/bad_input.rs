@@ -1,4 +1,4 @@
-//! Tests that invalid input gets a message that names it and the expected value.
+//! Tests that a message names each invalid input and the expected value.
 
 use crate::program::redlock;
 use crate::wrapper::{BOUND, Quorum};

@@ -1,4 +1,5 @@
-//! `--contain` where no cgroup can be created: refused before the lock is contended for, with the reason and what to do.
+//! Tests `--contain` where no cgroup can be created: it is refused before the lock is contended for, with the
+//! reason and the remedy.
 
 use std::fs;
 use std::io::Write;
@@ -15,10 +16,10 @@ const RUN: &str =
     "run l --masters redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3 --contain -- echo no";
 const REFUSED: &str = "redlock: --contain cannot give the command a cgroup of its own: ";
 const NOBODY: &[&str] = &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-/// A mount namespace of its own, also for a user without rights.
+/// A separate mount namespace, even for a user without rights.
 const UNSHARED: &[&str] = &["unshare", "--map-root-user", "--mount"];
 
-/// Runs it by a shell that did something before, and by a program that starts the shell.
+/// Runs the command in a shell after the commands `before`. The program `by` starts the shell.
 fn refused(by: &[&str], before: &str, texts: &[&str]) {
     let script = format!("set -e; {before}; exec {} {RUN}", env!("CARGO_BIN_EXE_redlock"));
     let words: Vec<&str> = by.iter().copied().chain(["sh", "-c", &script]).collect();
@@ -33,7 +34,7 @@ fn refused(by: &[&str], before: &str, texts: &[&str]) {
     }
 }
 
-/// The mount point of cgroup2, or `None` after a report.
+/// Returns the mount point of cgroup2, or `None` after a report.
 fn mount(untested: &str) -> Option<String> {
     let mount = cgroups::mount();
     if let Err(why) = &mount {
@@ -61,7 +62,7 @@ fn user_without_rights_is_refused() {
         let _ = writeln!(std::io::stderr(), "NOT TESTED: a user without rights: {why}");
     };
     match (is_root(), cgroups::own()) {
-        // The file system is read-only: the reason is another one.
+        // The file system is read-only, which is another reason.
         (_, Err(why)) if why.contains("Read-only file system") => untested(&why),
         (true, _) => refused(NOBODY, ":", &texts),
         (false, Err(_)) => refused(&["env"], ":", &texts),
@@ -69,7 +70,7 @@ fn user_without_rights_is_refused() {
     }
 }
 
-/// The directory may be created, and no process moved there: the cgroup of `redlock run` is not the user's.
+/// The directory can be created, but no process can be moved: the cgroup of `redlock run` is not the user's.
 #[test]
 fn user_without_the_right_to_move_processes_is_refused_and_nothing_is_left() {
     let Some(own) = cgroups::own_or_report("a user who may not move processes") else {
@@ -102,7 +103,7 @@ fn machine_without_cgroup2_is_refused() {
     let Some(mount) = mount("an unmounted cgroup2") else {
         return;
     };
-    // In a user namespace of its own it may not be unmounted.
+    // In a separate user namespace, cgroup2 may not be unmounted.
     let unshare = Command::new("unshare").args(["--mount", "true"]).output();
     let unshare = unshare.expect("unshare of util-linux");
     if !unshare.status.success() {
@@ -146,7 +147,7 @@ fn read_only_tree_is_refused() {
     );
 }
 
-/// Below a cgroup with threaded ones a new cgroup holds no process.
+/// A new cgroup below a cgroup with threaded ones cannot hold processes.
 #[test]
 fn threaded_cgroup_is_refused_and_nothing_left() {
     let Some(own) = cgroups::own_or_report("a threaded cgroup") else {

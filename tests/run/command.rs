@@ -1,4 +1,4 @@
-//! Tests the command: its end, its environment, its remaining processes.
+//! Tests the end, the environment and the remaining processes of the command.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -102,7 +102,7 @@ fn the_flag_c_runs_a_shell_command() {
 #[tokio::test]
 async fn nothing_of_the_group_survives_the_lease() {
     let quorum = Quorum::start();
-    // The command ends once the other process has its own session: until then, that one is of the group.
+    // The command ends once the other process has its own session: until then, that process is in the group.
     let script = "trap '' TERM; sleep 1000 & echo left $!; setsid sleep 1000 >/dev/null 2>&1 & away=$!; \
                   until [ \"$(cut -d' ' -f6 /proc/$away/stat)\" = $away ]; do sleep 0.02; done; echo away $away; exit 3";
     let flags = ["--stop-grace", "300ms", "--lease-duration", "20s"];
@@ -112,7 +112,7 @@ async fn nothing_of_the_group_survives_the_lease() {
     assert!(!runs(left));
     assert!(runs(away), "documented: a session of its own is beyond the group");
     kill_hard(away);
-    // A majority confirmed it; this master may lag slightly behind.
+    // A majority confirmed the release; this master may lag slightly behind.
     eventually(BOUND, "the lock was given back", async || {
         let lease: Option<String> = admin(&quorum.servers[0], &["GET", "redlock:lease:l"]).await;
         lease.map_or(Ok(()), Err)
@@ -120,7 +120,7 @@ async fn nothing_of_the_group_survives_the_lease() {
     .await;
 }
 
-/// A guardian that kept the pipe would make a shell wait for it.
+/// A guardian that kept the pipe open would make a shell wait for it.
 #[test]
 fn nothing_of_redlock_holds_the_output_open() {
     let quorum = Quorum::start();
@@ -134,8 +134,8 @@ fn nothing_of_redlock_holds_the_output_open() {
         let inherited = std::fs::read_link(format!("/proc/{}/fd/1", wrapper.child.pid())).unwrap();
         assert_ne!(target, inherited, "file {number}");
     }
-    // The command has no file of redlock's, except those that both inherited: other tests of this process open files,
-    // too.
+    // The command has no open file of redlock, except those that both inherited: other tests of this process
+    // open files, too.
     let files = |id: i64, above: i32| -> Vec<String> {
         let open = std::fs::read_dir(format!("/proc/{id}/fd")).unwrap().flatten();
         let number = |name: &str| name.parse().unwrap_or(0);

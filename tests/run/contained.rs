@@ -1,4 +1,4 @@
-//! `--contain`: what leaves the process group is stopped, too.
+//! Tests `--contain`: processes that leave the process group are stopped, too.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -14,17 +14,17 @@ use crate::common::cgroups;
 use crate::wrapper::{BOUND, Quorum, SHORT, Through, UNHURRIED, Wrapper, kill_hard, runs, send, wait_gone};
 
 const FILE: &str = "CONTAINED_FILE";
-/// A file that is not written for so long is not written any more: the daemon writes each millisecond.
+/// If a file is not written for this time, its writer has ended: the daemon writes every millisecond.
 const SILENCE: Duration = Duration::from_millis(300);
 const LONG: &[&str] = &["--contain", "--lease-duration", "60s"];
 /// A process that holds the output of a failed test open ends by itself, and so does the test.
 const WAITS: &str = "n=0; while [ $((n += 1)) -lt 1500 ]; do sleep 0.02; done";
 
-/// A session of its own, two forks, deaf to the stop signal; it writes until it is killed.
+/// A daemon in its own session, after two forks. It ignores the stop signal, and writes until it is killed.
 const DAEMON: &str = "(trap '' TERM HUP; setsid sh -c '\"$WRITER\" --ignored --exact contained::writer &' \
                       </dev/null >/dev/null 2>&1)";
 
-/// The work of the daemon, in a process of its own: this program.
+/// The work of the daemon, in a separate process: this program.
 #[test]
 #[ignore = "no test: a process of the others"]
 fn writer() {
@@ -37,7 +37,7 @@ fn writer() {
         .open(file)
         .unwrap();
     let own = std::process::id();
-    // What a test that was killed leaves behind ends by itself.
+    // The work ends by itself, in case a killed test leaves it behind.
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(120) {
         file.write_all(format!("{own}\n").as_bytes()).unwrap();
@@ -45,7 +45,7 @@ fn writer() {
     }
 }
 
-/// A `redlock run --contain` whose command started the daemon.
+/// A `redlock run --contain` whose command has started the daemon.
 struct Contained {
     wrapper: Wrapper,
     folder: TempDir,
@@ -54,7 +54,7 @@ struct Contained {
 }
 
 impl Contained {
-    /// The command continues with `then` once the daemon writes.
+    /// Starts the command, which continues with `then` once the daemon writes.
     fn start(quorum: &Quorum, flags: &[&str], then: &str, parent: &Path) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let script = format!("{DAEMON}; until [ -s \"${FILE}\" ]; do sleep 0.02; done; echo writes; {then}");
@@ -81,7 +81,7 @@ impl Contained {
         fs::metadata(self.folder.path().join("writes")).unwrap().len()
     }
 
-    /// From this moment on nothing is written.
+    /// Asserts that nothing is written from this moment.
     fn is_silent(&self) {
         let before = self.written();
         assert!(!runs(self.daemon), "the daemon runs");
@@ -95,7 +95,7 @@ impl Contained {
         });
     }
 
-    /// Nothing is left when the wrapper has ended.
+    /// Asserts that nothing is left when the wrapper has ended.
     fn ends(mut self, code: i32) -> String {
         let (status, _) = self.wrapper.child.wait(BOUND);
         self.is_silent();
@@ -118,7 +118,7 @@ fn daemon_that_the_command_leaves_behind_ends_before_the_release() {
     quorum.is_free("l");
 }
 
-/// A signal that is passed on goes to the process group alone.
+/// A signal that is passed on reaches only the process group.
 #[test]
 fn daemon_that_is_left_behind_has_its_grace() {
     if cgroups::own_or_report("the grace of a daemon that is left behind").is_none() {
@@ -135,7 +135,7 @@ fn daemon_that_is_left_behind_has_its_grace() {
     assert_eq!((code, out.as_str()), (3, "cleaned up"), "{err}");
 }
 
-/// The stop signal reaches it, and each process gets it once.
+/// The stop signal reaches the process, and each process gets the signal once.
 #[test]
 fn process_of_another_session_gets_the_stop_signal() {
     if cgroups::own_or_report("the stop signal").is_none() {

@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use crate::wrapper::{BOUND, Quorum, Wrapper};
 use redlock_testkit::{ChildGuard, eventually_blocking};
 
-/// A PID namespace of its own, like a container. The wrapper is process 1 there.
+/// A separate PID namespace, as in a container. The wrapper is process 1 there.
 const CONTAINER: &[&str] = &[
     "unshare",
     "--map-root-user",
@@ -18,7 +18,7 @@ const CONTAINER: &[&str] = &[
 #[test]
 fn the_first_process_reaps_orphans_and_forwards_signals() {
     let quorum = Quorum::start();
-    // Orphans that end while the command runs: unless the wrapper reaps them they would fill the process table.
+    // Orphans end while the command runs: unless the wrapper reaps them, they would fill the process table.
     let script = "trap 'echo asked; exit 9' TERM; \
                   for n in 1 2 3 4 5; do (sleep 0.1 & sleep 0.05 &) ; done; \
                   (setsid sleep 0.1 &); echo ready; \

@@ -64,7 +64,7 @@ fn wrapper_and_guardian_killed_at_once_leave_no_command() {
     kill_hard(daemon);
 }
 
-/// A guardian that has answered: the wrapper replaces one that does not within half a second.
+/// Returns a guardian that has answered: the wrapper replaces one that does not answer within half a second.
 fn settled(wrapper: &Wrapper, not: i64) -> i64 {
     eventually_blocking(BOUND, "a guardian that stays", || {
         let found = wrapper.guardian(not);
@@ -150,13 +150,13 @@ fn remaining_process_that_cannot_be_searched_for_does_not_outlive_the_lock() {
     allow_no_second_pipe(wrapper.child.pid());
     kill_hard(me);
     let (code, _, err) = wrapper.end();
-    // The lock is left to run out. A killed process ends when the kernel has a CPU for it.
+    // The lock is left to run out. A killed process ends when the kernel has a CPU for the process.
     wait_gone(daemon);
     assert_eq!(code, 70, "{err}");
     assert!(err.contains("searching for the remaining processes"), "{err}");
 }
 
-/// As far as the user may raise the priority. A guardian that waits for the CPU kills late.
+/// The priority is as high as the user may raise it. A guardian that waits for the CPU kills late.
 #[test]
 fn the_guardian_runs_before_other_processes() {
     let quorum = Quorum::start();
@@ -199,7 +199,7 @@ fn a_wrapper_that_is_killed_while_it_waits_leaves_nothing() {
     let guardian = waiting.guardian(0);
     waiting.child.kill();
     wait_gone(guardian);
-    // The launcher held the pipes: their end is that of the launcher, too.
+    // The launcher held the pipes: their end shows that the launcher has ended.
     let (_, out, _) = waiting.end();
     assert_eq!(out, "");
     holder.signal(Signal::SIGTERM);

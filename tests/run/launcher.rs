@@ -11,7 +11,7 @@ use redlock_testkit::eventually_blocking;
 use crate::common::processes;
 use crate::wrapper::{BOUND, Quorum, Wrapper, kill_hard, send};
 
-/// A run that waits for the lock of `holder`, and its launcher.
+/// Starts a run that waits for the lock of `holder`; returns the runs and the launcher.
 fn waiting(quorum: &Quorum, flags: &[&str]) -> (Wrapper, Wrapper, i64) {
     let mut holder = quorum.run("l", &[], "echo holds; exec sleep 1000");
     holder.child.wait_for_line(BOUND, "holds");
@@ -26,7 +26,7 @@ fn waiting(quorum: &Quorum, flags: &[&str]) -> (Wrapper, Wrapper, i64) {
     (holder, waiting, launcher.into())
 }
 
-/// Until the launcher stands still, a later signal may arrive first.
+/// Stops the launcher, and waits until it has stopped: until then, a later signal may arrive first.
 fn freeze(launcher: i64) {
     send(launcher, Signal::SIGSTOP);
     eventually_blocking(BOUND, "the launcher stands still", || {
@@ -35,7 +35,7 @@ fn freeze(launcher: i64) {
     });
 }
 
-/// The wrapper may have ended the launcher.
+/// Sends a signal to the launcher, which the wrapper may have ended.
 fn send_if_there(launcher: i64, signal: Signal) {
     let _ = kill(Pid::from_raw(launcher.try_into().unwrap()), signal);
 }
@@ -60,7 +60,7 @@ fn run_that_is_asked_to_end_starts_no_other_launcher() {
         waiting.child.wait_for_line(BOUND, "acquired");
         waiting.signal(Signal::SIGTERM);
         eventually_blocking(BOUND, "SIGTERM is passed on", || {
-            // The launcher is killed where the signal came before the guardian answered.
+            // The launcher is killed if the signal came before the guardian answered.
             let Ok(status) = fs::read_to_string(format!("/proc/{launcher}/status")) else {
                 return Ok(());
             };
@@ -75,7 +75,7 @@ fn run_that_is_asked_to_end_starts_no_other_launcher() {
     }
 }
 
-/// As a terminal does it: the group of the launcher gets the signal, and the wrapper does not.
+/// Acts like a terminal: the group of the launcher gets the signal, and the wrapper does not.
 #[test]
 fn launcher_that_is_interrupted_ends_the_run() {
     let quorum = Quorum::start();
@@ -86,7 +86,7 @@ fn launcher_that_is_interrupted_ends_the_run() {
     assert_eq!((code, out.as_str()), (130, ""), "{err}");
 }
 
-/// It refuses to begin after the end of the lease under which it was asked, whether or not that lease was renewed.
+/// The launcher does not begin after the end of the lease of its request, even if that lease was renewed.
 #[test]
 fn launcher_that_was_stopped_beyond_the_lease_is_replaced() {
     let quorum = Quorum::start();
@@ -94,7 +94,7 @@ fn launcher_that_was_stopped_beyond_the_lease_is_replaced() {
     freeze(launcher);
     holder.signal(Signal::SIGTERM);
     waiting.child.wait_for_line(BOUND, "acquired");
-    // The lease lasts 6 s, and is renewed meanwhile. A service survives its loss.
+    // The lease lasts 6 s, and is renewed during the wait. A service survives its loss.
     thread::sleep(Duration::from_secs(6));
     send_if_there(launcher, Signal::SIGCONT);
     let (code, out, err) = waiting.end();

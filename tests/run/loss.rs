@@ -39,7 +39,7 @@ fn a_command_that_ignores_the_signal_is_killed_with_all_of_its_group() {
     assert_eq!(wrapper.end().0, 79);
 }
 
-/// A stopped command can obey, too.
+/// A stopped command can still obey the stop signal.
 #[test]
 fn stopped_command_is_signalled_and_ends() {
     let quorum = Quorum::start();
@@ -97,7 +97,7 @@ fn a_service_begins_anew_with_a_greater_token() {
 /// A grace period that no test waits out.
 const LONG_GRACE: &[&str] = &["--lease-duration", "60s", "--stop-grace", "40s"];
 const IGNORES: &str = "trap 'echo told' TERM; echo me $$; while :; do sleep 0.05; done";
-/// How far the masters' clocks are ahead, in seconds, after the clock of this machine was paused.
+/// The seconds by which the masters' clocks are ahead after the clock of this machine was paused.
 const PAUSED: u64 = 90;
 
 /// Asserts that the command is killed long before the end of its grace.

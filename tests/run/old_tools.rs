@@ -66,7 +66,7 @@ fn consul_9788_sigterm_arrived_after_others_had_the_lock() {
     wrapper.child.wait_for_line(BOUND, "told");
     let told = away.elapsed();
     println!("told {told:?} after the masters were away, lease 20 s, of which 10 to stop");
-    // It reports the rest of the lease itself; the clock here only distinguishes 20 s from 90.
+    // The wrapper itself reports the rest of the lease; the clock here only distinguishes 20 s from 90.
     assert!(told < Duration::from_secs(20), "{told:?}");
     let (code, _, err) = wrapper.end();
     assert_eq!(code, 79);

@@ -44,14 +44,14 @@ fn a_command_that_is_asked_to_end_takes_its_time_under_the_lease() {
     wrapper.child.wait_for_line(BOUND, "asked");
     wrapper.signal(Signal::SIGTERM);
     wrapper.signal(Signal::SIGINT);
-    // Longer than a lease.
+    // The wait is longer than a lease.
     let second = quorum.ran("l", &["-w", "17"], "echo no");
     assert_eq!(second.0, 75, "{second:?}");
     std::fs::write(&done, "").unwrap();
     let (code, out, err) = wrapper.end();
     assert_eq!(code, 5, "{out} {err}");
     assert!(!err.contains("lost"), "{err}");
-    // Shorter than the rest of a lease that is not released.
+    // The wait is shorter than the rest of a lease that is not released.
     assert_eq!(quorum.ran("l", &["-w", "8"], "echo free").1, "free");
 }
 
@@ -68,7 +68,7 @@ fn a_service_that_is_asked_to_end_does_not_begin_anew() {
     assert_eq!(wrapper.end().0, 6);
 }
 
-/// As by `nohup`, or a shell that starts it in the background.
+/// Signals are ignored as with `nohup`, or with a shell that starts the command in the background.
 #[test]
 fn ignored_signals_stay_ignored() {
     let quorum = Quorum::start();

@@ -20,7 +20,7 @@ impl AtTerminal {
         Self::of(|by| quorum.command_by(by, "l", &[], script))
     }
 
-    /// In a session of its own with a controlling terminal, like a login.
+    /// Starts a session with a controlling terminal, like a login.
     fn of(command: impl Fn(&[&str]) -> Command) -> Self {
         let pty = openpty(None, None).unwrap();
         let mut command = command(&["setsid", "--ctty"]);
@@ -31,7 +31,7 @@ impl AtTerminal {
         let mut output = keyboard.try_clone().unwrap();
         let screen = std::sync::Arc::<std::sync::Mutex<String>>::default();
         let shown = screen.clone();
-        // Ends when the last process closes the terminal.
+        // The thread ends when the last process closes the terminal.
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = output.read(&mut bytes) {

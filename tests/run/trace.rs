@@ -14,7 +14,7 @@ use crate::wrapper::{BOUND, Quorum, Wrapper};
 const PASSWORD: &str = "a-password-of-this-test";
 /// A busy machine lost a lease of 3 s before the test ended it.
 const LEASE: &str = "12s";
-/// What a command under the lease prints, so that each lease is seen.
+/// A command that prints its token, so that each lease can be observed.
 const SCRIPT: &str = "echo token $REDLOCK_TOKEN; exec sleep 1000";
 
 /// Three masters with a user that has a password, and a folder for traces.
@@ -95,8 +95,8 @@ fn written(folder: &Path, text: &str) -> Vec<PathBuf> {
     vec![path]
 }
 
-/// The first holder loses its lease, wins another one, and is killed; in between, a server is killed and started
-/// again.
+/// Plays the scene: the first holder loses its lease, wins another one, and is killed; in between, a server
+/// is killed and started again.
 fn play(scene: &Scene) {
     let mut first = scene.candidate("first");
     first.child.wait_for_line(BOUND, "token ");

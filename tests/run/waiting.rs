@@ -151,7 +151,7 @@ fn a_majority_that_lost_its_memory_is_waited_for_by_a_service() {
             .unwrap();
         redis::cmd("FLUSHALL").query::<()>(&mut connection).unwrap();
     };
-    // It knows the fingerprint, and would seal the masters again before the others have read them.
+    // The holder knows the fingerprint, and would seal the masters again before the others have read them.
     holder.child.freeze();
     quorum.servers[..2].iter().for_each(flush);
     let forgotten = [
@@ -179,7 +179,7 @@ fn a_majority_that_lost_its_memory_is_waited_for_by_a_service() {
     drop(holder);
 }
 
-/// No operator is needed: a waiting `redlock run` seals the masters.
+/// A waiting `redlock run` seals the masters without an operator.
 #[test]
 fn unsealed_masters_are_sealed_and_the_seconds_reported() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
@@ -217,7 +217,7 @@ fn wrong_password_is_reported_and_not_shown() {
     right.expect(0, &["REDLOCK_TOKEN="]).keeps("the-right-one");
 }
 
-/// A majority may still answer: a service that ended would be down for good because of one master.
+/// A majority may still answer: a service that ended would stay down because of one master.
 #[test]
 fn command_waits_for_masters_while_one_of_them_denies() {
     let options = ServerOptions {

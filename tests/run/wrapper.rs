@@ -34,14 +34,14 @@ impl Quorum {
         Self { servers, urls }
     }
 
-    /// `redlock run LOCK FLAGS -- sh -c SCRIPT`, without any REDLOCK_ variable of this process.
+    /// Returns `redlock run LOCK FLAGS -- sh -c SCRIPT`, without any REDLOCK_ variable of this process.
     pub fn command(&self, lock: &str, flags: &[&str], script: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
         self.arguments(&mut command, lock, flags, script);
         command
     }
 
-    /// The same behind a program that starts it.
+    /// Returns the same command behind a program that starts it.
     pub fn command_by(&self, by: &[&str], lock: &str, flags: &[&str], script: &str) -> Command {
         let mut command = Command::new(by[0]);
         command.args(&by[1..]).arg(env!("CARGO_BIN_EXE_redlock"));
@@ -52,7 +52,7 @@ impl Quorum {
     fn arguments(&self, command: &mut Command, lock: &str, flags: &[&str], script: &str) {
         crate::common::forget_variables(command);
         command.args(["run", lock, "--masters", &self.urls]).args(flags);
-        // By default, masters that have not answered within 2 s are not waited for: too short for a busy machine.
+        // By default, a run waits at most 2 s for the masters: too short for a busy machine.
         let waits = ["-n", "--nonblock", "-w", "--service"];
         if !flags.iter().any(|flag| waits.contains(flag)) {
             command.args(["-w", "60"]);
@@ -65,12 +65,13 @@ impl Quorum {
         Wrapper::of(ChildGuard::spawn(&format!("redlock run {lock}"), &mut command))
     }
 
-    /// Runs it to its end; returns code, standard output and standard error.
+    /// Runs the wrapper to its end; returns code, standard output and standard error.
     pub fn ran(&self, lock: &str, flags: &[&str], script: &str) -> (i32, String, String) {
         self.run(lock, flags, script).end()
     }
 
-    /// Waits until a run that does not wait for the lock gets it, for less than a lease of 60 s that is not released lasts.
+    /// Waits until a run that does not wait gets the lock, for less time than an unreleased lease of 60 s
+    /// lasts.
     pub fn is_free(&self, lock: &str) {
         eventually_blocking(Duration::from_secs(25), "the lock is free", || {
             let ran = self.ran(lock, &["-n"], "echo free");
@@ -94,7 +95,7 @@ pub struct Through {
 }
 
 impl Through {
-    /// Starts three masters that vote, behind it.
+    /// Starts three masters that vote, behind this network.
     pub fn start() -> (Self, Quorum) {
         let Quorum { servers, .. } = Quorum::start();
         let network = Runtime::new().unwrap();
@@ -114,9 +115,9 @@ impl Through {
     }
 }
 
-/// A shell that starts the tests in the background, or `nohup`, makes them ignore signals, and every program that
-/// they start inherits that, as `redlock run` and its command should. A signal with a handler here has the default
-/// action there.
+/// A shell that starts the tests in the background, or `nohup`, makes them ignore signals. Every program that
+/// they start inherits this, as `redlock run` and its command should. A signal with a handler here has the
+/// default action there.
 fn handle_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -133,7 +134,7 @@ fn handle_signals() {
         let _entered = runtime.enter();
         for number in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT].map(|signal| signal as i32) {
             if ignored & 1 << (number - 1) != 0 {
-                // No task waits for it: the handler alone matters, and it stays.
+                // No task waits for the signal: only the handler matters, and the handler stays.
                 drop(tokio::signal::unix::signal(SignalKind::from_raw(number)).unwrap());
             }
         }

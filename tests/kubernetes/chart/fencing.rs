@@ -1,4 +1,5 @@
-//! Tests node fencing in a release: what its namespace must admit, and that the driver stays while pods mount its volume.
+//! Tests node fencing in a release: its namespace must admit it, and the driver stays while pods use its
+//! volume.
 
 use super::{chart, run_helm};
 use crate::fixture::{ControlPlane, Options, SERVICE_ACCOUNT};

@@ -4,7 +4,7 @@
 use super::{chart, run_helm};
 use crate::fixture::ControlPlane;
 
-/// Returns masters of a quorum in Helm's values, each behind such a host.
+/// Returns the masters of a quorum as values for Helm, with hosts that begin with `host`.
 fn masters(quorum: &str, host: &str) -> String {
     let all: Vec<String> = (0..3)
         .map(|index| format!(r#"{{"name": "m{index}", "url": "redis://{host}-{index}:6379"}}"#))
@@ -24,7 +24,7 @@ fn install(plane: &ControlPlane, namespace: &str, values: &[&str]) -> Result<Str
         "--namespace",
         namespace,
         "--dry-run=server",
-        // They exist already, with another owner.
+        // The definitions exist already, with another owner.
         "--set=crds.install=false",
     ];
     run_helm(plane, &[&fixed, values].concat())

@@ -10,7 +10,7 @@ use redlock_testkit::eventually;
 
 const THIS: &str = "tests/kubernetes/chart/lifecycle.rs";
 const NAMESPACE: &str = "redlock";
-/// Pods end within seconds, and that of the hook after a fraction of one.
+/// Values with which pods end within seconds, and the pod of the hook within a fraction of a second.
 const VALUES: [&str; 2] = [
     "--set=terminationGracePeriodSeconds=5",
     "--set-string=drain.podAnnotations.test\\.example/run-seconds=0.2",
@@ -60,7 +60,7 @@ async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     let deployment = || get(&plane, &["deployment", "redlock-operator"]);
     assert_eq!(deployment()["status"]["readyReplicas"], 2, "Helm did not wait");
 
-    // Helm must not take an object of the project's kinds for ready before an operator has visited it.
+    // Helm must not consider an object of the project's kinds ready before an operator has visited it.
     let early = helm(&plane, &[&["upgrade"], &release[..], &[LOCK]].concat(), "5s").unwrap_err();
     assert!(early.contains("nobody") || early.contains("deadline"), "{early}");
 
@@ -111,7 +111,7 @@ async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
         1
     );
 
-    // Installed again as on the page of the quickstart, it takes over the remaining objects.
+    // A new installation, as on the page of the quickstart, takes over the remaining objects.
     for line in commands("examples/quickstart/README.md", THIS) {
         typed(&plane, &line);
     }

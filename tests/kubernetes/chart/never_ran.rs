@@ -1,4 +1,4 @@
-//! Tests a release of which no pod ever starts, as with an image that no node can pull: nothing runs pods here.
+//! Tests a release whose pods never start, as with an image that no node can pull: nothing runs pods here.
 
 use serde_json::Value;
 

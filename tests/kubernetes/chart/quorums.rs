@@ -18,7 +18,7 @@ fn spec(world: &World, name: &str) -> Value {
 }
 
 fn write(file: &Path, manifests: &[&str]) {
-    // Replaced atomically, like a mounted ConfigMap.
+    // The file is replaced atomically, like a mounted ConfigMap.
     let next = file.with_extension("next");
     fs::write(&next, manifests.join("---\n")).unwrap();
     fs::rename(next, file).unwrap();
@@ -112,7 +112,7 @@ async fn declared_quorums_are_applied_and_followed() {
     logged(&operator, "ConfigMap").await;
     assert_eq!(spec(&world, "default")["commandTimeoutMilliseconds"], 400);
 
-    // An existing Secret counts: a replica that starts later creates no other one.
+    // An existing Secret counts: a replica that starts later does not create another one.
     let second = world.operator_with("replica-2", |command| {
         command.args(["--new-password-secret", &secret]);
     });

@@ -40,7 +40,7 @@ fn program(modules: &'static str) -> &'static Path {
     &programs[usize::from(modules != "go.mod")]
 }
 
-/// A time for which a candidate led, by the boot clock.
+/// A period in which a candidate led, by the boot clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Term {
     pub first: BootInstant,
@@ -112,7 +112,7 @@ impl Drop for Controller {
 
 pub enum Process {
     Controller(Controller),
-    /// One that ends is started again.
+    /// A scheduler that ends is started again.
     Scheduler(Scheduler),
 }
 
@@ -129,7 +129,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the times for which this candidate led.
+    /// Returns the periods in which this candidate led.
     pub fn led(&self) -> Vec<Term> {
         match &self.process {
             Process::Controller(controller) => controller.records.lock().unwrap().read(),
@@ -137,7 +137,7 @@ impl Candidate {
         }
     }
 
-    /// Ends it by SIGTERM, with which it releases the Lease. Returns whether it is gone for good.
+    /// Ends the candidate with SIGTERM, on which it releases the Lease. Returns whether it is gone for good.
     pub fn terminate(&mut self) -> bool {
         match &mut self.process {
             Process::Controller(controller) => {
@@ -154,14 +154,15 @@ impl Candidate {
     }
 }
 
-/// Returns the wall clock at which the boot clock began. Read once, so that the same line always has the same time.
+/// Returns the wall-clock time at boot. It is read once, so that the same line always has the same time.
 fn booted() -> Duration {
     static BOOTED: OnceLock<Duration> = OnceLock::new();
     *BOOTED.get_or_init(|| clock::unix_time() - clock::now().since(BootInstant::from_nanos(0)))
 }
 
-/// Returns the terms of a scheduler by its log, with the wall clock of its lines converted to the boot clock. A term ends
-/// when the process reports the loss just before it exits; one of a killed process ends with the start of the next.
+/// Returns the terms of a scheduler from its log, with the wall clock of its lines converted to the boot
+/// clock. A term ends when the process reports the loss just before it exits, or, if it was killed, when the
+/// next one starts.
 fn terms(log: &str, now: BootInstant, booted: Duration) -> Vec<Term> {
     let (mut terms, mut began) = (Vec::new(), None);
     for line in log.lines() {

@@ -1,4 +1,4 @@
-//! What moves the locks to the other cluster, and what happens meanwhile.
+//! Lists the causes that move the locks to the other cluster, and the faults during the move.
 
 use std::path::Path;
 

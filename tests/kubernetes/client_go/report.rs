@@ -1,4 +1,4 @@
-//! What the candidates of both clusters recorded.
+//! Evaluates the records of the candidates of both clusters.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::candidate::Term;
 use super::moves::Move;
 use super::side::{Election, Side};
 
-/// How long the moves took.
+/// The durations of the moves.
 #[derive(Default)]
 pub struct Report(BTreeMap<(Election, Move), Vec<(Duration, Duration)>>);
 
@@ -45,7 +45,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Median and greatest, in seconds.
+/// Returns the median and the maximum, in seconds.
 fn ends(all: impl Iterator<Item = Duration>) -> String {
     let mut all: Vec<Duration> = all.collect();
     all.sort();

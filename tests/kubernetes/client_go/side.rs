@@ -17,9 +17,9 @@ use crate::fixture::Operator;
 use crate::leader_lease::{RIGHTS, lease_held};
 use crate::world::{World, condition, quorum_of};
 
-/// A lease, the takeover delay, and a candidate that contends, with the defaults of client-go.
+/// A bound for a lease, the takeover delay, and a candidate that contends with the defaults of client-go.
 const BOUND: Duration = Duration::from_secs(180);
-/// Allocates pods and runs none.
+/// A node with room for pods, which runs none of them.
 const NODE: &str = "\
 apiVersion: v1
 kind: Node
@@ -30,7 +30,7 @@ status:
   conditions: [{type: Ready, status: \"True\", reason: KubeletReady, message: \"\"}]
 ";
 
-/// Whether the policy of the chart is installed; without it, the operator renews its records.
+/// Reports whether the policy of the chart is installed; without it, the operator renews its records.
 pub fn fenced() -> bool {
     std::env::var_os("REDLOCK_UNFENCED").is_none()
 }
@@ -45,7 +45,7 @@ pub enum Election {
 impl Election {
     pub const ALL: [Self; 2] = [Self::Controller, Self::Scheduler];
 
-    /// The name of its Lease, and of the lock.
+    /// Returns the name of the Lease, which is also that of the lock.
     pub fn name(self) -> &'static str {
         match self {
             Self::Controller => "controller",
@@ -57,7 +57,7 @@ impl Election {
 /// The timings of the scheduler and its lock. Those of the controller are always short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Those of the controller.
+    /// The timings of the controller.
     Short,
     /// The defaults.
     Usual,
@@ -230,7 +230,7 @@ impl Side {
         }
     }
 
-    /// Returns the terms of all candidates of an election, with their names.
+    /// Returns the terms of all candidates of an election, with the names of the candidates.
     pub fn terms(&self, election: Election) -> impl Iterator<Item = (Term, &str)> {
         let all = self
             .candidates
@@ -245,7 +245,7 @@ impl Side {
         last.unwrap_or(BootInstant::from_nanos(0))
     }
 
-    /// Waits until a candidate leads here after this time; returns when it began.
+    /// Waits until a candidate leads here after this time; returns the time at which its term began.
     pub async fn leads_after(&self, election: Election, time: BootInstant) -> BootInstant {
         let what = format!("a candidate of {} leads in {}", election.name(), self.name);
         eventually(BOUND, &what, async || {

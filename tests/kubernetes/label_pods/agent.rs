@@ -1,4 +1,4 @@
-//! A candidate that is no operator, as in a pod or in another cluster: the elector of the library.
+//! A candidate that is not an operator, as in a pod or in another cluster: the elector of the library.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +75,7 @@ impl Agent {
         .await;
     }
 
-    /// Writes on the masters that nothing runs under its lease.
+    /// Writes to the masters that nothing runs under the lease of the agent.
     pub async fn mark_clean(&self) {
         let standing = self.elector.watch(&self.lock).unwrap();
         let authority = standing.borrow().authority_at(clock::now()).unwrap();
@@ -91,7 +91,7 @@ impl Agent {
     }
 }
 
-/// This world's cluster, as its operator calls it.
+/// Returns this world's cluster, as its operator names it.
 pub async fn own_cluster(world: &World) -> ClusterId {
     let namespaces = Api::<Namespace>::all(world.plane.admin());
     let system = namespaces.get("kube-system").await.unwrap();

@@ -47,7 +47,8 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
         "{told}"
     );
 
-    // Also when another agent takes it, which is reported, and when the holder is killed, which no process reports.
+    // The same is true if another agent takes it, which is reported, or if the holder is killed, which is
+    // not.
     let second = start(1, &own);
     second.stands_by().await;
     let asked = Instant::now();
@@ -79,7 +80,7 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     assert_eq!(web.sightings.now().len(), 0);
     stranger.release();
 
-    // Killed while another agent waits.
+    // The holder is killed while another agent waits.
     let first = start(0, &own);
     first.holds().await;
     web.until(&["web-0"]).await;
@@ -94,8 +95,8 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     let told = world.told("web", "Released").await;
     assert!(told.contains("released the lock"), "{told}");
 
-    // By whichever replica was first. A replica that has just started, and has seen no lease yet, may remove once the
-    // label that the other one set.
+    // Either replica may be the first to write. A replica that has just started, and has seen no lease yet,
+    // may once remove the label that the other replica set.
     let seen: Vec<Vec<String>> = web
         .sightings
         .all()
@@ -107,7 +108,7 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
         (9..=13).contains(&seen.len()),
         "they undo what the other does: {seen:?}"
     );
-    // The same pod again, and again: no other writer gave it the label.
+    // The same pod gets the lock repeatedly: no other writer gave it the label.
     for _ in 0..3 {
         let again = start(1, &own);
         again.holds().await;

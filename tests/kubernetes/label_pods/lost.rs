@@ -56,7 +56,7 @@ async fn a_lost_lock_leaves_no_label_behind_before_its_lease_has_run_out() {
     for master in &world.masters[1..] {
         master.resume().unwrap();
     }
-    // Whichever cluster has it then: one lease, one label, and this cluster has the label only with the lock.
+    // Whichever cluster holds it: one lease, one label, and this cluster has the label only with the lock.
     let held = eventually(BOUND, "held again", async || {
         let seen = operator.lock("web");
         match seen["holderIdentity"].as_str() {
@@ -70,7 +70,7 @@ async fn a_lost_lock_leaves_no_label_behind_before_its_lease_has_run_out() {
         elsewhere.holds().await;
         assert!(web.sightings.now().is_empty());
     }
-    // The other cluster releases it: adopted here, under a larger token.
+    // The other cluster releases the lock: the pod is adopted here, under a larger token.
     elsewhere.release().await;
     web.until(&["web-0"]).await;
     let anew = web.get("web-0").await.annotations()[TOKEN].clone();

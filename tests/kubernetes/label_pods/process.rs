@@ -1,4 +1,4 @@
-//! Agents as shipped: a process for each pod, like a container of it.
+//! Agents as shipped: a process for each pod, like a container of the pod.
 
 use std::process::Command;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl AgentProcess {
             .env("POD_NAMESPACE", namespace)
             .env("POD_NAME", pod)
             .env("POD_UID", uid)
-            // It has no access to the API server, and must not search for any.
+            // The agent has no access to the API server, and must not search for one.
             .env("KUBECONFIG", "/nonexistent")
             .env_remove("REDLOCK_IDENTITY");
         let mut child = ChildGuard::spawn(pod, &mut command);
@@ -64,13 +64,13 @@ impl AgentProcess {
         self.wait(409).await;
     }
 
-    /// Ends it like the kubelet: it releases the lock.
+    /// Ends the agent like the kubelet does: the agent releases the lock.
     pub fn release(mut self) {
         self.child.signal(Signal::SIGTERM);
         assert_eq!(self.child.wait(BOUND).0.code(), Some(0));
     }
 
-    /// Kills the agent: it no longer renews, and reports nothing.
+    /// Kills the agent, which then no longer renews and reports nothing.
     pub fn kill(mut self) {
         self.child.kill();
     }

@@ -34,7 +34,7 @@ async fn make_after(web: &Web, name: &str, hash: &str, other: &str) {
     .await;
 }
 
-/// Returns the pods that had the label, in order, and how long no pod had it between two.
+/// Returns the pods that had the label, in order, and the times without a labelled pod between two of them.
 fn journey(web: &Web, since: Instant) -> (Vec<String>, Vec<Duration>) {
     let all = web.sightings.all();
     let (mut path, mut gaps) = (Vec::new(), Vec::new());
@@ -64,7 +64,7 @@ async fn label_moves_once_in_a_rollout_and_once_in_a_rollback() {
     web.until(&["old-0"]).await;
     web.ready("old-1", true).await;
 
-    // A pod that is not ready moves nothing; a ready one does, before the old one ends.
+    // A pod that is not ready does not move the label; a ready pod does, before the old one ends.
     let began = Instant::now();
     make_after(&web, "new-0", "b", "old-1").await;
     web.ready("old-1", false).await;
@@ -112,13 +112,13 @@ async fn label_does_not_follow_a_new_revision_that_gets_ready_and_unready() {
     }
     assert_eq!(journey(&web, began).0, Vec::<String>::new());
 
-    // Ready for good.
+    // The pod becomes ready and stays ready.
     web.ready_now("new-0").await;
     web.until(&["new-0"]).await;
     let (path, gaps) = journey(&web, began);
     println!("{path:?}, without any label {gaps:?}");
     assert_eq!(path, ["new-0"]);
-    // If no Ready pod has it, the next one gets it at once.
+    // If no Ready pod has the label, the next Ready pod gets it at once.
     make_after(&web, "newer-0", "c", "new-0").await;
     web.ready_now("newer-0").await;
     web.delete("new-0").await;
@@ -127,7 +127,7 @@ async fn label_does_not_follow_a_new_revision_that_gets_ready_and_unready() {
     assert!(gone.elapsed() < Duration::from_secs(5), "{:?}", gone.elapsed());
 }
 
-/// By the controllers of Kubernetes and a kubelet without containers. `REDLOCK_ROLLOUTS=20` to measure.
+/// The controllers of Kubernetes and a kubelet without containers run it. `REDLOCK_ROLLOUTS=20` to measure.
 #[tokio::test(flavor = "multi_thread")]
 async fn label_leads_the_rollout_of_a_deployment() {
     let rollouts: usize = std::env::var("REDLOCK_ROLLOUTS").map_or(2, |count| count.parse().unwrap());
@@ -154,7 +154,7 @@ async fn label_leads_the_rollout_of_a_deployment() {
             })
             .await;
         let began = Instant::now();
-        // As `rollout restart` does, which refuses a second restart within a second.
+        // Does the same as `rollout restart`, which refuses a second restart within a second.
         let again = format!(
             r#"{{"spec":{{"template":{{"metadata":{{"annotations":{{"restarted":"{rollout}"}}}}}}}}}}"#
         );

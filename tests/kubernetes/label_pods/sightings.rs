@@ -16,14 +16,14 @@ use super::ROLE;
 
 pub type Names = BTreeSet<String>;
 
-/// Watches until it is dropped.
+/// A watch of the pods, which ends on drop.
 pub struct Sightings {
     seen: Arc<Mutex<Vec<(Instant, Names)>>>,
     task: JoinHandle<()>,
 }
 
 impl Sightings {
-    /// Independent of the operator: all pods, with or without the label, by a watch of its own.
+    /// Watches all pods, with or without the label, independently of the operator.
     pub fn of(client: Client, namespace: &str) -> Self {
         let api = Api::<Pod>::namespaced(client, namespace);
         let seen = Arc::new(Mutex::new(vec![(Instant::now(), Names::new())]));
@@ -64,12 +64,12 @@ impl Sightings {
         self.seen.lock().unwrap().last().unwrap().1.clone()
     }
 
-    /// Returns how often more than one pod had it at the same time.
+    /// Returns the number of times that more than one pod had the label.
     pub fn doubles(&self) -> usize {
         self.all().iter().filter(|(_, names)| names.len() > 1).count()
     }
 
-    /// Returns from when to when no pod has it, after `asked`.
+    /// Returns the beginning and the end of the first period after `asked` in which no pod has the label.
     pub fn gap_after(&self, asked: Instant) -> Option<(Instant, Instant)> {
         let all = self.all();
         let first = all

@@ -40,7 +40,7 @@ impl Web {
         made.uid().unwrap()
     }
 
-    /// Sets the condition as a kubelet would; returns when.
+    /// Sets the condition Ready as a kubelet would; returns the time before the write.
     pub async fn ready(&self, name: &str, ready: bool) -> Instant {
         let status = if ready { "True" } else { "False" };
         let patch =
@@ -53,7 +53,7 @@ impl Web {
         said
     }
 
-    /// The same with the time, as a kubelet writes it.
+    /// Sets the condition to True with the time of the transition, like a kubelet.
     pub async fn ready_now(&self, name: &str) {
         let condition =
             json!({"type": "Ready", "status": "True", "lastTransitionTime": Time(Timestamp::now())});
@@ -91,7 +91,7 @@ impl Web {
         self.api.get_opt(name).await.unwrap()
     }
 
-    /// Waits until exactly these have the label.
+    /// Waits until exactly these pods have the label.
     pub async fn until(&self, wanted: &[&str]) {
         eventually(BOUND, &format!("{wanted:?} labelled"), async || {
             let found = self.sightings.now();
@@ -104,7 +104,7 @@ impl Web {
         .await;
     }
 
-    /// Waits until one of these has it, and no other: which.
+    /// Waits until one of these pods has the label, and no other pod; returns its name.
     pub async fn until_one_of(&self, wanted: &[&str]) -> String {
         eventually(BOUND, &format!("one of {wanted:?} labelled"), async || {
             let found = self.sightings.now();
@@ -117,7 +117,7 @@ impl Web {
         .await
     }
 
-    /// Waits until nothing of the label is left on it.
+    /// Waits until neither the label nor an annotation of it is left on the pod.
     pub async fn bare(&self, name: &str) {
         eventually(BOUND, &format!("{name} has nothing of it"), async || {
             let pod = self.get(name).await;

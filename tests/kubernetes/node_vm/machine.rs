@@ -13,12 +13,12 @@ use tempfile::TempDir;
 use crate::fixture::{ControlPlane, Process};
 use redlock_testkit::eventually_blocking;
 
-/// Emulated, a machine is about ten times slower than this one.
+/// A generous bound: an emulated machine is about ten times slower than this one.
 const BOUND: Duration = Duration::from_secs(600);
 /// The line of `init`, once it has started all services.
 const READS_COMMANDS: &str = "the shell reads commands";
 
-/// A running machine. It ends when dropped.
+/// A running machine, which ends on drop.
 #[derive(Debug)]
 pub struct Machine {
     _process: Process,
@@ -40,7 +40,7 @@ impl Machine {
         seed(plane, masters, &built, folder.path());
         let drive = |path: &Path| format!("file={},format=raw,if=virtio,cache=unsafe", path.display());
         let arguments = [
-            // KVM is not everywhere.
+            // KVM is not available everywhere.
             "-accel",
             "tcg,thread=multi",
             "-cpu",

@@ -12,7 +12,7 @@ use crate::world::{World, condition, lock, quorum_of};
 use redlock_testkit::{RedisServer, ServerOptions, eventually, patient};
 
 pub const NAMES: [&str; 2] = ["eu-1", "eu-2"];
-/// Of the lock and the CronJob.
+/// The name of the lock and of the CronJob.
 pub const NAME: &str = "report";
 pub const REGISTER: &str = "slot:shared/report/report";
 const TARGET: &str = ", lockName: shared/report, targets: [{name: nightly, action: OncePerSchedule, \
@@ -22,7 +22,7 @@ pub struct Pair {
     pub clusters: [World; 2],
 }
 
-/// A CronJob of this schedule, whose Jobs take so many seconds.
+/// Returns a CronJob with this schedule, whose Jobs run for this many seconds.
 pub fn cron_job(schedule: &str, policy: &str, seconds: u64) -> String {
     format!(
         "apiVersion: batch/v1\nkind: CronJob\nmetadata: {{name: report}}\nspec:\n  schedule: \"{schedule}\"\n  \
@@ -33,7 +33,7 @@ pub fn cron_job(schedule: &str, policy: &str, seconds: u64) -> String {
     )
 }
 
-/// A schedule that is never due.
+/// Returns a CronJob with a schedule that is never due.
 pub fn yearly() -> String {
     cron_job("0 0 1 1 *", "Allow", 0)
 }
@@ -43,7 +43,7 @@ pub fn declared() -> String {
 }
 
 impl Pair {
-    /// Starts with so many masters, which have been in use for long.
+    /// Starts with this many masters, which have been in use for a long time.
     pub async fn new(masters: usize, options: Options) -> Self {
         let masters = (0..masters)
             .map(|_| RedisServer::start(&ServerOptions::default()).unwrap())
@@ -73,7 +73,7 @@ impl Pair {
         &self.clusters[0].masters
     }
 
-    /// A replica of the operator of a cluster.
+    /// Starts a replica of the operator of a cluster.
     pub async fn operator(&self, cluster: usize, identity: &str) -> Operator {
         self.clusters[cluster].operator_of(NAMES[cluster], identity).await
     }
@@ -102,7 +102,7 @@ impl Pair {
         Api::namespaced(world.plane.admin(), world.namespace.name())
     }
 
-    /// As the CronJob controller would at that time.
+    /// Creates a Job like the CronJob controller would at that time.
     pub async fn schedule(&self, cluster: usize, name: &str, slot: i64) -> Job {
         let at = Timestamp::from_second(slot).unwrap().to_string();
         let annotations = json!({"batch.kubernetes.io/cronjob-scheduled-timestamp": at});
@@ -155,7 +155,7 @@ impl Pair {
     }
 }
 
-/// A Job of the CronJob with these annotations.
+/// Creates a Job of the CronJob with these annotations.
 pub async fn make_job(world: &World, name: &str, annotations: &Value) -> Job {
     let namespace = world.namespace.name();
     let crons = Api::<CronJob>::namespaced(world.plane.admin(), namespace);
@@ -178,7 +178,7 @@ pub fn suspended(job: &Job) -> bool {
     job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
 }
 
-/// Returns the slot in its label.
+/// Returns the slot in the label of a Job.
 pub fn label(job: &Job) -> Option<&str> {
     let labels = job.metadata.labels.as_ref()?;
     labels.get("redlock.dev/slot").map(String::as_str)

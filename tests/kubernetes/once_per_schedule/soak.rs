@@ -1,5 +1,5 @@
-//! Tests many slots in two clusters while operators are killed and masters lose memory: each runs at most once,
-//! nearly all run, and a fault explains each that does not.
+//! Tests many slots in two clusters while operators are killed and masters lose memory: each slot runs at
+//! most once, nearly all run, and a fault explains each slot that does not run.
 
 #[path = "soak/account.rs"]
 mod account;
@@ -45,7 +45,7 @@ async fn soak_control() {
     assert!(!findings.twice.is_empty(), "nobody sees it: {findings:?}");
 }
 
-/// A short lease: operators are killed frequently.
+/// Returns a lock with a short lease, because operators are killed frequently.
 fn short() -> String {
     declared().replace("Seconds: 6", "Seconds: 3")
 }
@@ -54,11 +54,11 @@ fn short() -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
     Kept,
-    /// The test makes them forget each claim.
+    /// The test deletes each claim from the masters.
     Lost,
 }
 
-/// Creates this many slots, one in `pace` on average.
+/// Creates this many slots, one for each `pace` on average.
 async fn slots(count: usize, pace: Duration, memory: Memory) -> Findings {
     let seed = seed();
     let mut random = Rng::with_seed(seed);
@@ -172,7 +172,7 @@ async fn soak_every_minute() {
         }
     })
     .await;
-    // Where the lock is held, which on a busy machine may be the other cluster.
+    // Each run was in the cluster with the lock, which on a busy machine may be the other cluster.
     for run in &runs {
         println!("{} ran in {}", run.owner, run.cluster);
     }
@@ -181,7 +181,7 @@ async fn soak_every_minute() {
     slots.sort_unstable();
     let all: Vec<u64> = (slots[0]..).take(slots.len()).collect();
     assert_eq!(slots, all, "each slot once");
-    // Each of them was created in the other cluster, too, and deleted there.
+    // Each of these Jobs was also created in the other cluster, and deleted there.
     eventually(BOUND, "what ran elsewhere was deleted", async || {
         let notes = ["get", "events.events.k8s.io", "-o", "jsonpath={.items[*].note}"];
         let notes = pair.clusters.iter().map(|world| world.kubectl(&notes));

@@ -1,4 +1,4 @@
-//! Tests what changes around a target: its object comes later, or its declaration changes.
+//! Tests changes around a target: its object is created later, or its declaration changes.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ async fn missing_object_is_switched_once_it_exists() {
     world.apply(&lock("report", &target));
     enforced(&world, "TargetNotFound").await;
     world.apply(&format!("{}  suspend: true\n", FLUX.manifest));
-    // `kubectl apply` declares the field: a start yields.
+    // `kubectl apply` declares the field, so a start does not overwrite it.
     enforced(&world, "EnforcementConflict").await;
     world.kubectl(&["delete", "kustomization", "it"]);
     enforced(&world, "TargetNotFound").await;
@@ -21,7 +21,7 @@ async fn missing_object_is_switched_once_it_exists() {
     role(&world, "Active").await;
     world.apply(&lock("report", &format!("{target}{STANDBY}")));
     role(&world, "Standby").await;
-    // It is created anew on standby.
+    // The object is created again on standby.
     world.kubectl(&["delete", "kustomization", "it"]);
     world.apply(FLUX.manifest);
     until(&world, "kustomization", "/spec/suspend", Some(&json!(true))).await;

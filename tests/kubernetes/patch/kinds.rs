@@ -1,8 +1,8 @@
-//! The documented kinds, with the definitions of their projects where a package registry has them.
+//! Lists the documented kinds, with the definitions of their projects if a package registry has them.
 
 use serde_json::Value;
 
-/// In `tests/corpus/crds`.
+/// The definitions in `tests/corpus/crds`.
 pub const DEFINITIONS: [&str; 6] = [
     "applications",
     "flinkdeployments",
@@ -20,7 +20,7 @@ pub struct Kind {
     kind: &'static str,
     plural: &'static str,
     path: &'static str,
-    /// As JSON; empty: the field is removed.
+    /// The active value as JSON; if empty, the field is removed.
     active: &'static str,
     standby: &'static str,
     pub manifest: &'static str,
@@ -94,7 +94,7 @@ pub const KINDS: [Kind; 8] = [
         standby: "\"suspended\"",
         manifest: FLINK,
     },
-    // A map that has one owner as a whole.
+    // This map has only one owner for all of its keys.
     Kind {
         group: "",
         version: "v1",
@@ -124,7 +124,7 @@ impl Kind {
         (self.group, self.plural, self.path)
     }
 
-    /// As kubectl takes it.
+    /// Returns the resource as kubectl accepts it.
     pub fn resource(&self) -> String {
         format!("{}.{}.{}", self.plural, self.version, self.group)
     }
@@ -153,7 +153,7 @@ impl Kind {
         )
     }
 
-    /// The path of `serde_json`.
+    /// Returns the path as a JSON pointer for `serde_json`.
     pub fn pointer(&self) -> String {
         self.path.to_owned()
     }
@@ -166,7 +166,7 @@ impl Kind {
         serde_json::from_str(self.standby).ok()
     }
 
-    /// Returns spec and annotations without the field, and without what `kubectl` keeps there.
+    /// Returns spec and annotations without the field, and without the annotation of `kubectl`.
     pub fn without_field(&self, spec: &Value, annotations: &Value) -> Value {
         let mut object = serde_json::json!({"spec": spec, "metadata": {"annotations": annotations}});
         let (parent, name) = self.path.rsplit_once('/').unwrap();
@@ -183,7 +183,7 @@ impl Kind {
 pub const FLINK: &str = "apiVersion: flink.apache.org/v1beta1\nkind: FlinkDeployment\nmetadata: {name: it}\n\
                          spec: {job: {jarURI: local:///app.jar}}\n";
 
-/// A policy that sets `suspend` of Kustomizations to false on every write.
+/// Returns a policy that sets `suspend` of Kustomizations to false on every write.
 pub fn resetting_policy(group: &str) -> String {
     format!(
         "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingAdmissionPolicy\nmetadata: {{name: never-suspended}}\n\

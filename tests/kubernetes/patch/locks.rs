@@ -32,7 +32,7 @@ async fn field_that_the_chart_does_not_allow_is_not_set() {
         before["metadata"]["resourceVersion"],
         after["metadata"]["resourceVersion"]
     );
-    // It did not even read the object.
+    // The operator did not even read the object.
     let read = |event: &crate::fixture::audit::Event| {
         let object = event.object_ref.as_ref();
         object.is_some_and(|object| object.resource == "kustomizations" && object.name == "it")
@@ -95,7 +95,7 @@ async fn lock_is_accepted_from_users_that_may_patch_its_fields() {
     let says = "patch kustomizations.kustomize.toolkit.fluxcd.io it in namespace";
     refused(apply(&world, "alice", &flux), &["alice may not do by hand", says]);
     accepted(apply(&world, "bob", &flux));
-    // A right on one object covers no other.
+    // A right on one object does not cover another.
     let other = flux.replace(
         "kind: Kustomization, name: it",
         "kind: Kustomization, name: other",

@@ -45,7 +45,7 @@ pub(super) async fn it_and_what_it_makes(place: &Place<'_>) {
     place.until_job("half-done", "is abandoned", is_abandoned).await;
     world.told("report", "JobAbandoned").await;
 
-    // Resumed by hand, and a Job that its controller created a little late.
+    // The CronJob and a Job are resumed by hand, and the controller creates another Job slightly late.
     place.suspend("cronjob", "report", false);
     place.until_cron_job("report", true).await;
     place.suspend("job", "half-done", false);
@@ -74,7 +74,7 @@ pub(super) async fn it_and_what_it_makes(place: &Place<'_>) {
     until_it_ran(place, "report").await;
 }
 
-/// The managers of `spec.suspend`.
+/// Returns the managers of `spec.suspend`.
 fn owners(found: &CronJob) -> Vec<&str> {
     let owns = |entry: &&ManagedFieldsEntry| {
         let fields = entry.fields_v1.as_ref();
@@ -93,7 +93,7 @@ async fn until_it_ran(place: &Place<'_>, name: &str) -> Vec<Timestamp> {
     .await
 }
 
-/// Sets the time of its last run to long ago.
+/// Sets the time of the last run of the CronJob to long ago.
 fn long_ago(place: &Place<'_>, name: &str) {
     let time = Timestamp::now() - SignedDuration::from_mins(10);
     let status = json!({"status": {"lastScheduleTime": time.to_string()}}).to_string();
@@ -108,7 +108,7 @@ fn long_ago(place: &Place<'_>, name: &str) {
     ]);
 }
 
-/// Returns the slots that it has run.
+/// Returns the slots that the CronJob has run.
 async fn slots(place: &Place<'_>, name: &str) -> Vec<Timestamp> {
     let jobs = made(place, name).await;
     let slots = jobs.iter().map(|job| job.annotations()[SLOT].parse().unwrap());
@@ -133,7 +133,7 @@ pub(super) async fn a_missed_slot(place: &Place<'_>) {
     let before = Timestamp::now();
     place.wants("missed", true).await;
     place.until_cron_job("missed", false).await;
-    // Resumed later, in the same state, without the lock: it runs the missed slot at once.
+    // The control is resumed later, in the same state, without the lock: it runs the missed slot at once.
     place.suspend("cronjob", "control", false);
     let control = until_it_ran(place, "control").await;
     println!("            without a lock it ran {control:?}, resumed after {before}");
@@ -143,7 +143,7 @@ pub(super) async fn a_missed_slot(place: &Place<'_>) {
         "missed slots were run: {ran:?}, resumed after {before}"
     );
 
-    // It runs the slots that come due from now on.
+    // The CronJob runs the slots that become due from now on.
     place.patch("cronjob", "missed", &json!({"spec": {"schedule": "@every 1s"}}));
     let next = until_it_ran(place, "missed").await;
     assert!(

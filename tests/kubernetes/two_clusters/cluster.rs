@@ -23,7 +23,7 @@ pub const NAMESPACE: &str = "billing";
 pub const LOCK: &str = "report";
 const REPLICAS: usize = 2;
 
-/// A replica of the operator, and its way to the API server.
+/// A replica of the operator, and its connection to the API server.
 pub struct Replica {
     pub name: String,
     pub api: Proxy,
@@ -42,13 +42,13 @@ impl Replica {
         self.running.as_ref().is_some_and(ready)
     }
 
-    /// Returns the lock as the replica sees it; null if it does not run.
+    /// Returns the lock as the replica sees it; null if the replica does not run.
     pub fn lock(&self) -> Value {
         let running = self.running.as_ref();
         running.map_or(Value::Null, |operator| operator.lock(LOCK))
     }
 
-    /// Returns all its log lines, including those of processes that have ended.
+    /// Returns all log lines of the replica, including those of processes that have ended.
     pub fn said(&self) -> Vec<String> {
         let running = self.running.as_ref().map(|operator| operator.child.stderr());
         [self.said.clone(), running.unwrap_or_default()].concat()
@@ -72,7 +72,7 @@ impl Replica {
         self.said.append(&mut operator.child.stderr());
     }
 
-    /// Returns the id of its process.
+    /// Returns the process id of the replica.
     pub fn pid(&self) -> u32 {
         self.running.as_ref().expect("it runs").child.pid()
     }
@@ -82,7 +82,7 @@ impl Replica {
         running.child.signal(signal);
     }
 
-    /// Waits for its end after SIGTERM.
+    /// Waits until the replica has ended after SIGTERM.
     pub fn wait(&mut self) {
         let mut operator = self.running.take().expect("it runs");
         let (exit, took) = operator.child.wait(BOUND);
@@ -94,10 +94,10 @@ impl Replica {
 pub struct Cluster {
     pub name: &'static str,
     pub client: Client,
-    /// One proxy before each master.
+    /// One proxy in front of each master.
     pub masters: Vec<Proxy>,
     pub replicas: Vec<Replica>,
-    /// Whose pods are processes. None where no process runs for a pod.
+    /// The node whose pods are processes. `None` if pods have no processes.
     pub node: Option<FencedNode>,
     _kubelet: Option<Kubelet>,
     // Dropped last: it returns the control plane to the pool.
@@ -262,8 +262,8 @@ impl Cluster {
         }
     }
 
-    /// Sets the mode between this cluster and all that is outside of its API server: the masters for all, and the API
-    /// server for all but its own controllers.
+    /// Sets the mode between this cluster and everything outside of its API server: the masters for all
+    /// programs, and the API server for all programs except its own controllers.
     pub fn set_all(&self, mode: Mode) {
         self.set_masters(mode);
         self.set_api(mode);

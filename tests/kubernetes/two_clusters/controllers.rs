@@ -1,7 +1,7 @@
-//! Whether the controllers of a cluster follow its API server.
+//! Checks that the controllers of a cluster follow its API server.
 //!
-//! A controller that lost it, even for a second, follows it again after a back-off, up to half a minute later.
-//! Until then the cluster is not whole, and the fault is not healed.
+//! A controller that lost the API server, even for a second, follows it again after a back-off of up to half
+//! a minute. Until then the cluster is not whole, and the fault is not healed.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
@@ -16,7 +16,7 @@ use redlock_testkit::eventually;
 const NAMESPACE: &str = "default";
 const NAME: &str = "probe";
 
-/// Waits until a Deployment has been scaled up and down, and a Job has been run: each with all of its controllers.
+/// Waits until a Deployment was scaled up and down, and a Job was run, each with all of its controllers.
 pub async fn follow(cluster: &Cluster) {
     let api = Api::<Deployment>::namespaced(cluster.client.clone(), NAMESPACE);
     let template = json!({

@@ -60,14 +60,14 @@ impl Episode {
         self.leases.iter().any(|lease| lease.what == "lost")
     }
 
-    /// Reports whether the machine was too busy: a replica that reached all masters lost its lease, or a sibling that reached
-    /// them did not use the moment in which other clusters leave it a lock.
+    /// Reports whether the machine was too busy: a replica that reached all masters lost its lease, or a
+    /// sibling that reached them missed the moment in which other clusters leave it a lock.
     pub fn is_starved(&self) -> bool {
         self.has_lost() && (self.fault != Fault::CutHolder || self.has_moved())
     }
 
-    /// Without its API server, the holder also lost its lease, on a machine too busy to renew it. Then no replica
-    /// could stop the work, as if the holder were cut off from both.
+    /// Reports whether the holder lost its API server and, on a machine that was too busy to renew, also its
+    /// lease. Then no replica could stop the work, as if the holder were cut off from both.
     pub fn is_double(&self) -> bool {
         let without_api = matches!(self.fault, Fault::StopApiServer | Fault::CutFromApiServer);
         without_api && self.has_lost()
@@ -77,7 +77,7 @@ impl Episode {
         overlaps(&self.runs)
     }
 
-    /// Returns how long nothing ran, in total.
+    /// Returns the total time in which nothing ran.
     pub fn gap(&self) -> Duration {
         let (mut gap, mut until) = (Duration::ZERO, self.began);
         for run in &self.runs {

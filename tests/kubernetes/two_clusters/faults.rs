@@ -20,9 +20,9 @@ pub enum Fault {
     EmptyMasters,
     RestartOperators,
     StepDown,
-    /// Cannot be prevented from outside the pod.
+    /// Its overlaps cannot be prevented from outside the pod.
     KillAll,
-    /// As above.
+    /// The same applies to its overlaps.
     CutFromAll,
     KillAgent,
     KillGuardian,
@@ -54,7 +54,7 @@ impl Fault {
         Self::StepDown,
     ];
     pub const OPEN: [Self; 2] = [Self::KillAll, Self::CutFromAll];
-    /// Those of a node and its pods, which need node fencing.
+    /// The faults of a node and its pods, which need node fencing.
     pub const OF_NODES: [Self; 6] = [
         Self::KillAgent,
         Self::KillGuardian,
@@ -63,7 +63,7 @@ impl Fault {
         Self::CutOperatorAndAgent,
         Self::ForceDelete,
     ];
-    /// Under which fenced pods run on.
+    /// The faults under which fenced pods continue.
     pub const UNNOTICED: [Self; 4] = [
         Self::CrashReplica,
         Self::RolloutOperator,
@@ -109,7 +109,7 @@ impl Fault {
         }
     }
 
-    /// Reports whether the work must continue where it is, untouched.
+    /// Reports whether the work must continue, untouched, in the cluster where it runs.
     pub const fn is_unnoticed(self) -> bool {
         matches!(
             self,

@@ -15,7 +15,7 @@ use super::{assert_tokens_increase, controllers, episode, unguarded};
 use crate::fixture::{number, seed};
 use outcome::{Outcome, print_table};
 
-/// Returns those that `REDLOCK_FAULT` names, separated by commas, or all under which pods may stop.
+/// Returns the faults that `REDLOCK_FAULT` names, separated by commas, or all under which pods may stop.
 fn kinds(work: Work) -> Vec<Fault> {
     let mut all = [&Fault::CLOSED[..], &Fault::OPEN].concat();
     if work.is_fenced() {

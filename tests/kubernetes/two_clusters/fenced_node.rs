@@ -1,4 +1,5 @@
-//! The node of a cluster: agent and guardian as processes, a kubelet whose pods are processes, and the networks of them.
+//! The node of a cluster: agent and guardian as processes, a kubelet whose pods are processes, and their
+//! networks.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,10 +28,10 @@ pub struct FencedNode {
     pub writers: Arc<Writers>,
     node: Arc<Node>,
     cluster: &'static str,
-    /// The agent's way to the API server.
+    /// The agent's connection to the API server.
     pub api: Proxy,
     pub kubelet_api: Proxy,
-    /// None where nothing is fenced.
+    /// `None` if nothing is fenced.
     kubeconfig: Option<PathBuf>,
     port: u16,
     said: Vec<String>,
@@ -112,7 +113,7 @@ impl FencedNode {
         }
     }
 
-    /// Ends it by SIGTERM.
+    /// Ends a process with SIGTERM.
     pub fn stop_part(&mut self, part: Part) {
         if let Some(mut process) = self.slot(part).take() {
             process.signal(Signal::SIGTERM);

@@ -70,7 +70,7 @@ impl Acts<'_> {
         self.marks.push((clock::now(), what.into()));
     }
 
-    /// How long a fault lasts: several times as long with the leases of fenced locks.
+    /// Waits for the length of a fault, which is several times as long with the leases of fenced locks.
     async fn last(&mut self, milliseconds: std::ops::Range<u64>) {
         let length = Duration::from_millis(self.random.u64(milliseconds));
         sleep(length * self.pair.stretch()).await;
@@ -244,7 +244,7 @@ impl Acts<'_> {
                 self.held.replica = replica;
                 self.rollout().await;
             }
-            // Either like a Deployment, or like an impatient user.
+            // The caller either waits like a Deployment, or continues like an impatient user.
             if self.random.bool() {
                 let replica = &self.pair.clusters[cluster].replicas[replica];
                 eventually(BOUND, "the replica is ready", async || {

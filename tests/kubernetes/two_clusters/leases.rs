@@ -30,7 +30,7 @@ pub fn leases(replica: &str, lines: &[String]) -> Vec<Lease> {
         if !matches!(what, "acquired" | "given up" | "lost") {
             return None;
         }
-        // The lock by which the replicas elect the reporter is no lock of a user.
+        // The lock by which the replicas elect the reporter is not a lock of a user.
         if line["lock"].as_str()?.starts_with('_') {
             return None;
         }

@@ -27,7 +27,7 @@ pub struct Pair {
     pub servers: RedisServers,
     pub recorder: Recorder,
     pub work: Work,
-    /// Earlier runs were not guarded.
+    /// The time from which the lock guards the runs: earlier runs were not guarded.
     since: BootInstant,
 }
 
@@ -45,8 +45,8 @@ impl Held {
     }
 }
 
-/// The longest lease of the quorum, for locks with such a lease. A renewal of a fenced lock keeps it for the cluster for 5 s
-/// more.
+/// Returns the longest lease of the quorum, for locks with such a lease. A renewal of a fenced lock keeps the
+/// lock for the cluster for another 5 s.
 const fn longest(lease: u64) -> u64 {
     if lease < FENCED_LEASE {
         lease + 1
@@ -88,7 +88,7 @@ impl Pair {
         pair
     }
 
-    /// From here on the lock is enforced, and nothing may overlap.
+    /// Enforces the lock; from now on, no runs may overlap.
     pub async fn enforce(&mut self) -> Held {
         for cluster in &self.clusters {
             cluster.set_lock(&json!({"enforcement": "Enforce"})).await;
@@ -105,14 +105,14 @@ impl Pair {
         held
     }
 
-    /// Returns the runs since then, including earlier ones that had not ended.
+    /// Returns the runs since `since`, including earlier ones that had not ended.
     pub fn runs(&self) -> Vec<Run> {
         let mut runs = self.all_runs();
         runs.retain(|run| run.namespace == NAMESPACE && run.end.is_none_or(|end| end > self.since));
         runs
     }
 
-    /// All of them, by their start.
+    /// Returns all runs, sorted by their start.
     pub fn all_runs(&self) -> Vec<Run> {
         let mut runs = self.recorder.runs();
         let nodes = self.clusters.iter().filter_map(|cluster| cluster.node.as_ref());
@@ -121,12 +121,12 @@ impl Pair {
         runs
     }
 
-    /// How many times as long as those of an unfenced lock the faults last.
+    /// Returns the factor by which the faults last longer than those of an unfenced lock.
     pub const fn stretch(&self) -> u32 {
         if self.work.has_processes() { 3 } else { 1 }
     }
 
-    /// Writes the log of each replica to a file of its own.
+    /// Writes the log of each replica to a separate file.
     pub fn keep_logs(&self, name: &str) {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::create_dir_all(&folder).unwrap();
@@ -149,7 +149,7 @@ impl Pair {
         overlaps(&self.runs())
     }
 
-    /// All leases of the lock, by their time.
+    /// Returns all leases of the lock, sorted by their time.
     pub fn leases(&self) -> Vec<Lease> {
         let replicas = self.clusters.iter().flat_map(|cluster| &cluster.replicas);
         let mut all: Vec<Lease> = replicas

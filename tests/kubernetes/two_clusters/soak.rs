@@ -12,7 +12,7 @@ use super::work::Work;
 use super::{assert_tokens_increase, controllers, episode, unguarded};
 use crate::fixture::{number, seed};
 
-/// In seconds. Most faults last longer.
+/// The lease in seconds. Most faults last longer.
 const LEASE: u64 = 4;
 
 /// Returns all kinds, or the one that `REDLOCK_FAULT` names.
@@ -58,7 +58,7 @@ async fn soak(work: Work) {
     let mut held = pair.enforce().await;
     let mut done = Vec::new();
     let mut transitions = 0;
-    // Each kind once, then any.
+    // Each kind is played once, and then any kind.
     let kinds = kinds();
     let mut due = kinds.clone();
     random.shuffle(&mut due);
@@ -82,7 +82,7 @@ async fn soak(work: Work) {
         }
         done.push(episode);
     }
-    // These overlap until the operator is back: no overlap may remain when all is settled.
+    // These faults overlap until the operator is back: no overlap may remain when all is settled.
     let open = Fault::OPEN
         .into_iter()
         .filter(|_| std::env::var("REDLOCK_FAULT").is_err());
@@ -99,7 +99,7 @@ async fn soak(work: Work) {
         .filter(|episode| !Fault::OPEN.contains(&episode.fault));
     let overlaps: Vec<_> = closed.flat_map(Episode::overlaps).collect();
     assert!(overlaps.is_empty(), "REDLOCK_SEED={seed}: {overlaps:#?}");
-    // The holder is not part of the fault, and the replica that is cut off does not own the work.
+    // The fault does not affect the holder, and the replica that is cut off does not own the work.
     let cut = done.iter().filter(|episode| episode.fault == Fault::CutStandby);
     let noticed: Vec<String> = cut
         .filter(|episode| episode.is_noticed() && !episode.has_lost())

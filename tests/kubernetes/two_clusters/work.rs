@@ -15,10 +15,10 @@ pub enum Work {
     Deployment,
     /// Its pods ignore SIGTERM and have a grace period of 30 s.
     StubbornDeployment,
-    /// Would run for ever.
+    /// A Job that would run forever.
     Job,
-    /// Runs every minute, and whenever this test creates a Job from it while it is not suspended; each Job would run
-    /// for ever.
+    /// Runs every minute, and whenever this test creates a Job from it while it is not suspended. Each Job
+    /// would run forever.
     CronJob,
     /// Its pods are processes that mount the volume of node fencing, with the default timings of such a lock.
     Fenced,
@@ -35,7 +35,7 @@ impl Work {
         matches!(self, Self::Fenced | Self::Unfenced)
     }
 
-    /// Values of the chart.
+    /// Returns the values of the chart that grant the rights.
     pub const fn rights(self) -> &'static [&'static str] {
         match self {
             Self::Fenced => &[
@@ -121,8 +121,8 @@ impl Work {
         })
     }
 
-    /// Returns a lock with a lease of so many seconds, of which the targets may take one to stop. A fenced lock has the
-    /// default timings.
+    /// Returns a lock with a lease of this many seconds, of which the targets may take one second to stop. A
+    /// fenced lock has the default timings.
     pub fn lock(self, lease: u64) -> Value {
         let mut lock = json!({
             "apiVersion": "redlock.dev/v1alpha1",

@@ -24,31 +24,31 @@ use crate::common::sandbox::start_container;
 use crate::fixture::kubelet::{Declared, PodProcess, Recorder, Run, Runtime, State, grace, simulated};
 use crate::node::{Node, NodePod};
 
-/// The file of a writer.
+/// The variable with the file of a writer.
 const LOG: &str = "REDLOCK_WRITER_LOG";
-/// How often a writer records the time.
+/// The interval at which a writer records the time.
 const EACH: Duration = Duration::from_micros(200);
 /// A writer that did not run for this long begins another interval. A busy machine causes shorter pauses.
 const GAP: Duration = Duration::from_millis(50);
 /// A writer that has not run for this long does not run.
 const STILL: Duration = Duration::from_millis(500);
-/// How often the processes and cgroups are checked.
+/// The interval at which the processes and cgroups are checked.
 const TICK: Duration = Duration::from_millis(20);
-/// The pauses of a kubelet between the calls for a volume: the first, and the longest.
+/// The pauses of a kubelet between the calls for a volume: the first pause, and the longest.
 const PUBLISH_AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(122));
-/// The pauses before a container is started again, after the first time. Those of a kubelet are 10 s to 300 s: a shorter
-/// one starts more containers in cgroups that are frozen.
+/// The pauses before a container is started again, after the first time. Those of a kubelet are 10 s to 300
+/// s: shorter ones start more containers in cgroups that are frozen.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Frozen,
     Thawed,
-    /// Without a signal of the kubelet.
+    /// The process was killed without a signal of the kubelet.
     Killed,
 }
 
-/// The time in which a process of a pod ran, without a pause that is longer than [`GAP`].
+/// The period in which a process of a pod ran, without a pause that is longer than [`GAP`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Interval {
     pub start: BootInstant,
@@ -113,8 +113,8 @@ impl Writers {
         })
     }
 
-    /// Each process from its first record to its last one: a process that runs on after another cluster has begun
-    /// overlaps it, also where it stood still meanwhile.
+    /// Returns each process from its first record to its last one: a process that continues after another
+    /// cluster has begun overlaps it, even if it stood still in between.
     pub fn runs(&self) -> Vec<Run> {
         let logs = self.seen().logs.clone();
         let run = |log: &Log| {
@@ -127,7 +127,7 @@ impl Writers {
                 uid: log.pod.sandbox.uid.clone(),
                 owner: log.path.file_name().unwrap().to_string_lossy().into_owned(),
                 start: first.start,
-                // A process that was seen once has run, too.
+                // A process that was seen only once has run, too.
                 end: Some(last.end + Duration::from_nanos(1)),
             })
         };
@@ -151,7 +151,7 @@ impl Writers {
             let last = log.intervals().pop();
             last.is_some_and(|last| now.since(last.end) < STILL) && !is_frozen(&log.pod.sandbox.cgroup)
         };
-        // Only the last ones can run.
+        // Only the last writers can run.
         logs.iter().rev().take(4).any(writes)
     }
 
@@ -161,7 +161,7 @@ impl Writers {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        // No change is half made.
+        // No change is ever half made.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -193,7 +193,7 @@ impl Writers {
         pod.states.send_replace(State::Stopped);
     }
 
-    /// Returns whether the containers may start.
+    /// Reports whether the containers may start.
     async fn publish(&self, pod: &mut PodProcess, on_node: &NodePod, lock: &str) -> bool {
         let mut pause = PUBLISH_AGAIN.0;
         loop {
@@ -203,7 +203,7 @@ impl Writers {
                     return grace(pod.declared.borrow().as_deref()).is_none();
                 },
                 () = deleted(&mut pod.declared) => {
-                    // No container runs. The volume is unpublished after the call only.
+                    // No container runs. The volume is unpublished only after the call.
                     pod.states.send_replace(State::Unmounting);
                     let _ = call.await;
                     return false;
@@ -235,7 +235,7 @@ impl Writers {
         }
     }
 
-    /// The process joins the cgroup before the program of the container begins.
+    /// Starts a container. The process joins the cgroup before the program of the container begins.
     fn start(&self, on_node: &NodePod, number: usize) -> (Log, ChildGuard) {
         let sandbox = &on_node.sandbox;
         let log = Log {
@@ -305,7 +305,7 @@ impl Writers {
     }
 }
 
-/// The lock of the volume of the pod.
+/// Returns the lock of the volume of the pod.
 fn lock(pod: &Pod) -> Option<String> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let mut volumes = volumes.filter_map(|volume| volume.csi.as_ref());
@@ -318,7 +318,7 @@ fn is_frozen(cgroup: &Path) -> bool {
 }
 
 async fn deleted(declared: &mut Declared) {
-    // The test has ended, too, where this fails.
+    // If this fails, the test has ended, too.
     let _ = declared.wait_for(|pod| grace(pod.as_deref()).is_some()).await;
 }
 

@@ -2,7 +2,7 @@
 
 use crate::master::{MAJORITY, MASTERS};
 
-/// Larger than any bound needs.
+/// The largest number of attempts, which no bound exceeds.
 pub(crate) const MOST: usize = 4;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,19 +26,19 @@ pub(crate) struct Attempt {
     pub(crate) first: u8,
     /// The same for the confirm.
     pub(crate) confirms: u8,
-    /// The client no longer waits for replies: commands in flight are executed late or never.
+    /// Whether the client no longer waits for replies: commands in flight are executed late or never.
     pub(crate) ended: bool,
     pub(crate) granted: [u8; MASTERS],
     /// Masters that acknowledged the confirm or the claim.
     pub(crate) acks: u8,
-    /// Every grant of it is above this number.
+    /// The floor: every grant of the attempt is above this number.
     pub(crate) floor: u8,
     /// The greatest token that was won before this attempt began.
     pub(crate) after: u8,
 }
 
 impl Attempt {
-    /// Reports whether its client waits for replies.
+    /// Reports whether the client of the attempt waits for replies.
     pub(crate) fn is_running(&self) -> bool {
         !self.ended
             && matches!(
@@ -54,12 +54,12 @@ impl Attempt {
         }
     }
 
-    /// Reports whether it may still count a vote, or write a value that no renewal writes.
+    /// Reports whether the attempt may still count a vote, or write a value that no renewal writes.
     pub(crate) fn goes_on(&self) -> bool {
         self.is_running() || self.first | self.confirms != 0
     }
 
-    /// Returns the token, once a majority granted and the attempt is not to be confirmed.
+    /// Returns the token once a majority has granted, if the attempt needs no confirm.
     pub(crate) fn on_grant(&mut self, master: usize, number: u8, confirms: bool) -> Option<u8> {
         if self.ended || self.phase != Phase::Granting {
             return None;
@@ -79,7 +79,7 @@ impl Attempt {
         None
     }
 
-    /// Returns the token or the slot, once a majority acknowledged.
+    /// Returns the token or the slot once a majority has acknowledged.
     pub(crate) fn on_ack(&mut self, master: usize) -> Option<u8> {
         if self.ended {
             return None;
@@ -97,7 +97,7 @@ impl Attempt {
         self.tidy();
     }
 
-    /// Ends the attempt: it was given up or lost, or its lease was.
+    /// Ends the attempt: the attempt was given up or lost, or its lease was.
     pub(crate) fn end(&mut self) {
         self.ended = true;
         self.tidy();

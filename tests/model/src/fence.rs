@@ -1,13 +1,14 @@
 //! Node fencing, exhaustively within small bounds: three masters, two candidates of cluster A and one of cluster B, and
 //! the agent of a node of A with one pod. S8: no pod of A runs while a holder of B may start targets.
 //!
-//! The decisions are those of `redlock-core`: `Observation`, `Watch` and `Record` of the node, `MarkRegister`,
-//! `FencedLease` and `Marks` of the holder (`decisions.rs`). Masters, network, users and the order of events are models.
-//! Time passes in ticks of 5 s. A lease is good for two ticks, a reservation of the own cluster for three; a command may be
-//! executed one tick late or never, and its reply may be lost.
+//! The decisions are those of `redlock-core`: `Observation`, `Watch` and `Record` of the node,
+//! `MarkRegister`, `FencedLease` and `Marks` of the holder (`decisions.rs`). Masters, network, users and the
+//! order of events are models. Time passes in ticks of 5 s. A lease is valid for two ticks, and a reservation
+//! for the holder's own cluster for three; a command may be executed one tick late or never, and its reply
+//! may be lost.
 //!
 //! Omitted, and where it is checked:
-//! - *Tokens.* They are unique and rise (the model beside this one). A win confirms its token at once.
+//! - *Tokens.* They are unique and rise (the other model). A win confirms its token at once.
 //! - *Rounds of the agent in parts*, the guardian's acknowledgement, a second pod, and clocks that stand still: the
 //!   simulation (`crates/redlock-core/tests/core/fenced.rs`) and the tests of `redlock-core`.
 //! - *The delay of a freeze.* A pod is frozen 50 ms before its permit ends, in the same tick.

@@ -1,1 +1,1 @@
-//! The tests of this package are in `model.rs`: a target of their own, which `make check` leaves to `make test`.
+//! The tests of this package are in `model.rs`, a separate target that `make check` leaves to `make test`.

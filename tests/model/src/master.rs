@@ -5,7 +5,7 @@ use crate::{attempt::Attempts, world::Bug};
 pub(crate) const MASTERS: usize = 3;
 pub(crate) const MAJORITY: usize = 2;
 
-/// One run of the CronJob, and the job that has it; 0 is no job.
+/// One run of the CronJob, and the job that has it; 0 means that no job has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Slot {
     pub(crate) number: u8,
@@ -20,8 +20,8 @@ pub(crate) struct Registers {
 }
 
 impl Registers {
-    /// Merges each register to its maximum. Of equal slots with different jobs no job has it, unless `tie` names the
-    /// winner: the planted bug.
+    /// Merges each register to its maximum. If equal slots have different jobs, no job has the slot, unless
+    /// `tie` names the winner: the planted bug.
     fn merged(self, other: Self, tie: Option<bool>) -> Self {
         let (a, b) = (self.slot, other.slot);
         let slot = match a.number.cmp(&b.number) {

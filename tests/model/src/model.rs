@@ -1,9 +1,10 @@
-//! The protocol of the masters, exhaustively within small bounds: every order of commands, losses, expiries, wipes and
-//! re-seals. What the simulation samples, this exhausts; it has no time, only an order of events.
+//! The protocol of the masters, exhaustively within small bounds: every order of commands, losses, expiries,
+//! wipes and re-seals. The simulation samples these orders, and the model explores all of them. It has no
+//! time, only an order of events.
 //!
-//! Three masters, two clients. A lease may run out at any moment, a command may be carried out late or never, its reply
-//! may be lost, a master may lose its memory at any moment. The only clock is the wait of a re-seal, and it is an order:
-//! an attempt that began before the probe is over when the wait is.
+//! Three masters, two clients. A lease may run out at any moment, a command may be executed late or never,
+//! its reply may be lost, and a master may lose its memory at any moment. The only clock is the wait of a
+//! re-seal, and this wait is an order: an attempt that began before the probe is over when the wait is.
 //!
 //! Omitted, and the reason why nothing is lost:
 //! - *Delays of replies.* A late reply has the effect of an immediate one, only later: no client waits for less.

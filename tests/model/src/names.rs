@@ -86,15 +86,15 @@ enum Phase {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Attempt {
     phase: Phase,
-    /// Its client reaches the new server as m0.
+    /// Whether the client of the attempt reaches the new server as m0.
     new_view: bool,
     asked: u8,
     numbers: [u8; NAMES],
     acks: u8,
-    /// A reply named the new member.
+    /// Whether a reply named the new member.
     knows_new_member: bool,
     renewing: bool,
-    /// The renewal began after the wait did: the wait does not have to outlast it.
+    /// Whether the renewal began after the wait, so that the wait does not have to outlast it.
     clears_wait: bool,
     after: u8,
 }

@@ -14,7 +14,7 @@ const CLIENTS: u8 = 2;
 /// Tokens are unique, each is greater than all that were won before its attempt began, and a slot runs once.
 pub(crate) const PROMISE: &str = "what was promised holds";
 
-/// A fault of the protocol itself, to prove that the check sees it.
+/// A fault of the protocol itself, to prove that the check detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     Nothing,
@@ -25,7 +25,7 @@ pub(crate) enum Bug {
     FloorNotRestored,
     FloorWithoutWait,
     FloorBeforeWait,
-    /// A master that cannot be reached is taken for one that lost its memory.
+    /// A master that cannot be reached counts as one that lost its memory.
     FallbackWhenUnreachable,
     SlotsNotRestored,
     TieToOne,

@@ -10,16 +10,16 @@ use super::super::pair::{NAMES, Pair};
 use super::faults::Faults;
 use crate::fixture::kubelet::{Recorder, Run};
 
-/// The time in which a slot is decided, once it was created.
+/// The time within which a slot is decided after its creation.
 const DECIDED: Duration = Duration::from_secs(15);
 
-/// By the names of slots.
+/// The results, with slots by their names.
 #[derive(Debug)]
 pub struct Findings {
     made: usize,
     pub twice: Vec<String>,
     lost: Vec<String>,
-    /// Those of them without a fault near.
+    /// The lost slots without a fault at about the same time.
     unexplained: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ impl Findings {
             unexplained.is_empty(),
             "never ran, without a fault: {unexplained:?}"
         );
-        // With few slots, made a hundred times as often as by a schedule, one kill may take two.
+        // With few slots, made a hundred times as often as by a schedule, one kill may lose two.
         let most = made.div_ceil(100).max(2);
         assert!(lost.len() <= most, "more than 1 % never ran: {lost:?}");
     }
@@ -48,14 +48,14 @@ pub struct Account {
 }
 
 impl Account {
-    /// Its name in both clusters.
+    /// Records a slot; returns its name in both clusters.
     pub fn slot(&mut self, index: usize, now: BootInstant) -> String {
         let name = format!("slot-{index:03}");
         self.made.push((name.clone(), now));
         name
     }
 
-    /// Determines the result of all slots, and prints it.
+    /// Determines the results of all slots, and prints them.
     pub fn judge(&self, pair: &Pair, recorder: &Recorder, faults: &Faults, took: Duration) -> Findings {
         let mut runs: BTreeMap<String, Vec<Run>> = BTreeMap::new();
         for run in recorder.runs() {

@@ -17,7 +17,7 @@ const EVERY: Duration = Duration::from_secs(4);
 
 pub struct Faults {
     random: Rng,
-    /// Two of each cluster.
+    /// Two operators of each cluster.
     operators: Vec<(usize, Operator)>,
     next: Duration,
     away: Option<usize>,
@@ -46,7 +46,7 @@ impl Faults {
         }
     }
 
-    /// Starts those of the other cluster.
+    /// Starts the operators of the other cluster.
     pub async fn second_cluster(&mut self, pair: &Pair) {
         self.start(pair, 1).await;
     }
@@ -55,7 +55,7 @@ impl Faults {
         self.told.push((clock::now(), what));
     }
 
-    /// Kills one of the operators, or stops it, if it is time; it is started again later.
+    /// Kills or stops one of the operators if a fault is due; the operator is started again later.
     pub async fn maybe(&mut self, pair: &Pair, elapsed: Duration) {
         if elapsed < self.next {
             return;
@@ -98,7 +98,7 @@ impl Faults {
         }
     }
 
-    /// Returns the last fault before this time, or slightly after it: a claim takes its time.
+    /// Returns the last fault before this time, or slightly after it: a claim takes some time.
     pub fn around(&self, at: BootInstant, later: Duration) -> Option<&str> {
         let before = self.told.iter().rev().find(|(when, _)| *when < at + later);
         let (when, what) = before?;

@@ -1,4 +1,4 @@
-//! What one fault caused, as the writers and the cgroups show it, and the table of all outcomes.
+//! The effects of one fault, as shown by the writers and the cgroups, and the table of all outcomes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -14,7 +14,7 @@ use super::super::episode::Episode;
 use super::super::pair::Pair;
 use super::super::writers::{Change, Interval};
 
-/// A busy machine causes shorter pauses, in milliseconds.
+/// The shortest pause that counts, in milliseconds. A busy machine causes shorter pauses.
 const NOTICED: u64 = 500;
 
 /// One line of the file of outcomes. Times are in milliseconds.
@@ -26,11 +26,11 @@ pub struct Outcome {
     pub title: String,
     pub leases: usize,
     pub moved: bool,
-    /// From the fault to the first write in the other cluster.
+    /// The time from the fault to the first write in the other cluster.
     pub takeover: Option<u64>,
-    /// From the last record of the cluster that held the lock to the first one in the other cluster.
+    /// The time from the last record of the holder's cluster to the first record in the other cluster.
     pub margin: Option<u64>,
-    /// How long nothing ran, in total.
+    /// The total time in which nothing ran.
     pub idle: u64,
     pub freezes: usize,
     pub thaws: usize,
@@ -86,7 +86,7 @@ impl Outcome {
         }
     }
 
-    /// Reports whether the pods did not run on as before.
+    /// Reports whether the pods did not continue as before.
     pub const fn is_noticed(&self) -> bool {
         self.moved || self.freezes + self.kills > 0 || self.idle > NOTICED
     }
@@ -111,7 +111,7 @@ fn milliseconds(duration: Duration) -> u64 {
     duration.as_millis().try_into().unwrap()
 }
 
-/// How long no writer ran since then.
+/// Returns the total time since `began` in which no writer ran.
 fn idle(pair: &Pair, began: BootInstant) -> Duration {
     let nodes = pair.clusters.iter().filter_map(|cluster| cluster.node.as_ref());
     let mut intervals: Vec<Interval> = nodes.flat_map(|node| node.writers.intervals()).collect();

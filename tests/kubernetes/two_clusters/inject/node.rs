@@ -1,4 +1,4 @@
-//! The faults of a node and its pods, and those that fenced pods survive.
+//! Causes the faults of a node and its pods, and the faults that fenced pods survive.
 
 use std::time::Duration;
 
@@ -16,10 +16,11 @@ use super::super::fenced_node::{FencedNode, Part};
 use super::super::pair::BOUND;
 use super::Acts;
 
-/// From the report that a pod is ready to the signal to the pod that it replaces: the status, two controllers and a kubelet.
+/// The time from the report that a pod is ready to the signal to the pod that it replaces: the status, two
+/// controllers and a kubelet.
 const REPLACED: Duration = Duration::from_millis(200);
 
-/// What became of one of the two processes that freeze pods.
+/// The way in which one of the two processes that freeze pods is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Without {
     Killed,
@@ -35,7 +36,7 @@ impl Acts<'_> {
         self.cluster().node.as_mut().expect("pods that are processes")
     }
 
-    /// Cuts the whole cluster off, with one of the two processes that freeze pods.
+    /// Cuts the whole cluster off, without one of the two processes that freeze pods.
     pub(super) async fn cut_off_without(&mut self, part: Part, without: Without) {
         let cluster = self.cluster().name;
         self.mark(format!("{without:?} on the node of {cluster}: {part:?}"));
@@ -76,7 +77,8 @@ impl Acts<'_> {
         self.node().api.set(mode);
     }
 
-    /// The kubelet does not learn that its pod was deleted, and the operator cannot know when the pod has ended.
+    /// Deletes a pod by force: its kubelet does not notice, and the operator cannot know when the pod has
+    /// ended.
     pub(super) async fn force_delete(&mut self) {
         let agent = self.node().process(Part::Agent).pid();
         let without_masters = self.random.bool();
@@ -127,7 +129,7 @@ impl Acts<'_> {
         self.start(replica).await;
     }
 
-    /// One replica after the other, each once the kubelet has reported the one before as ready.
+    /// Replaces one replica after the other, each once the kubelet has reported the previous one as ready.
     pub(super) async fn rollout_operator(&mut self) {
         for replica in [1 - self.held.replica, self.held.replica] {
             let cluster = self.cluster();
@@ -142,7 +144,7 @@ impl Acts<'_> {
                 if started.is_ready() { Ok(()) } else { Err(()) }
             })
             .await;
-            // The kubelet probes a replica each 2 s.
+            // The kubelet probes a replica every 2 s.
             let probed = Duration::from_millis(self.random.u64(..2_000));
             sleep(probed + REPLACED).await;
         }

@@ -8,7 +8,7 @@ use super::{
     state::{ALL, Cluster, LEASES, Lease, MASTERS, Master, Phase, PodState, Seal, State, Stop, cluster_of},
 };
 
-/// Commands that travel to each master on their own.
+/// The commands that travel to each master independently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     Grant,
@@ -23,11 +23,11 @@ pub(super) enum Sent {
 /// How a command reaches the masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
-    /// These execute it at once.
+    /// The masters that execute the command at once.
     pub(super) at_once: u8,
-    /// The others execute it late or never; otherwise never.
+    /// Whether the other masters may execute the command late; otherwise, they never do.
     pub(super) late: bool,
-    /// The replies arrive.
+    /// Whether the replies arrive.
     pub(super) replies: bool,
 }
 
@@ -44,9 +44,9 @@ pub(super) enum Action {
     StartUnfenced(usize),
     /// These masters forbid starts.
     Close(usize, u8),
-    /// All is gone, and these masters have `clean`.
+    /// All pods are gone, and these masters have `clean`.
     Clean(usize, u8),
-    /// The holder gives the lease back.
+    /// The holder releases the lease.
     Release(usize, Way),
     Reserve(usize, Cluster, Way),
     /// The process of the holder dies, and another one is started.
@@ -54,7 +54,7 @@ pub(super) enum Action {
     Publish,
     /// A user deletes the pod, and the kubelet stops it.
     Delete,
-    /// A user deletes the object of the pod by force, and its containers run on.
+    /// A user deletes the object of the pod by force, and its containers continue to run.
     Force,
     Empty,
     /// The agent reads these masters.
@@ -64,19 +64,19 @@ pub(super) enum Action {
     Forget(usize),
     Break(u8),
     Seal(usize),
-    /// All that have waited are sealed with the floor of a total loss.
+    /// All masters that have waited are sealed with the floor of a total loss.
     Fallback,
     Tick,
 }
 
-/// Every set of masters, and those of at least M.
+/// The sets of masters that contain a majority.
 const SOME: [u8; 4] = [0b011, 0b101, 0b110, 0b111];
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct World {
     pub(super) bounds: Bounds,
     pub(super) bug: Bug,
-    /// A state that must be reached, instead of the one that must not.
+    /// A state that must be reached, instead of the one that must not be.
     pub(super) goal: Option<Goal>,
 }
 
@@ -235,7 +235,7 @@ impl World {
         }
     }
 
-    /// The masters of `useful` are those where the command has an effect now.
+    /// Returns the ways to send a command. `useful` are the masters on which it has an effect now.
     fn ways(&self, state: &State, useful: u8) -> Vec<Way> {
         let mut out = Vec::new();
         for at_once in state.sets(useful) {
@@ -260,7 +260,7 @@ impl World {
         out
     }
 
-    /// Those where a command of this lease has an effect now.
+    /// Returns the masters on which a command of this lease has an effect now.
     fn useful(&self, state: &State, id: usize, sent: Sent) -> u8 {
         let has = |m: &usize| state.masters[*m].is_sealed() && self.has_effect(state, (id, sent), *m);
         (0..MASTERS).filter(has).fold(0, |all, m| all | 1 << m)
@@ -271,7 +271,7 @@ impl World {
         out.extend(ways.into_iter().map(|way| Action::Send(id, sent, way)));
     }
 
-    /// The list of pods, read after starts were forbidden, has no pod that may run.
+    /// Reports whether the list of pods, read after starts were forbidden, has no pod that may run.
     fn is_gone(&self, state: &State, lease: &Lease) -> bool {
         if lease.cluster() == Cluster::B {
             return true;
@@ -312,7 +312,7 @@ impl World {
             .sets(sealed)
             .into_iter()
             .filter(|masters| masters.count_ones() >= 2);
-        // A round without an effect is no step: `next_state` drops it.
+        // A round without an effect is not a step: `next_state` drops it.
         out.extend(
             rounds
                 .filter(|masters| !bounds.benign || *masters == sealed)
@@ -353,7 +353,7 @@ impl World {
         }
     }
 
-    /// The faults of a benign schedule: a holder dies, and nothing else.
+    /// Lists the faults of a benign schedule: a holder dies, and nothing else.
     fn of_faults(&self, state: &State, out: &mut Vec<Action>) {
         if state.used.crashes < self.bounds.crashes {
             let kept = |master: &&Master| master.reserved_left > self.bounds.lease;

@@ -1,28 +1,28 @@
-//! The bounds of the exploration, and the faults that are planted.
+//! The bounds of the exploration, and the planted faults.
 
-/// A fault of the protocol, to prove that the check sees it.
+/// A fault of the protocol, to prove that the check detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bug {
     Nothing,
-    /// A lease of the own cluster that is not that of the mark counts.
+    /// A lease of the own cluster that does not belong to the mark counts.
     UnmarkedCounted,
     /// A lease gives a permit before its holder has marked it.
     PermitBeforeMark,
-    /// A pod whose object is gone counts as one that stopped.
+    /// A pod whose object is gone counts as a pod that stopped.
     ForceDeletedGone,
     /// Contrary evidence does not end a permit.
     ContraryIgnored,
-    /// Where no delay is known, one tick is waited.
+    /// If no delay is known, a holder waits for one tick.
     MissingDelay,
     ThawOnOtherFirst,
     /// A mark that is older than the greatest `held` gives a permit.
     NewerHeldIgnored,
-    /// Each master computes the first lease of the lineage by its own mark.
+    /// Each master derives the first lease of the lineage from its own mark.
     FirstByEachMaster,
-    /// A marked lease is released before its stop is confirmed, and the own reservation with it.
+    /// A marked lease and the own reservation are released before the stop is confirmed.
     ReleasedEarly,
     MarkBeforeDelay,
-    /// A renewal keeps the lock for its cluster also where it was refused.
+    /// A renewal keeps the lock for its cluster even on masters that refused it.
     KeptWhereRefused,
     ClosedIgnored,
     /// A holder confirms a stop although its watch does not reach back to the first lease of the lineage.
@@ -31,25 +31,25 @@ pub(super) enum Bug {
     MarkForgotten,
     /// A reserve of the own cluster shortens the reservation.
     ReserveShortens,
-    /// The wait of a seal covers leases, and no reservation that is longer.
+    /// The wait of a seal covers leases, but not a reservation that is longer.
     SealWaitShort,
     /// Under one token, the delay that arrives last counts.
     DelayLowered,
 }
 
-/// The possible events, and how often they happen.
+/// The possible events, and their largest numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Attempts of the two candidates of A, and of that of B.
+    /// Attempts of each of the two candidates of A, and of that of B.
     pub(super) acquires: [u8; 3],
     pub(super) renewals: u8,
-    /// Commands of which a part is executed up to a tick after it was sent.
+    /// Commands that some masters execute up to a tick after they were sent.
     pub(super) late: u8,
     /// Rounds of which all replies are lost.
     pub(super) losses: u8,
-    /// Masters lose their memory.
+    /// Masters that lose their memory.
     pub(super) wipes: u8,
-    /// A master forgets lease and reservation, and keeps its seal: it misbehaves.
+    /// Masters that misbehave: they forget lease and reservation, and keep their seal.
     pub(super) forgets: u8,
     pub(super) forced: u8,
     pub(super) crashes: u8,
@@ -57,28 +57,28 @@ pub(super) struct Bounds {
     pub(super) pods: u8,
     pub(super) restarts: u8,
     pub(super) breaks: u8,
-    /// Holders stop and release.
+    /// Whether holders stop and release.
     pub(super) ends: bool,
-    /// Holders pass the lock on.
+    /// Whether holders pass the lock on.
     pub(super) reserves: bool,
-    /// A command reaches all masters that execute it, or none.
+    /// Whether a command reaches all masters that execute it, or none.
     pub(super) whole: bool,
-    /// The holder of A also runs a pod without the volume, and raises its delay before.
+    /// Whether the holder of A also runs a pod without the volume, and raises its delay before.
     pub(super) unfenced: bool,
-    /// B does not fence.
+    /// Whether B does not fence.
     pub(super) plain: bool,
-    /// Time passes only after all that can be done was done.
+    /// Whether time passes only after all other possible steps.
     pub(super) benign: bool,
-    /// The agent reads all masters at least once a tick.
+    /// Whether the agent reads all masters at least once per tick.
     pub(super) polls: bool,
     pub(super) lease: u8,
-    /// What a holder declares whose pods are all fenced.
+    /// The delay that a holder declares if all of its pods are fenced.
     pub(super) delay: u8,
 }
 
 /// The longest lease of the quorum, which the wait of a seal covers: the lease and the 5 s of the own reservation.
 pub(super) const LONGEST: u8 = 3;
-/// What a holder declares that runs a pod without the volume: as long as that pod may take to stop.
+/// The delay that a holder declares if it runs a pod without the volume: the stop time of that pod.
 pub(super) const LONG: u8 = 3;
 
 impl Bounds {
@@ -116,7 +116,7 @@ pub(super) const ENDS: Bounds = Bounds {
     ends: true,
     ..ONE_EACH
 };
-/// The same with a mark or a renewal of which no reply arrives.
+/// The same with a mark or a renewal whose replies are all lost.
 pub(super) const LOST_REPLIES: Bounds = Bounds { losses: 1, ..ENDS };
 /// A restarted holder adopts a pod whose object was deleted by force.
 pub(super) const FORCED: Bounds = Bounds {
@@ -170,14 +170,14 @@ pub(super) const SIBLING: Bounds = Bounds {
     whole: true,
     ..ENDS
 };
-/// A master is emptied while a reservation stands.
+/// A master loses its memory while a reservation exists.
 pub(super) const WIPE: Bounds = Bounds {
     renewals: 1,
     wipes: 1,
     ..ONE_EACH
 };
-/// One master misbehaves beside one that the last round did not reach. Then evidence alone protects: the agent polls, and B
-/// waits one tick.
+/// One master misbehaves, and the last round did not reach another one. Then only evidence protects: the
+/// agent polls, and B waits one tick.
 pub(super) const MISBEHAVES: Bounds = Bounds {
     forgets: 1,
     polls: true,
@@ -189,7 +189,7 @@ pub(super) const TWO_ATTEMPTS: Bounds = Bounds {
     acquires: [2, 1, 1],
     ..Bounds::NONE
 };
-/// The holder of A dies, its sibling adopts.
+/// The holder of A dies, and its sibling adopts.
 pub(super) const BENIGN: Bounds = Bounds {
     acquires: [1, 1, 1],
     renewals: 6,
@@ -197,13 +197,13 @@ pub(super) const BENIGN: Bounds = Bounds {
     benign: true,
     ..Bounds::NONE
 };
-/// All of A dies.
+/// All candidates of A die.
 pub(super) const DEATH: Bounds = Bounds {
     acquires: [1, 1, 1],
     crashes: 2,
     ..Bounds::NONE
 };
-/// The lock is broken, and the agent starts anew.
+/// The lock is broken, and the agent is restarted.
 pub(super) const BREAK: Bounds = Bounds {
     renewals: 1,
     breaks: 1,
@@ -218,7 +218,7 @@ pub(super) const BACK: Bounds = Bounds {
     ..ENDS
 };
 
-/// Wider: minutes each. `make model`.
+/// Wider bounds, which take minutes each. `make model` explores them.
 pub(super) const DEEP: [(&str, Bounds); 6] = [
     (
         "reserves, in parts",

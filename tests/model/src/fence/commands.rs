@@ -1,4 +1,4 @@
-//! What the masters do with each command, and what the holder makes of their replies.
+//! The effects of each command on the masters, and of their replies on the holder.
 
 use redlock_core::fence::Predecessor;
 
@@ -84,7 +84,7 @@ fn win(world: &World, state: &mut State, id: usize) {
     };
 }
 
-/// As a seal merges.
+/// Merges the registers of two masters like a seal.
 fn merged(one: Registers, other: Registers) -> Registers {
     Registers {
         counter: one.counter.max(other.counter),
@@ -97,7 +97,7 @@ fn merged(one: Registers, other: Registers) -> Registers {
     }
 }
 
-/// Raises what a marked lease has beside it.
+/// Raises the registers that belong to a marked lease.
 fn raise(world: &World, registers: &mut Registers, id: usize, lease: &Lease, delay: u8) {
     let held = registers.held.max(registers.held_floor);
     registers.held = lease.token.max(registers.held);
@@ -225,7 +225,7 @@ pub(super) fn end(world: &World, state: &mut State, id: usize, end: End, master:
     }
 }
 
-/// The repeat of an end: of a release, the lease alone; of a reserve, nothing where an own reservation stands.
+/// Repeats an end: of a release, only the lease; of a reserve, nothing if an own reservation exists.
 pub(super) fn again(world: &World, state: &mut State, id: usize, master: usize) {
     let cluster = state.leases[id].cluster();
     match state.leases[id].end {
@@ -241,7 +241,7 @@ pub(super) fn again(world: &World, state: &mut State, id: usize, master: usize) 
 }
 
 pub(super) fn lease_tick(world: &World, lease: &mut Lease) {
-    // What no master executed is repeated until the lease has ended.
+    // An end that a master did not execute is repeated until the lease has ended.
     let left = lease.ends.to;
     for flight in [
         &mut lease.renew,
@@ -258,7 +258,7 @@ pub(super) fn lease_tick(world: &World, lease: &mut Lease) {
         (lease.again, lease.again_left) = (lease.again | left, world.bounds.lease + 1);
     }
     if lease.phase == Phase::Granting {
-        // Lost: undone everywhere.
+        // The attempt is lost, and is undone on all masters.
         (lease.phase, lease.end) = (Phase::Over, End::Undo);
         lease.ends = Flight {
             to: super::state::ALL,
@@ -287,7 +287,7 @@ pub(super) fn seal(state: &mut State, master: usize) {
     (found.seal, found.registers) = (Seal::Sealed, floor);
 }
 
-/// Every lease that may have been held counts as one that ended uncleanly.
+/// Seals with the floor of a total loss: every lease that may have been held counts as ended uncleanly.
 pub(super) fn fallback(state: &mut State) {
     let known = state.masters.iter().map(|found| found.registers);
     let known = known.fold(Registers::default(), merged);

@@ -1,4 +1,5 @@
-//! The decisions of `redlock-core`, as the program runs them: between its types and the small numbers of the model.
+//! Calls the decisions of `redlock-core` as the program does, and converts between its types and the small
+//! numbers of the model.
 
 use std::{cell::RefCell, collections::HashMap, sync::LazyLock, time::Duration};
 
@@ -17,9 +18,10 @@ use super::{
     state::{Cluster, Lease, MASTERS, Mark, NO_LEASE, Pod, PodState, Reserved, SPLIT, Stop},
 };
 
-/// One tick: the constants of the program are multiples of it, but for the 50 ms and 1 % before which a pod is frozen.
+/// One tick. The constants of the program are multiples of it, except the 50 ms and 1 % before which a pod is
+/// frozen.
 pub(super) const TICK: Duration = Duration::from_secs(5);
-/// Now. Far from zero, as boot time is.
+/// The current time, far from zero like a boot time.
 const NOW: BootInstant = BootInstant::from_nanos(1_000_000_000_000_000);
 
 static A: LazyLock<ClusterId> = LazyLock::new(|| ClusterId::new("a", "uid-a").unwrap());
@@ -68,7 +70,7 @@ fn register(mark: Mark) -> MarkRegister {
     }
 }
 
-/// The merge of a seal.
+/// Merges two marks like a seal.
 pub(super) fn merged(one: Mark, other: Mark) -> Mark {
     match register(one).merged(register(other)) {
         MarkRegister::Never => Mark::default(),
@@ -82,13 +84,13 @@ pub(super) fn merged(one: Mark, other: Mark) -> Mark {
     }
 }
 
-/// What the grants of a win show.
+/// Returns the succession that the grants of a win show.
 pub(super) fn succession(cluster: Cluster, marks: &[Mark], held: u8, won: u8) -> Succession {
     let registers: Vec<MarkRegister> = marks.iter().copied().map(register).collect();
     FencedLease::new(id(cluster).clone()).win(&registers, held.into(), token(won), NOW + span(LONGEST))
 }
 
-/// What the end of this lease may remove.
+/// Returns the keys that the end of this lease may remove.
 pub(super) fn removal(lease: &Lease, bug: Bug) -> Removal {
     let fence = FencedLease::new(id(lease.cluster()).clone());
     fence.win(&[], 0, token(lease.token), NOW);
@@ -108,7 +110,7 @@ pub(super) fn removal(lease: &Lease, bug: Bug) -> Removal {
     }
 }
 
-/// For how long another cluster, or a sibling, waits after this win.
+/// Returns the time for which another cluster, or a sibling, waits after this win.
 pub(super) fn delay(held: u8, clean: u8, delay: (u8, u8), planned: u8, bug: Bug) -> u8 {
     let milliseconds = u64::try_from(span(delay.1).as_millis()).unwrap();
     let token = u64::from(delay.0);
@@ -124,12 +126,12 @@ pub(super) fn delay(held: u8, clean: u8, delay: (u8, u8), planned: u8, bug: Bug)
     }
 }
 
-/// For how long a renewal keeps the lock for its own cluster.
+/// Returns the time for which a renewal keeps the lock for its own cluster.
 pub(super) fn kept(lease: u8, longest: u8) -> u8 {
     ticks(own_reservation(span(lease), span(longest)))
 }
 
-/// What one master shows the agent; `None` if it does not answer.
+/// The values that one master shows the agent; `None` if the master does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shown {
     pub(super) lease: u8,
@@ -173,11 +175,11 @@ fn reading(shown: Shown) -> Reading {
 type Round = ([Option<Shown>; MASTERS], u8);
 
 thread_local! {
-    /// Rounds repeat in millions of states.
+    /// The rounds repeat in millions of states.
     static ROUNDS: RefCell<HashMap<Round, Finding>> = RefCell::default();
 }
 
-/// What one round shows the agent of A, and the greatest token that it follows from then on.
+/// Returns the finding of one round for the agent of A, and the greatest token that the agent then follows.
 pub(super) fn finding(masters: [Option<Shown>; MASTERS], permitted: u8) -> (Finding, u8) {
     let compute = || {
         let mut observation = Observation::new(QuorumSize::new(MASTERS).unwrap(), NOW);
@@ -197,16 +199,16 @@ pub(super) fn finding(masters: [Option<Shown>; MASTERS], permitted: u8) -> (Find
     (finding, permitted)
 }
 
-/// What happens to the pod.
+/// An event of the pod.
 pub(super) enum Happens {
     Timer,
     Round(Finding),
     Empty,
-    /// The agent was started anew, and reads its table.
+    /// The agent was restarted, and reads its table.
     Restart,
 }
 
-/// The record decides. The guardian acknowledges at once.
+/// Returns the pod after the event. The record decides, and the guardian acknowledges at once.
 pub(super) fn pod(pod: Pod, happens: Happens, bug: Bug) -> Pod {
     let Some(state) = record(pod.state) else {
         return pod;
@@ -244,7 +246,7 @@ pub(super) fn pod(pod: Pod, happens: Happens, bug: Bug) -> Pod {
     match (pod.state, after) {
         // Its containers are dead, and without an object the kubelet starts none.
         (_, PodState::Killed { .. }) if pod.forced => Pod::default(),
-        // What the kubelet starts afresh has seen nothing of before.
+        // The containers that the kubelet starts again have no history.
         (_, PodState::Killed { .. }) => Pod {
             state: after,
             outdated: false,

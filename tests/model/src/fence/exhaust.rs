@@ -1,4 +1,4 @@
-//! Explores everything within each of the bounds, with the rules as they are.
+//! Explores everything within each of the bounds, with the rules unchanged.
 
 use std::time::Instant;
 
@@ -83,7 +83,7 @@ fn a_sibling_adopts_a_running_pod() {
     reaches(Goal::Adoption, bounds::BENIGN);
 }
 
-/// Wider bounds than `make test` has time for.
+/// Explores wider bounds than `make test` has time for.
 #[test]
 #[ignore = "takes minutes: make model"]
 fn deep() {

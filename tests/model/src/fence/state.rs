@@ -1,15 +1,15 @@
-//! The whole state: masters, leases, one pod of cluster A, and what of the bounds is used.
+//! The whole state: masters, leases, one pod of cluster A, and the used part of the bounds.
 //!
-//! Times are ticks from now, so that states that differ in the hour alone are one. Zero is over.
+//! Times are ticks from now, so that states that differ only in the time of day are one. Zero is over.
 
 pub(super) const MASTERS: usize = 3;
 pub(super) const MAJORITY: u32 = 2;
 pub(super) const ALL: u8 = 0b111;
-/// Leases that are ever asked for.
+/// Number of leases that are ever requested.
 pub(super) const LEASES: usize = 4;
-/// `first` of a mark of which masters that were merged had different ones.
+/// The `first` of a mark if the merged masters had different values.
 pub(super) const SPLIT: u8 = u8::MAX;
-/// Of a master without a lease.
+/// The lease of a master without a lease.
 pub(super) const NO_LEASE: u8 = u8::MAX;
 
 /// Two clusters; A has two candidates and the pod.
@@ -20,7 +20,7 @@ pub(super) enum Cluster {
     B,
 }
 
-/// A candidate: 0 and 1 are of A, 2 is of B.
+/// Returns the cluster of a candidate: 0 and 1 belong to A, 2 to B.
 pub(super) const fn cluster_of(candidate: u8) -> Cluster {
     if candidate == 2 { Cluster::B } else { Cluster::A }
 }
@@ -40,18 +40,18 @@ pub(super) struct Mark {
     pub(super) token: u8,
     pub(super) first: u8,
     pub(super) cluster: Cluster,
-    /// The lease that it stands beside.
+    /// The lease to which the mark belongs.
     pub(super) lease: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Seal {
     Sealed,
-    /// Lost its memory; so long until it may be sealed again.
+    /// The master lost its memory, and may be sealed again after these ticks.
     Waits(u8),
 }
 
-/// What a seal restores.
+/// The registers that a seal restores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Registers {
     pub(super) counter: u8,
@@ -111,7 +111,7 @@ pub(super) enum Phase {
     Over,
 }
 
-/// How far its stop is.
+/// The progress of the stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Stop {
     #[default]
@@ -120,7 +120,7 @@ pub(super) enum Stop {
     Confirmed,
 }
 
-/// The command that ended it, while it may still reach a master.
+/// The command that ended the lease, while it may still reach a master.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum End {
     #[default]
@@ -134,7 +134,7 @@ pub(super) enum End {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Flight {
     pub(super) to: u8,
-    /// Sent one tick ago.
+    /// Whether the command was sent one tick ago.
     pub(super) late: bool,
 }
 
@@ -145,19 +145,19 @@ pub(super) struct Lease {
     pub(super) candidate: u8,
     pub(super) token: u8,
     pub(super) first: u8,
-    /// Its lineage began where pods of an earlier one may run, and for how long they may.
+    /// Whether its lineage began while pods of an earlier one may run, and for how long they may.
     pub(super) beside: bool,
     pub(super) earlier_left: u8,
     /// Masters that granted, or acknowledged the mark.
     pub(super) acks: u8,
-    /// A mark was sent.
+    /// Whether a mark was sent.
     pub(super) marked: bool,
-    /// A majority has the mark: targets may start.
+    /// Whether a majority has the mark, so that targets may start.
     pub(super) may_start: bool,
-    /// The holder has asked for the longer delay, and a majority has it.
+    /// Whether the holder has requested the longer delay and a majority has it.
     pub(super) raised: bool,
     pub(super) raise_acks: u8,
-    /// Until when the holder believes, and until when it waits before it marks.
+    /// The end of the lease as the holder believes it, and the end of the wait before the mark.
     pub(super) valid: u8,
     pub(super) delay: u8,
     pub(super) stop: Stop,
@@ -187,7 +187,7 @@ impl Lease {
         self.holds() && self.may_start
     }
 
-    /// Whether a command of it may still reach a master.
+    /// Reports whether a command of the lease may still reach a master.
     fn flies(&self) -> bool {
         (self.grant.to | self.renew.to | self.mark.to | self.raise.to | self.ends.to | self.again) != 0
     }
@@ -218,9 +218,9 @@ pub(super) enum PodState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Pod {
     pub(super) state: PodState,
-    /// Its object was deleted by force.
+    /// Whether the object of the pod was deleted by force.
     pub(super) forced: bool,
-    /// A holder of B may have started targets since its containers started.
+    /// Whether a holder of B may have started targets since the containers of the pod started.
     pub(super) outdated: bool,
 }
 
@@ -243,13 +243,13 @@ pub(super) struct Used {
 pub(super) enum Broken {
     /// S8: a pod of A runs while B may start targets.
     Overlap,
-    /// A pod from before B may have started runs again.
+    /// A pod that started before B may have started targets runs again.
     Lineage,
     /// A pod without the volume runs while B may start targets: the takeover delay was too short.
     Delay,
     /// Masters have different marks under one token.
     MarkTwice,
-    /// Of a benign schedule: a pod of a cluster that holds was frozen or killed.
+    /// In a benign schedule: a pod of a cluster that holds the lock was frozen or killed.
     Frozen,
 }
 
@@ -260,11 +260,11 @@ pub(super) struct State {
     pub(super) pod: Pod,
     /// The greatest token that gave the agent a permit.
     pub(super) permitted: u8,
-    /// Of the candidates of A: the greatest token that was won before its process began, and whether it saw that a pod was
-    /// deleted by force.
+    /// For the candidates of A: the greatest token that was won before its process began, and whether it saw
+    /// that a pod was deleted by force.
     pub(super) began: [u8; 2],
     pub(super) saw_forced: [bool; 2],
-    /// How long a pod without the volume may still run.
+    /// The time for which a pod without the volume may still run.
     pub(super) unfenced: u8,
     /// The greatest token of all.
     pub(super) ever: u8,

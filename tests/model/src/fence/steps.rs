@@ -1,4 +1,4 @@
-//! What each step does.
+//! The effect of each step.
 
 use super::{
     actions::{Action, Sent, Way, World},
@@ -22,7 +22,7 @@ impl State {
             .fold(0, |all, m| all | 1 << m)
     }
 
-    /// Whether a master would grant this cluster a new lease.
+    /// Reports whether a master would grant this cluster a new lease.
     pub(super) fn grants(&self, master: usize, cluster: Cluster) -> bool {
         let found = &self.masters[master];
         let kept = !matches!(found.reserved, Reserved::Free) && found.reserved != Reserved::For(cluster);
@@ -31,7 +31,7 @@ impl State {
 }
 
 impl World {
-    /// `None` if nothing changes.
+    /// Returns the state after the action; `None` if nothing changes.
     pub(super) fn step(&self, last: &State, action: Action) -> Option<State> {
         let mut state = *last;
         match action {
@@ -92,7 +92,7 @@ impl World {
             Sent::End => {
                 let lease = &mut state.leases[id];
                 lease.ends.to &= !(1 << master);
-                // It may have run before a grant or a renewal that is still under way: it is repeated.
+                // It may have run before a grant or a renewal that is still in flight, so it is repeated.
                 let end = lease.end;
                 if (lease.renew.to | lease.grant.to) & 1 << master != 0 {
                     (lease.again, lease.again_left) = (lease.again | 1 << master, self.bounds.lease + 1);
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// Some masters execute it at once; the others late, or never.
+    /// Sends a command: some masters execute it at once, and the others late or never.
     fn sends(&self, state: &mut State, id: usize, sent: Sent, way: Way) {
         state.used.late += u8::from(way.late);
         state.used.losses += u8::from(!way.replies);
@@ -195,7 +195,7 @@ impl World {
         }
     }
 
-    /// The local end comes first.
+    /// Ends the lease: the local end comes first.
     fn end_with(&self, state: &mut State, id: usize, end: End, way: Way) {
         let lease = &mut state.leases[id];
         (lease.phase, lease.end, lease.ends) = (Phase::Over, end, to_all());
@@ -302,7 +302,7 @@ impl World {
         shown
     }
 
-    /// As long as holders renew, no pod is frozen or killed.
+    /// Checks that no pod is frozen or killed while holders renew.
     fn judge_benign(&self, last: &State, state: &mut State) {
         let froze = matches!(state.pod.state, PodState::Frozen { .. } | PodState::Killed { .. });
         if last.runs() && froze && state.used.renewals < self.bounds.renewals {

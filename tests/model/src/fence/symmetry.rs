@@ -1,4 +1,4 @@
-//! Masters are interchangeable: states that differ in their order alone are one.
+//! Masters are interchangeable: states that differ only in their order are one.
 
 use super::state::{LEASES, Lease, MASTERS, Master, State};
 
@@ -18,7 +18,7 @@ impl State {
         }
     }
 
-    /// The sets of some masters, one of those that are alike in every way.
+    /// Returns the subsets of these masters, but only one of those that are alike in every way.
     pub(super) fn sets(&self, of: u8) -> Vec<u8> {
         let ranks: [_; MASTERS] = std::array::from_fn(|master| self.rank_of(master));
         let in_order =
