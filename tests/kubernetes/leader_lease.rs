@@ -190,14 +190,14 @@ async fn lease_that_another_writer_takes_is_taken_again_and_the_wait_begins_anew
     let again = held(&world, "redlock.dev/test").await;
     println!("taken again after {:?}", asked.elapsed());
     assert_ne!(again["spec"]["acquireTime"], first["spec"]["acquireTime"]);
-    let event = world.told("report", "StoppedAgain").await;
-    assert!(event.contains("was taken by \"web-1_b\""), "{event}");
     // Before that, the status shows the earlier stop.
     world
         .lock_status("report", "waits for a stop again", |status| {
             condition(status, "Enforced").0 != "True"
         })
         .await;
+    let event = world.told("report", "StoppedAgain").await;
+    assert!(event.contains("was taken by \"web-1_b\""), "{event}");
     stopped(&world).await;
     assert!(asked.elapsed() >= STOP, "the wait begins anew");
 

@@ -99,7 +99,7 @@ async fn settled(world: &World) {
         if writes != last.0 {
             last = (writes, Instant::now());
         }
-        if last.1.elapsed() > Duration::from_secs(2) {
+        if last.1.elapsed() > Duration::from_secs(5) {
             Ok(())
         } else {
             Err(writes)
