@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::fixture::{BOUND, Operator};
 use crate::rotation::{USER, secret};
 use crate::targets::{GATE, Gates, guarded, install, replica, running_pod};
-use crate::world::{World, condition, message, timed};
+use crate::world::{World, condition, message, throughout, timed};
 use redlock_testkit::{RedisServer, ServerOptions, eventually, patient};
 
 const WRONG: &str = "mistaken";
@@ -184,6 +184,8 @@ async fn rollout_with_a_wrong_password_stalls_with_a_reason_and_continues() {
     assert!(probe(world, &second));
     scene.first.assert_holds("report", &scene.token);
     scene.assert_untouched().await;
+    // The first replica learns by its watch that its sibling is ready. Nothing shows when.
+    throughout(Duration::from_secs(3), || ()).await;
     // The rollout continues: running targets are adopted.
     scene.first.child.signal(Signal::SIGTERM);
     let (exit, _) = scene.first.child.wait(BOUND);

@@ -1,7 +1,7 @@
 //! Tests the targets of a lock: a kind of the tests with a scale subresource, and no pods behind it.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::blind_replica::answering_sibling;
 use crate::fixture::{BOUND, Operator};
-use crate::world::{World, condition, lock};
+use crate::world::{World, condition, lock, throughout};
 use redlock_testkit::eventually;
 
 pub const GATE_KIND: &str = "\
@@ -278,6 +278,16 @@ fn logged(replica: &Operator, message: &str) -> HashMap<String, Timestamp> {
         .collect()
 }
 
+/// Waits until the replica is active for this number of locks.
+async fn has_every_lock(replica: &Operator, locks: usize) {
+    eventually(BOUND, "the replica has every lock", async || {
+        let all = replica.locks();
+        let held = all.iter().filter(|lock| lock["role"] == "Active").count();
+        if held == locks { Ok(()) } else { Err(held) }
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
     // More locks to measure, as in docs/kubernetes.md.
@@ -289,9 +299,7 @@ async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
         world.apply(&GATE.replace("name: gate", &format!("name: gate-{index}")));
         world.apply(&guarded(&format!("lock-{index}"), &format!("gate-{index}")));
     }
-    for index in 0..locks {
-        gates.until(&format!("gate-{index}"), 1).await;
-    }
+    has_every_lock(&first, locks).await;
     let second = replica(&world, "replica-2").await;
     ready_pod(&world, &first);
     ready_pod(&world, &second);
@@ -313,17 +321,11 @@ async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
     for index in 0..locks {
         generations.push(version(format!("gate-{index}")).await);
     }
+    // The first replica learns by its watch that its sibling is ready. Nothing shows when.
+    throughout(Duration::from_secs(3), || ()).await;
     let started = Instant::now();
     first.child.signal(Signal::SIGTERM);
-    eventually(BOUND, "replica-2 has every lock", async || {
-        let held = second
-            .locks()
-            .iter()
-            .filter(|lock| lock["role"] == "Active")
-            .count();
-        if held == locks { Ok(()) } else { Err(held) }
-    })
-    .await;
+    has_every_lock(&second, locks).await;
     println!(
         "{locks} locks passed on within {:?} of SIGTERM, the look included",
         started.elapsed()

@@ -166,11 +166,13 @@ async fn target_of_an_unserved_version_is_unknown_and_never_stopped() {
 async fn lock_on_a_kind_that_was_removed_is_deleted_in_its_time() {
     let world = World::new(3).await;
     install(&world).await;
-    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    // The deletion ends after the stop and a lease: far later than the check below.
+    let long = |manifest: &str| manifest.replace("Seconds: 6", "Seconds: 15");
+    world.apply(&long(&world.quorum("default", "  firstStart: Immediate\n")));
     let gates = Gates::of(&world);
     let operator = world.operator("replica-1").await;
     world.apply(GATE);
-    world.apply(&guarded("report", "gate"));
+    world.apply(&long(&guarded("report", "gate")));
     gates.count("gate", 1).await;
     operator.until_role("report", "Active").await;
     // The gate has its replica from the beginning, and the lock is held before the finalizer is written.
