@@ -70,7 +70,7 @@ async fn every_recipe_runs_where_the_lock_is_held() {
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
     world.apply(&quorum.replace("maxLeaseDurationSeconds: 6", "maxLeaseDurationSeconds: 60"));
     let _kubelet = Kubelet::start(&world.plane, "test", 1, &Recorder::default());
-    install_crds(&world, &["kustomizations", "scaledobjects"]);
+    install_crds(&world, &["kustomizations", "scaledobjects"]).await;
     let fields = allowed(&FIELDS);
     let operator = world.operator_with("replica-1", |command| {
         command.env("REDLOCK_TARGET_FIELDS", &fields);

@@ -45,6 +45,7 @@ use std::time::Duration;
 pub use assets::{go_program, helm};
 pub use chart::{FENCING, SERVICE_ACCOUNT};
 pub use control_plane::{ControlPlane, Options};
+pub use crds::established;
 pub use kubeconfig::client_of;
 pub use kubelet::Kubelet;
 pub use namespace::TestNamespace;

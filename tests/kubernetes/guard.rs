@@ -225,8 +225,7 @@ async fn target_that_cannot_be_switched_reports_the_reason_and_is_switched_later
     }
 
     // The missing objects are created one after the other.
-    world.apply(GATE_KIND);
-    world.kubectl(&["wait", "--for=condition=Established", "crd/gates.test.example"]);
+    world.define(GATE_KIND).await;
     let text = says("unknown", "Forbidden").await;
     paste(&world, &text, "pasted");
     says("unknown", "TargetNotFound").await;

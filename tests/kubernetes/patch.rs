@@ -23,20 +23,17 @@ const STANDBY: &str = ", state: SteppedDown, reason: test";
 const CRDS: &str = "tests/corpus/crds";
 
 /// Installs definitions of `tests/corpus/crds`, by plural, and waits until they are served.
-pub fn install_crds(world: &World, plurals: &[&str]) {
+pub async fn install_crds(world: &World, plurals: &[&str]) {
     for plural in plurals {
         let text = fs::read_to_string(format!("{CRDS}/{plural}.yaml")).unwrap();
-        world.apply(&text);
-        let definition: Value = serde_yaml::from_str(&text).unwrap();
-        let name = format!("crd/{}", definition["metadata"]["name"].as_str().unwrap());
-        world.kubectl(&["wait", "--for=condition=Established", &name]);
+        world.define(&text).await;
     }
 }
 
 /// Returns a world with these definitions, in which the chart allows these fields: group, plural, path.
 async fn world(plurals: &[&str], fields: &[(&str, &str, &str)]) -> World {
     let world = World::small(3).await;
-    install_crds(&world, plurals);
+    install_crds(&world, plurals).await;
     grant(&world, fields).await;
     world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
     world

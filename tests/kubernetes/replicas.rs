@@ -91,8 +91,8 @@ async fn replicas_write_nothing_but_heartbeats_and_leave_at_once() {
     without_masters(&world, &operators).await;
 }
 
-/// Waits until nothing is written for a while.
-async fn settled(world: &World) {
+/// Waits until no status is written for a while.
+pub async fn settled(world: &World) {
     let mut last = (0, Instant::now());
     eventually(BOUND, "the statuses are written", async || {
         let writes = world.writes("leaderlocks") + world.writes("redisquorums");

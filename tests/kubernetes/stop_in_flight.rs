@@ -192,8 +192,7 @@ async fn a_target_whose_status_changes_all_the_time_is_stopped() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scale_of_a_built_in_kind_is_written_only_for_the_uid_in_the_patch() {
     let world = World::new(0).await;
-    world.apply(GATE_KIND);
-    world.kubectl(&["wait", "--for=condition=Established", "crd/gates.test.example"]);
+    world.define(GATE_KIND).await;
     world.apply(GATE);
     world.kubectl(&["create", "deployment", "gate", "--image=none", "--replicas=1"]);
     for (group, kind) in [("test.example", "Gate"), ("apps", "Deployment")] {

@@ -52,8 +52,7 @@ pub async fn install(world: &World) {
         .plane
         .install_rbac_with(world.namespace.name(), &rights)
         .await;
-    world.apply(GATE_KIND);
-    world.kubectl(&["wait", "--for=condition=Established", "crd/gates.test.example"]);
+    world.define(GATE_KIND).await;
 }
 
 pub async fn world() -> World {

@@ -174,11 +174,14 @@ async fn an_unreadable_object_that_is_deleted_is_stopped_and_let_go() {
 #[tokio::test(flavor = "multi_thread")]
 async fn replica_that_cannot_read_a_target_leaves_the_deletion_to_the_holder() {
     let world = World::small(3).await;
-    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    // The deletion ends after the stop and a lease: far later than the check below.
+    let long = |manifest: &str| manifest.replace("Seconds: 6", "Seconds: 15");
+    world.apply(&long(&world.quorum("default", "  firstStart: Immediate\n")));
     install(&world).await;
     let gates = Gates::of(&world);
     world.apply(GATE);
-    world.apply(&guarded("gate", "gate"));
+    let declared = long(&guarded("gate", "gate"));
+    world.apply(&declared);
     let holder = world.operator("replica-1").await;
     world.lock_status("gate", "runs", active).await;
     gates.count("gate", 1).await;
@@ -186,7 +189,7 @@ async fn replica_that_cannot_read_a_target_leaves_the_deletion_to_the_holder() {
     // The target stays in force at the holder, but a replica that starts now cannot read it.
     let actions = ["Scale", "Suspend", "OncePerSchedule", "LabelPods"];
     let field = "targets/items/properties/action";
-    let odd = guarded("gate", "gate").replace("action: Scale, stopSeconds: 1", "action: Teleport");
+    let odd = declared.replace("action: Scale, stopSeconds: 1", "action: Teleport");
     let trial = odd.replace("{name: gate}", "{name: trial, namespace: default}");
     any_text(&world, field, &actions, &trial, true).await;
     world.apply(&odd);

@@ -15,7 +15,9 @@ use redlock::api::{LeaderLock, RedisQuorum};
 use serde_json::Value;
 
 use crate::apply::apply;
-use crate::fixture::{BOUND, Operator, Options, PooledPlane, SERVICE_ACCOUNT, TestNamespace, audit};
+use crate::fixture::{
+    BOUND, Operator, Options, PooledPlane, SERVICE_ACCOUNT, TestNamespace, audit, established,
+};
 use crate::program::{Ran, redlock_with};
 use redlock_testkit::{RedisServer, ServerOptions, eventually};
 
@@ -128,6 +130,14 @@ impl World {
             output.status.success(),
             String::from_utf8_lossy(&said).into_owned(),
         )
+    }
+
+    /// Applies the definition of a kind, and waits until the kind is served.
+    pub async fn define(&self, definition: &str) {
+        self.apply(definition);
+        let parsed: Value = serde_yaml::from_str(definition).unwrap();
+        let name = parsed["metadata"]["name"].as_str().unwrap();
+        established(&Api::all(self.plane.admin()), name).await;
     }
 
     /// Runs `kubectl` in the namespace of the test; returns its output, and panics if it fails.
