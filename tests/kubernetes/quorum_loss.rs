@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::replicas::settled;
 use crate::world::{World, condition, lock, message, throughout, timed};
 
 const LEASE: Duration = Duration::from_secs(6);
@@ -131,7 +132,7 @@ async fn one_master_that_flaps_writes_no_status_of_a_lock() {
     world.apply(&long(&lock("report", "")));
     let _operator = world.operator("replica-1").await;
     world.lock_status("report", "is held", active).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    settled(&world).await;
     let before = world.writes("leaderlocks");
     for _ in 0..2 {
         world.masters[0].pause().unwrap();
