@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube::api::Api;
 use nix::sys::signal::Signal;
+use redlock::{clock, lease::BootInstant};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -11,7 +12,7 @@ use tokio::net::TcpListener;
 use crate::fixture::kubelet::{Recorder, Run};
 use crate::fixture::{BOUND, Kubelet, Operator, seed};
 use crate::targets::{ready_pod, replica};
-use crate::world::{World, condition, lock, quorum_of, throughout, timed};
+use crate::world::{World, condition, lasting, lock, quorum_of, throughout, timed};
 use redlock_testkit::{Mode, Proxy, RedisServer, ServerOptions, eventually};
 
 const RIGHTS: [&str; 6] = [
@@ -38,12 +39,14 @@ const LOCKS: [(&str, &str); 3] = [
     ),
 ];
 /// A lease, the longest takeover delay, and the same time again for the waits of a replica for answers.
-const LONG: Duration = Duration::from_secs(18);
+const LONG: Duration = Duration::from_secs(26);
 
 /// Two replicas behind one proxy for each master, and three pods that run under a lock each.
 struct Scene {
     proxies: Vec<Proxy>,
     recorder: Recorder,
+    /// The time from which no pod may end: a target may be stopped before its lock is first acquired.
+    since: BootInstant,
     holder: Operator,
     standby: Operator,
     _kubelet: Kubelet,
@@ -87,14 +90,21 @@ impl Scene {
             .install_rbac_with(world.namespace.name(), &RIGHTS)
             .await;
         let urls: Vec<String> = proxies.iter().map(Proxy::url).collect();
-        world.apply(&quorum_of("default", &urls, "  firstStart: Immediate\n"));
+        world.apply(&lasting(&quorum_of(
+            "default",
+            &urls,
+            "  firstStart: Immediate\n",
+        )));
         let holder = replica(&world, "replica-1").await;
         // The manifests declare no number: a declared one would be the field of another manager.
         for manifest in [deployment("scaled", 1), JOB.to_owned(), deployment("labelled", 1)] {
             world.apply(&manifest.replace("replicas: 1, ", ""));
         }
         for (name, target) in LOCKS {
-            world.apply(&lock(name, &format!(", targets: [{{name: it, {target}}}]")));
+            world.apply(&lasting(&lock(
+                name,
+                &format!(", targets: [{{name: it, {target}}}]"),
+            )));
         }
         for (name, _) in LOCKS {
             world
@@ -104,7 +114,8 @@ impl Scene {
                 .await;
         }
         let standby = replica(&world, "replica-2").await;
-        let scene = Self {
+        let mut scene = Self {
+            since: clock::now(),
             world,
             proxies,
             recorder,
@@ -131,6 +142,7 @@ impl Scene {
             if running.len() == 3 { Ok(()) } else { Err(running) }
         })
         .await;
+        scene.since = clock::now();
         scene
     }
 
@@ -178,7 +190,7 @@ impl Scene {
             .recorder
             .runs()
             .into_iter()
-            .filter(|run| run.end.is_some())
+            .filter(|run| run.end.is_some_and(|end| end > self.since))
             .collect();
         let writes = self.writes().split_off(before.len());
         println!("{} pods ended, {} writes to targets", ended.len(), writes.len());

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::fixture::Operator;
-use crate::world::{World, condition, lock, message, quorum_of, timed};
+use crate::world::{World, condition, lasting, lock, message, quorum_of, timed};
 use redlock_testkit::RedisServer;
 
 /// One lock name in both clusters, whose namespaces have different names.
@@ -15,7 +15,7 @@ fn manifests(first: &World, world: &World) -> [String; 2] {
         "  firstStart: Immediate\n  sharedLockNames:\n  - {{prefix: shared/, namespaces: [{}]}}\n",
         world.namespace.name()
     );
-    [quorum_of("default", &urls, &more), lock("report", SHARED)]
+    [quorum_of("default", &urls, &more), lock("report", SHARED)].map(|manifest| lasting(&manifest))
 }
 
 async fn held(world: &World, by: &str) -> Value {

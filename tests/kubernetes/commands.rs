@@ -57,7 +57,11 @@ async fn locks_are_shown_and_broken_by_the_name_of_their_object() {
     world
         .redlock(&["status", "-A"])
         .expect(0, &["NAMESPACE", n, "report"]);
-    let json = world.redlock(&["status", "-n", n, "report", "-o", "json"]);
+    let all_vote = "\"voting\": 3";
+    let json = until_shown(all_vote, || {
+        world.redlock(&["status", "-n", n, "report", "-o", "json"])
+    })
+    .await;
     let json = json.expect(0, &[]).json();
     let shown = &json["locks"][0];
     assert_eq!(shown["name"], "report");

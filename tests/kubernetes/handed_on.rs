@@ -16,15 +16,15 @@ use redlock_testkit::{RedisServer, eventually};
 const REQUEST: &str = "redlock.dev/hand-over";
 const ANSWER: &str = "redlock.dev/hand-over-answer";
 const ABSTAIN: &str = "redlock.dev/abstain";
-const TARGET: &str = ", lockName: shared/report, targets: [{name: report, action: Scale, stopSeconds: 3, \
+const TARGET: &str = ", lockName: shared/report, targets: [{name: report, action: Scale, stopSeconds: 6, \
                       ref: {apiVersion: apps/v1, kind: Deployment, name: report}}]";
 /// A lock that is handed over is stopped long before its lease would end.
-const LEASE: &str = "Seconds: 12";
-/// A Deployment whose pods use all of their two seconds to end.
+const LEASE: &str = "Seconds: 20";
+/// A Deployment whose pods use all of their four seconds to end.
 const WORK: &str = r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "report"}, "spec": {
     "replicas": 0, "selector": {"matchLabels": {"app": "report"}}, "template": {
         "metadata": {"labels": {"app": "report"}, "annotations": {"test.example/ignores-sigterm": "true"}},
-        "spec": {"terminationGracePeriodSeconds": 2, "containers": [{"name": "report", "image": "report"}]}}}}"#;
+        "spec": {"terminationGracePeriodSeconds": 4, "containers": [{"name": "report", "image": "report"}]}}}}"#;
 
 /// A cluster with one replica of the operator.
 struct Cluster {
@@ -222,7 +222,7 @@ async fn workload_is_stopped_before_a_lock_is_handed_over() {
 async fn it_runs_on_where_it_was(eu: &Cluster, us: &Cluster, recorder: &Recorder) {
     // The caller waits for less time than the hand-over takes.
     let running = runs(recorder, "us").await;
-    us.hand_over("eu", &["--wait", "500ms"])
+    us.hand_over("eu", &["--wait", "2s"])
         .expect(1, &["the request was withdrawn"]);
     eventually(BOUND, "it is started again", async || {
         let replicas = us.replicas().await;

@@ -3,17 +3,17 @@
 use std::time::{Duration, Instant};
 
 use crate::fixture::Operator;
-use crate::world::{World, condition, lock, throughout, timed};
+use crate::world::{World, condition, lasting, lock, throughout, timed};
 use redlock_testkit::{Mode, Proxy};
 
 /// Longer than a lease.
-const OUTAGE: Duration = Duration::from_secs(10);
+const OUTAGE: Duration = Duration::from_secs(14);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_api_server_is_away_no_lease_is_lost_and_then_the_status_catches_up() {
     let world = World::small(3).await;
-    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
-    world.apply(&lock("report", ""));
+    world.apply(&lasting(&world.quorum("default", "  firstStart: Immediate\n")));
+    world.apply(&lasting(&lock("report", "")));
     let mut first = world.operator("replica-1").await;
     let held = |by: &'static str| move |status: &serde_json::Value| status["holderIdentity"] == by;
     let before = world.lock_status("report", "is held", held("replica-1")).await;

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use crate::fixture::BOUND;
-use crate::world::{World, condition, lock, message, throughout, timed};
+use crate::world::{World, condition, lasting, lock, message, throughout, timed};
 use redlock_testkit::{RedisServer, ServerOptions, eventually, patient};
 
-const LEASE: Duration = Duration::from_secs(6);
+const LEASE: Duration = Duration::from_secs(12);
 pub const USER: &str = "app on >first ~redlock:* &redlock:* +@all";
 
 pub fn secret(password: &str) -> String {
@@ -38,8 +38,8 @@ async fn a_password_is_rotated_without_losing_a_lease() {
         "  firstStart: Immediate\n  auth: {{secretRef: {{name: masters, namespace: {}}}}}\n",
         world.namespace.name()
     );
-    world.apply(&world.quorum("default", &auth));
-    world.apply(&lock("report", ""));
+    world.apply(&lasting(&world.quorum("default", &auth)));
+    world.apply(&lasting(&lock("report", "")));
     let operator = world.operator("replica-1").await;
     let token = world
         .lock_status("report", "is held", |status| status["role"] == "Active")

@@ -297,6 +297,12 @@ pub fn lock(name: &str, more: &str) -> String {
     )
 }
 
+/// Returns a manifest of [`quorum_of`] or [`lock`] with a lease of 12 s: an operator that does not run for two
+/// seconds keeps it.
+pub fn lasting(manifest: &str) -> String {
+    manifest.replace("Seconds: 6", "Seconds: 12")
+}
+
 /// Returns the status and the reason of one condition.
 pub fn condition<'a>(status: &'a Value, kind: &str) -> (&'a str, &'a str) {
     let conditions = status["conditions"]
