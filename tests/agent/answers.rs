@@ -74,7 +74,7 @@ fn the_active_one_and_a_standby_answer_in_one_shape() {
     // Both agents work, active or not.
     for agent in [&one, &two] {
         assert_eq!(agent.get("/livez").0, 200);
-        assert_eq!(agent.get("/readyz").0, 200, "{}", agent.get("/readyz").1);
+        agent.wait_ready();
         assert_eq!(agent.get("/nothing").0, 404);
         assert_eq!(agent.get("/v1/step-down").0, 405);
         assert_eq!(agent.post("/v1/active").0, 405);

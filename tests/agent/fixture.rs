@@ -69,6 +69,13 @@ impl Agent {
         http::get(self.port, path).unwrap()
     }
 
+    pub fn wait_ready(&self) {
+        eventually_blocking(BOUND, "the agent is ready", || match self.get("/readyz") {
+            (200, _) => Ok(()),
+            other => Err(other),
+        });
+    }
+
     pub fn json(&self, path: &str) -> Value {
         let (_, body) = self.get(path);
         serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))

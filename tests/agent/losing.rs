@@ -38,7 +38,7 @@ fn masters_that_are_down_at_the_start_are_waited_for() {
     assert!(said.contains("redlock init"), "{said}");
     init(&servers, &[], &[]);
     agent.wait_active();
-    assert_eq!(agent.get("/readyz").0, 200);
+    agent.wait_ready();
 }
 
 #[test]
@@ -102,5 +102,5 @@ fn it_is_not_ready_before_the_masters_were_asked() {
     assert_eq!(status, 503, "{body}");
     servers.iter().for_each(|server| server.resume().unwrap());
     agent.wait_active();
-    assert_eq!(agent.get("/readyz").0, 200);
+    agent.wait_ready();
 }

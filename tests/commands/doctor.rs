@@ -1,6 +1,6 @@
 //! Tests `redlock doctor`.
 
-use crate::program::{quorum, redlock, redlock_with, urls};
+use crate::program::{init, quorum, redlock, redlock_until, redlock_with, urls};
 use redlock_testkit::{FakeServer, Persistence, RedisServers, Scripts, ServerOptions, admin};
 
 #[tokio::test]
@@ -11,10 +11,14 @@ async fn healthy_masters_are_reported_healthy_and_no_key_remains() {
     };
     let servers = RedisServers::start(3, &options).unwrap();
     let urls = urls(&servers);
-    redlock(&["doctor", "--masters", &urls]).expect(69, &["✗ sealed", "redlock init", "0 of 3 masters vote"]);
-    redlock(&["init", "--masters", &urls]).expect(0, &[]);
-    let ran = redlock(&["doctor", "--verbose", "--masters", &urls]);
-    ran.expect(
+    redlock_until(
+        &["doctor", "--masters", &urls],
+        69,
+        &["✗ sealed", "redlock init", "0 of 3 masters vote"],
+    );
+    init(&servers, &[], &[]);
+    let ran = redlock_until(
+        &["doctor", "--verbose", "--masters", &urls],
         0,
         &[
             "✓ version          ",
@@ -25,29 +29,37 @@ async fn healthy_masters_are_reported_healthy_and_no_key_remains() {
             "healthy: 3 of 3 masters vote",
         ],
     );
-    let short = redlock(&["doctor", "--masters", &urls]);
-    short.expect(0, &["CHECKED", "m2 ", "healthy: 3 of 3 masters vote"]);
+    let short = redlock_until(
+        &["doctor", "--masters", &urls],
+        0,
+        &["CHECKED", "m2 ", "healthy: 3 of 3 masters vote"],
+    );
     assert!(!short.stdout.contains('✓'), "{short:#?}");
-    let quiet = redlock(&["doctor", "--quiet", "--masters", &urls]);
-    assert_eq!(quiet.expect(0, &[]).stdout, "", "{quiet:#?}");
+    let quiet = redlock_until(&["doctor", "--quiet", "--masters", &urls], 0, &[]);
+    assert_eq!(quiet.stdout, "", "{quiet:#?}");
     // On a busy machine an answer may take long, which is reported as a warning.
     let mut lines = ran.stdout.lines().filter(|line| !line.contains("latency"));
     assert!(lines.all(|line| !line.contains(['✗', '!'])), "{ran:#?}");
     let keys: Vec<String> = admin(&servers[0], &["KEYS", "*"]).await;
     assert_eq!(keys, ["redlock:meta"]);
 
-    let ran = redlock(&["doctor", "--take-turns", "-o", "json", "--masters", &urls]);
-    let turns = ran.expect(0, &[]).json()["turns"].clone();
+    let ran = redlock_until(
+        &["doctor", "--take-turns", "-o", "json", "--masters", &urls],
+        0,
+        &[],
+    );
+    let turns = ran.json()["turns"].clone();
     let tokens: Vec<u64> = serde_json::from_value(turns["tokens"].clone()).unwrap();
     assert!(tokens.len() == 3 && tokens.is_sorted_by(|a, b| a < b), "{turns}");
     let keys: Vec<String> = admin(&servers[0], &["KEYS", "*"]).await;
     assert_eq!(keys, ["redlock:meta"]);
-    redlock(&["doctor", "--take-turns", "--masters", &urls])
-        .expect(0, &["✓ a real lock was acquired", "healthy"]);
+    redlock_until(
+        &["doctor", "--take-turns", "--masters", &urls],
+        0,
+        &["✓ a real lock was acquired", "healthy"],
+    );
 
-    let json = redlock(&["doctor", "-o", "json", "--masters", &urls])
-        .expect(0, &[])
-        .json();
+    let json = redlock_until(&["doctor", "-o", "json", "--masters", &urls], 0, &[]).json();
     assert_eq!(json["healthy"], true);
     assert_eq!(json["masters"][2]["checks"][0]["name"], "reachable");
     assert_eq!(json["masters"][2]["checks"][0]["level"], "good");
@@ -85,9 +97,17 @@ fn programs_that_cannot_be_masters_are_refused_by_name() {
 fn a_hung_master_and_then_no_majority() {
     let (servers, urls) = quorum();
     servers[2].pause().unwrap();
-    redlock(&["doctor", "--masters", &urls]).expect(1, &["✗ reachable", "no answer within", "→", "2 of 3"]);
-    let quiet = redlock(&["doctor", "--quiet", "--masters", &urls]);
-    let said = quiet.expect(1, &["m2: reachable: "]).stdout.lines();
+    redlock_until(
+        &["doctor", "--masters", &urls],
+        1,
+        &["✗ reachable", "no answer within", "→", "2 of 3"],
+    );
+    let quiet = redlock_until(
+        &["doctor", "--quiet", "--masters", &urls],
+        1,
+        &["m2: reachable: "],
+    );
+    let said = quiet.stdout.lines();
     assert!(said.clone().all(|line| line.starts_with("m2: ")), "{quiet:#?}");
     redlock(&["doctor", "--quiet", "--verbose", "--masters", &urls]).expect(64, &["--verbose"]);
     servers[1].pause().unwrap();
@@ -197,7 +217,8 @@ async fn a_counter_that_was_written_to_is_named_and_costs_that_master_its_vote()
     let beyond = (1_u64 << 53).to_string();
     let _: i64 = admin(&servers[0], &["HSET", "redlock:meta", "counter", &beyond]).await;
     let doctor = ["doctor", "--masters", &urls];
-    redlock(&doctor).expect(
+    redlock_until(
+        &doctor,
         1,
         &[
             "token of at most 2^53 - 1 expected",
@@ -206,7 +227,7 @@ async fn a_counter_that_was_written_to_is_named_and_costs_that_master_its_vote()
         ],
     );
     let _: i64 = admin(&servers[0], &["DEL", "redlock:meta"]).await;
-    redlock(&doctor).expect(1, &["not sealed", "2 of 3 masters vote"]);
+    redlock_until(&doctor, 1, &["not sealed", "2 of 3 masters vote"]);
 }
 
 /// The lock is free and not reserved: only the user has no permission to take it.
@@ -221,7 +242,7 @@ async fn a_missing_permission_is_named_with_its_rule() {
     };
     let servers = RedisServers::start(3, &options).unwrap();
     let urls = urls(&servers);
-    redlock(&["init", "--masters", &urls]).expect(0, &[]);
+    init(&servers, &[], &[]);
     let by = |user: &str, arguments: &[&str]| {
         let place = ["--masters", &urls, "--username", user];
         let (command, rest) = arguments.split_at(1);

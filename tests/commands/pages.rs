@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::common::pages::{Block, Mark, blocks, pages};
-use crate::program::{redlock, urls};
+use crate::program::{init, urls};
 use redlock_testkit::{ChildGuard, RedisServers, ServerOptions, free_port};
 
 const BOUND: Duration = Duration::from_secs(60);
@@ -31,7 +31,7 @@ impl Place {
     fn new(page: &str) -> Self {
         let masters = (page != FROM_NOTHING).then(|| {
             let servers = RedisServers::start(MASTERS.len(), &ServerOptions::default()).unwrap();
-            redlock(&["init", "--masters", &urls(&servers)]).expect(0, &[]);
+            init(&servers, &[], &[]);
             servers
         });
         let of_masters = MASTERS.iter().enumerate().map(|(index, port)| {

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use redlock_testkit::{ChildGuard, RedisServer, RedisServers, ServerOptions};
+use redlock_testkit::{ChildGuard, RedisServer, RedisServers, ServerOptions, eventually_blocking};
 
 /// Longer than any command takes that does not wait for a seal.
 const BOUND: Duration = Duration::from_secs(60);
@@ -43,13 +43,29 @@ pub fn redlock(arguments: &[&str]) -> Ran {
     redlock_with(arguments, &[])
 }
 
+/// Runs the program until it ends with this code, and its output contains all of these texts: a master on a busy
+/// machine may answer later than a command waits.
+pub fn redlock_until(arguments: &[&str], code: i32, texts: &[&str]) -> Ran {
+    eventually_blocking(BOUND, &format!("redlock {arguments:?}"), || {
+        let ran = redlock(arguments);
+        if ran.code == Some(code) && texts.iter().all(|text| ran.shows(text)) {
+            Ok(ran)
+        } else {
+            Err(ran)
+        }
+    })
+}
+
 impl Ran {
+    fn shows(&self, text: &str) -> bool {
+        self.stdout.contains(text) || self.stderr.contains(text)
+    }
+
     /// Asserts this exit code, and that the output contains all of these texts.
     pub fn expect(&self, code: i32, texts: &[&str]) -> &Self {
         assert_eq!(self.code, Some(code), "{self:#?}");
         for text in texts {
-            let said = self.stdout.contains(text) || self.stderr.contains(text);
-            assert!(said, "{text:?} was not said: {self:#?}");
+            assert!(self.shows(text), "{text:?} is not shown: {self:#?}");
         }
         self
     }
@@ -87,7 +103,7 @@ pub fn init(servers: &[RedisServer], flags: &[&str], variables: &[(&str, &str)])
     for attempt in 1..=3 {
         let ran = redlock_with(&arguments, variables);
         if ran.code != Some(69) || attempt == 3 {
-            ran.expect(0, &["all 3 masters vote"]);
+            ran.expect(0, &[&format!("all {} masters vote", servers.len())]);
             return;
         }
         println!("{ran:?}");

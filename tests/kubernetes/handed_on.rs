@@ -16,7 +16,7 @@ use redlock_testkit::{RedisServer, eventually};
 const REQUEST: &str = "redlock.dev/hand-over";
 const ANSWER: &str = "redlock.dev/hand-over-answer";
 const ABSTAIN: &str = "redlock.dev/abstain";
-const TARGET: &str = ", lockName: shared/report, targets: [{name: report, action: Scale, stopSeconds: 6, \
+const TARGET: &str = ", lockName: shared/report, targets: [{name: report, action: Scale, stopSeconds: 7, \
                       ref: {apiVersion: apps/v1, kind: Deployment, name: report}}]";
 /// A lock that is handed over is stopped long before its lease would end.
 const LEASE: &str = "Seconds: 20";

@@ -153,8 +153,8 @@ async fn each_bad_manifest_is_named_and_the_other_locks_continue() {
     let said = replica.child.wait_for_line(BOUND, "unreadable.yaml");
     assert!(said.contains("cannot be read"), "{said}");
     assert!(replica.locks().iter().all(|lock| lock["name"] == "good"));
-    let (status, body) = replica.get("/readyz");
-    assert_eq!(status, 200, "{body}");
+    replica.wait_ready();
+    let (_, body) = replica.get("/readyz");
     assert!(body.contains("retry.yaml, document 1"), "{body}");
     for line in replica.child.stderr() {
         assert!(!line.contains("panicked"), "{line}");
