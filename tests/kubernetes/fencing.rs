@@ -205,6 +205,12 @@ async fn a_target_is_started_once_its_pods_are_fenced() {
     let fenced = Fenced::new(&deployment(false, 1, &json!({}))).await;
     let world = &fenced.world;
     world.kubectl(&["scale", "deployment/web", "--replicas=0"]);
+    // A pod that is not fenced needs the ordinary delay for the whole lease.
+    eventually(BOUND, "no pod is left", async || {
+        let pods = fenced.pods().list(&ListParams::default()).await.unwrap().items;
+        if pods.is_empty() { Ok(()) } else { Err(pods) }
+    })
+    .await;
     world.apply(&fenced_lock());
     let _operator = operator(&fenced, "replica-1").await;
     let status = world
