@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock::masters::{Acquired, Agreement, Renewal, adopt};
 
-use crate::program::{quorum, redlock};
+use crate::program::{quorum, redlock, redlock_until};
 use redlock_testkit::admin;
 use redlock_testkit::masters::{config, identity, lock_name};
 
@@ -42,9 +42,8 @@ async fn the_holder_is_refused_at_its_next_renewal_and_no_other_client_acquires(
     );
 
     servers[1].pause().unwrap();
-    let ran = redlock(&["break", "l", "--yes", "--reason", "INC-42", "--masters", &urls]);
-    servers[1].resume().unwrap();
-    ran.expect(
+    redlock_until(
+        &["break", "l", "--yes", "--reason", "INC-42", "--masters", &urls],
         0,
         &[
             "held by me",
@@ -55,6 +54,7 @@ async fn the_holder_is_refused_at_its_next_renewal_and_no_other_client_acquires(
             "can be taken again at 2",
         ],
     );
+    servers[1].resume().unwrap();
     for server in [&servers[0], &servers[2]] {
         let lease: Option<String> = admin(server, &["GET", "redlock:lease:l"]).await;
         assert!(lease.is_some(), "no lease is deleted");
@@ -68,7 +68,7 @@ async fn the_holder_is_refused_at_its_next_renewal_and_no_other_client_acquires(
         .await
         .unwrap();
     assert!(matches!(again, Acquired::Lost(_)));
-    redlock(&["status", "l", "--masters", &urls]).expect(0, &["nobody, "]);
+    redlock_until(&["status", "l", "--masters", &urls], 0, &["nobody, "]);
 }
 
 #[test]

@@ -51,6 +51,7 @@ pub fn redlock_until(arguments: &[&str], code: i32, texts: &[&str]) -> Ran {
         if ran.code == Some(code) && texts.iter().all(|text| ran.shows(text)) {
             Ok(ran)
         } else {
+            println!("{ran:?}");
             Err(ran)
         }
     })

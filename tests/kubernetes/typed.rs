@@ -6,7 +6,11 @@ use std::process::Command;
 
 use crate::common::pages::blocks_for;
 use crate::common::tools::promtool;
-use crate::fixture::{ControlPlane, helm};
+use crate::fixture::{BOUND, ControlPlane, helm};
+use redlock_testkit::eventually_blocking;
+
+/// The exit code of `redlock` without a majority of the masters.
+const NO_QUORUM: i32 = 69;
 
 /// Returns the commands of a page that this test file runs, except those that run until they are stopped.
 pub fn commands(page: &str, file: &str) -> Vec<String> {
@@ -32,7 +36,7 @@ pub fn typed(plane: &ControlPlane, command: &str) -> String {
 }
 
 /// Runs a command as the administrator, with kubectl, Helm, promtool and `redlock` on the path. Panics with
-/// the output of the command if it fails.
+/// the output of the command if it fails. Repeats a command that no majority of the masters answered in time.
 pub fn typed_in(plane: &ControlPlane, folder: &Path, command: &str) -> String {
     let kubeconfig = plane.kubeconfig_admin();
     // The command gets its own HOME: kubectl caches there what it knows of the server at this port, which was
@@ -50,14 +54,21 @@ pub fn typed_in(plane: &ControlPlane, folder: &Path, command: &str) -> String {
     .map(|program| program.parent().unwrap().to_owned());
     let path = env::var_os("PATH").unwrap();
     let path = env::join_paths(folders.into_iter().chain(env::split_paths(&path))).unwrap();
-    let output = Command::new("bash")
-        .args(["-o", "pipefail", "-c", command])
+    let mut bash = Command::new("bash");
+    bash.args(["-o", "pipefail", "-c", command])
         .current_dir(folder)
         .env("PATH", &path)
-        .envs(variables)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{command}: {said}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
+        .envs(variables);
+    let output = eventually_blocking(BOUND, command, || {
+        let output = bash.output().unwrap();
+        if output.status.code() == Some(NO_QUORUM) {
+            Err(output)
+        } else {
+            Ok(output)
+        }
+    });
+    let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (shown(&output.stdout), shown(&output.stderr));
+    assert!(output.status.success(), "{command}: {stdout}{stderr}");
+    stdout
 }

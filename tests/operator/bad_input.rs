@@ -153,9 +153,12 @@ async fn each_bad_manifest_is_named_and_the_other_locks_continue() {
     let said = replica.child.wait_for_line(BOUND, "unreadable.yaml");
     assert!(said.contains("cannot be read"), "{said}");
     assert!(replica.locks().iter().all(|lock| lock["name"] == "good"));
-    replica.wait_ready();
-    let (_, body) = replica.get("/readyz");
-    assert!(body.contains("retry.yaml, document 1"), "{body}");
+    eventually_blocking(BOUND, "it is ready, and names the document", || {
+        match replica.get("/readyz") {
+            (200, body) if body.contains("retry.yaml, document 1") => Ok(()),
+            other => Err(other),
+        }
+    });
     for line in replica.child.stderr() {
         assert!(!line.contains("panicked"), "{line}");
     }

@@ -323,6 +323,6 @@ fn cgroup_whose_state_cannot_be_read_leaves_the_lease_to_run_out() {
     let (code, _, err) = wrapper.end();
     assert_eq!(code, 70, "{err}");
     assert!(err.contains("cgroup.events: No such device"), "{err}");
-    assert_eq!(quorum.ran("l", &["-n"], "echo no").0, 75, "the lease runs out");
+    assert_eq!(quorum.refused("l", &["-n"]).0, 75, "the lease runs out");
     wait_gone(guardian);
 }

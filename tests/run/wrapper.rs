@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::Once;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -68,6 +68,17 @@ impl Quorum {
     /// Runs the wrapper to its end; returns code, standard output and standard error.
     pub fn ran(&self, lock: &str, flags: &[&str], script: &str) -> (i32, String, String) {
         self.run(lock, flags, script).end()
+    }
+
+    /// Runs a command that does not wait for the lock, again while no majority of the masters answers in time;
+    /// returns code, standard output and standard error.
+    pub fn refused(&self, lock: &str, flags: &[&str]) -> (i32, String, String) {
+        eventually_blocking(BOUND, "an answer of the masters", || {
+            let began = Instant::now();
+            let ran = self.ran(lock, flags, "echo no");
+            assert!(began.elapsed() < Duration::from_secs(15), "it waited: {ran:?}");
+            if ran.0 == 69 { Err(ran) } else { Ok(ran) }
+        })
     }
 
     /// Waits until a run that does not wait gets the lock, for less time than an unreleased lease of 60 s
