@@ -19,7 +19,7 @@ use crate::fixture::{
     BOUND, Operator, Options, PooledPlane, SERVICE_ACCOUNT, TestNamespace, audit, established,
 };
 use crate::program::{Ran, redlock_with};
-use redlock_testkit::{RedisServer, ServerOptions, eventually};
+use redlock_testkit::{RedisServer, ServerOptions, eventually, pause_after};
 
 pub struct World {
     pub plane: PooledPlane,
@@ -273,14 +273,16 @@ pub async fn timed<T, E: Debug>(what: &str, probe: impl AsyncFnMut() -> Result<T
     (seen, took)
 }
 
-/// Calls `look` repeatedly for this long, so that its assertions hold all the time.
-pub async fn throughout(length: Duration, mut look: impl FnMut()) {
+/// Calls `check` repeatedly for this long, so that its assertions hold all the time.
+pub async fn throughout(length: Duration, mut check: impl FnMut()) {
     let started = Instant::now();
-    let mut tick = tokio::time::interval(Duration::from_millis(20));
     while started.elapsed() < length {
-        tick.tick().await;
-        look();
+        let began = Instant::now();
+        check();
+        let pause = pause_after(began.elapsed());
+        tokio::time::sleep(pause.max(Duration::from_millis(20))).await;
     }
+    check();
 }
 
 /// Runs `redlock` with this kubeconfig and further variables.
@@ -297,8 +299,8 @@ pub fn lock(name: &str, more: &str) -> String {
     )
 }
 
-/// Returns a manifest of [`quorum_of`] or [`lock`] with a lease of 12 s: an operator that does not run for two
-/// seconds keeps it.
+/// Returns a manifest of [`quorum_of`] or [`lock`] with a lease of 12 s instead of 6 s, for a test that must not
+/// lose it.
 pub fn lasting(manifest: &str) -> String {
     manifest.replace("Seconds: 6", "Seconds: 12")
 }

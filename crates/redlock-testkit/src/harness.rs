@@ -19,7 +19,7 @@ mod tls;
 
 pub use child::ChildGuard;
 pub use connection::{admin, patient};
-pub use eventually::{eventually, eventually_blocking};
+pub use eventually::{eventually, eventually_blocking, pause_after};
 pub use fake::{FakeServer, Scripts};
 pub use proxy::{Mode, Proxy};
 pub use tls::TlsMaterial;

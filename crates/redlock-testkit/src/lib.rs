@@ -15,7 +15,7 @@ mod server;
 #[cfg(feature = "harness")]
 pub use harness::{
     ChildGuard, FakeServer, Mode, Proxy, Scripts, TlsMaterial, acl, admin, eventually, eventually_blocking,
-    masters, patient,
+    masters, patient, pause_after,
 };
 pub use server::{
     Persistence, RedisServer, RedisServerError, RedisServers, ServerOptions, TlsFiles, free_port,

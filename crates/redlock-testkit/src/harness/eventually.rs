@@ -4,10 +4,13 @@ use std::fmt::Debug;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The first pause between two checks. Each further pause is half as long again, up to [`LONGEST`]: a check
-/// against an API server costs milliseconds of CPU.
+/// The first pause between two checks. Each further pause is half as long again, up to [`LONGEST`].
 const FIRST: Duration = Duration::from_millis(5);
-const LONGEST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_millis(100);
+/// A pause is at least this many times as long as the check before it, up to [`MOST`]: a check costs CPU time, most of
+/// all one that starts a process.
+const FACTOR: u32 = 3;
+const MOST: Duration = Duration::from_millis(400);
 
 /// Repeats a check until it returns `Ok`, and returns the value. `Err` carries the observed state; the last one is
 /// reported when the bound has passed. The bound also ends a check that hangs.
@@ -20,15 +23,17 @@ pub async fn eventually<T, E: Debug>(
     let mut last = None;
     let mut pause = FIRST;
     loop {
+        let began = tokio::time::Instant::now();
         match tokio::time::timeout_at(deadline, probe()).await {
             Ok(Ok(value)) => return value,
             Ok(Err(seen)) => last = Some(seen),
             Err(_) => panic!("{what}: not within {bound:?}; the last question hung; before it: {last:?}"),
         }
-        if tokio::time::Instant::now() + pause > deadline {
+        let rest = pause.max(pause_after(began.elapsed()));
+        if tokio::time::Instant::now() + rest > deadline {
             panic!("{what}: not within {bound:?}; last seen: {last:?}");
         }
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(rest).await;
         pause = longer(pause);
     }
 }
@@ -42,15 +47,21 @@ pub fn eventually_blocking<T, E: Debug>(
     let started = Instant::now();
     let mut pause = FIRST;
     loop {
+        let began = Instant::now();
         match probe() {
             Ok(value) => return value,
             Err(seen) if started.elapsed() > bound => {
                 panic!("{what}: not within {bound:?}; last seen: {seen:?}")
             }
-            Err(_) => thread::sleep(pause),
+            Err(_) => thread::sleep(pause.max(pause_after(began.elapsed()))),
         }
         pause = longer(pause);
     }
+}
+
+/// Returns the shortest pause after a check that took this long.
+pub fn pause_after(check: Duration) -> Duration {
+    (check * FACTOR).min(MOST)
 }
 
 fn longer(pause: Duration) -> Duration {
