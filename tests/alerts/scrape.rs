@@ -20,6 +20,7 @@ const PAGES: [&str; 2] = ["docs/monitoring.md", "docs/fencing.md"];
 struct Stage {
     masters: Vec<RedisServer>,
     replica: Replica,
+    _folder: Folder,
 }
 
 /// Starts one operator that holds one lock, on three masters without problems.
@@ -33,9 +34,15 @@ async fn stage() -> Stage {
         },
     );
     seal(&masters, redlock::masters::Credentials::default()).await;
-    let replica = Replica::start("one", &Folder::with(&masters, &["a"]));
+    // The operator follows its folder: a folder that is removed declares nothing.
+    let folder = Folder::with(&masters, &["a"]);
+    let replica = Replica::start("one", &folder);
     replica.wait_active("a");
-    Stage { masters, replica }
+    Stage {
+        masters,
+        replica,
+        _folder: folder,
+    }
 }
 
 impl Stage {
