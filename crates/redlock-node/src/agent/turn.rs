@@ -33,7 +33,7 @@ pub(super) struct Turns {
 /// The turn of this agent, which acts until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Turn {
-    _lock: File,
+    _lock: FileLock,
     claim: PathBuf,
     /// The time at which this process started.
     own: BootInstant,
@@ -97,14 +97,26 @@ impl Turns {
     }
 }
 
-fn try_lock(path: &Path) -> io::Result<Option<File>> {
+/// A file lock, which is released on drop. To close the file is not enough: a process that another thread is starting
+/// has a copy of the open file until its program begins.
+#[derive(Debug)]
+struct FileLock(File);
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Where this fails, the lock is released when the last copy is closed.
+        let _ = self.0.unlock();
+    }
+}
+
+fn try_lock(path: &Path) -> io::Result<Option<FileLock>> {
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
         .write(true)
         .open(path)?;
     match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
+        Ok(()) => Ok(Some(FileLock(file))),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(cause)) => Err(cause),
     }
@@ -113,7 +125,7 @@ fn try_lock(path: &Path) -> io::Result<Option<File>> {
 /// Shows that no agent acts while it exists. It claims no turn: where an agent acts, that agent continues.
 #[derive(Debug)]
 pub(crate) struct Vacant {
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl Vacant {
@@ -172,6 +184,17 @@ mod tests {
         assert!(of_older.take(at(3_049)).unwrap().is_none());
         let older = of_older.take(at(3_050)).unwrap().unwrap();
         assert!(!older.is_claimed());
+    }
+
+    #[test]
+    fn turn_ends_although_a_process_that_is_being_started_has_a_copy_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut of_older = Turns::claim(folder.path(), at(1)).unwrap();
+        let older = of_older.take(at(2)).unwrap().unwrap();
+        let mut of_newer = Turns::claim(folder.path(), at(3)).unwrap();
+        let _copy = older._lock.0.try_clone().unwrap();
+        drop(older);
+        assert!(of_newer.take(at(4)).unwrap().is_some());
     }
 
     #[test]
