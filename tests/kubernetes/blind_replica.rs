@@ -38,7 +38,7 @@ const LOCKS: [(&str, &str); 3] = [
         "action: LabelPods, labelPods: {selector: {matchLabels: {app: labelled}}}",
     ),
 ];
-/// A lease, the longest takeover delay, and the same time again for the waits of a replica for answers.
+/// A lease of 12 s, the longest takeover delay of 6 s, and 8 s for the waits of a replica for answers.
 const LONG: Duration = Duration::from_secs(26);
 
 /// Two replicas behind one proxy for each master, and three pods that run under a lock each.

@@ -204,7 +204,7 @@ async fn workload_is_stopped_before_a_lock_is_handed_over() {
     us.hand_over("eu", &[]).expect(0, &["handed over"]);
     let held = eu.is("Active").await;
     us_operator.child.kill();
-    eu.hand_over("us", &["--wait", "8s"])
+    eu.hand_over("us", &["--wait", "12s"])
         .expect(1, &["released, but no replica was seen to acquire the lock"]);
     let (status, _) = timed("runs again where it was", async || {
         let status = serde_json::to_value(eu.world.locks().get("report").await.unwrap().status).unwrap();
