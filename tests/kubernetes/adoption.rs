@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::fixture::BOUND;
-use crate::targets::{GATE, Gates, guarded, ready_pod, replica, world};
+use crate::targets::{GATE, Gates, guarded, has_every_lock, ready_pod, replica, world};
 use crate::world::World;
 use redlock_testkit::eventually;
 
@@ -40,12 +40,7 @@ async fn a_crash_of_one_of_two_replicas_bounces_nothing() {
     .await;
     first.child.kill();
     let killed = Instant::now();
-    eventually(BOUND, "replica-2 has every lock", async || {
-        let locks = second.locks();
-        let held = locks.iter().filter(|lock| lock["role"] == "Active");
-        if held.count() == LOCKS { Ok(()) } else { Err(locks) }
-    })
-    .await;
+    has_every_lock(&second, LOCKS).await;
     println!(
         "{LOCKS} locks taken over {:?} after a kill -9, leases of 6 s",
         killed.elapsed()

@@ -278,7 +278,7 @@ fn logged(replica: &Operator, message: &str) -> HashMap<String, Timestamp> {
 }
 
 /// Waits until the replica is active for this number of locks.
-async fn has_every_lock(replica: &Operator, locks: usize) {
+pub async fn has_every_lock(replica: &Operator, locks: usize) {
     eventually(BOUND, "the replica has every lock", async || {
         let all = replica.locks();
         let held = all.iter().filter(|lock| lock["role"] == "Active").count();
