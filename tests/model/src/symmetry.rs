@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl State {
-    /// Normalizes the waits that states describe alike.
+    /// Resets the fields that no later step reads, so that states that behave alike are equal.
     pub(crate) fn tidy(&mut self) {
         for attempt in &mut self.attempts.0 {
             attempt.tidy();

@@ -70,7 +70,7 @@ fn each_program_is_known_by_its_own_fields_and_version() {
     }
 }
 
-/// A managed Valkey 7.2 and the first releases had no such field but the name.
+/// `version` matches neither `redis_version` nor `valkey_version`.
 #[test]
 fn field_is_a_whole_line() {
     assert_eq!(field(VALKEY, "version"), None);

@@ -229,7 +229,7 @@ impl World {
         }
     }
 
-    /// A process may stand still while the replies to its attempt or renewal are on their way: they count as of then.
+    /// Pauses a process whose attempt or renewal waits for replies: the process handles the replies after the pause.
     pub(crate) fn stop_amid_a_round(&mut self, candidate: usize) {
         let state = self.candidates[candidate].state();
         if !self.storms() || !matches!(state, Some("acquiring" | "renewing")) || self.rng.u32(..128) > 0 {
