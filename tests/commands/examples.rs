@@ -1,7 +1,6 @@
 //! Tests that every example of `--help` works in a shell as printed.
 
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -10,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::program::{quorum, redlock, redlock_with, urls};
-use redlock_testkit::{ChildGuard, RedisServers, ServerOptions};
+use redlock_testkit::{ChildGuard, RedisServers, ServerOptions, write_executable};
 
 /// A terminal of the usual narrow width: an example that is wrapped there cannot be copied.
 const COLUMNS: &str = "80";
@@ -56,9 +55,7 @@ fn place() -> TempDir {
     )
     .unwrap();
     for name in ["kubectl", "man"] {
-        let path = place.path().join(name);
-        fs::write(&path, "#!/bin/sh\nexec cat >/dev/null\n").unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_executable(&place.path().join(name), "#!/bin/sh\nexec cat >/dev/null\n");
     }
     place
 }
@@ -81,20 +78,20 @@ fn play(examples: &[String], place: &Path, masters: &str) -> Vec<String> {
             masters,
         );
         let (status, _) = shell.wait(BOUND);
-        let said = [shell.stdout(), shell.stderr()].concat().join("\n");
+        let output = [shell.stdout(), shell.stderr()].concat().join("\n");
         let right = match status.code() {
             // The second code is the exit code of a command that runs until it is stopped.
             Some(0 | 124) => true,
             // The command needs a cluster, or a node with node fencing, and this machine is neither.
-            Some(78) => said.contains("kubeconfig") || said.contains("table of fenced pods"),
+            Some(78) => output.contains("kubeconfig") || output.contains("table of fenced pods"),
             _ => false,
         };
         // The rest of a wrapped line begins differently.
         let whole = ["redlock ", "source "]
             .iter()
             .any(|word| example.trim_start().starts_with(word));
-        (!right || !whole || said.contains("panicked"))
-            .then(|| format!("{example}\n  ended with {status}: {said}"))
+        (!right || !whole || output.contains("panicked"))
+            .then(|| format!("{example}\n  ended with {status}: {output}"))
     };
     examples.iter().filter_map(play).collect()
 }

@@ -1,9 +1,10 @@
 //! Tests shell completion and the manual pages.
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use crate::program::redlock;
+use redlock_testkit::write_executable;
 
 #[test]
 fn bash_completes_commands_flags_and_values() {
@@ -102,19 +103,17 @@ impl Plugin {
     }
 
     /// Returns exit code and output of a program that this PATH finds.
-    fn says(&self, program: &str, arguments: &[&str]) -> (Option<i32>, String) {
+    fn run(&self, program: &str, arguments: &[&str]) -> (Option<i32>, String) {
         let path = format!("{}:{}", self.0.path().display(), std::env::var("PATH").unwrap());
         let mut command = Command::new(self.0.path().join(program));
         crate::common::forget_variables(&mut command);
         let output = command.args(arguments).env("PATH", path).output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8(said).unwrap())
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
     }
 
     fn script(&self, name: &str, text: &str) {
-        let path = self.0.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_executable(&self.0.path().join(name), text);
     }
 }
 
@@ -166,14 +165,17 @@ fn help_of_the_plugin_names_kubectl() {
             &["/nonexistent"],
         ),
     ] {
-        let (ended, said) = plugin.says("kubectl-redlock", arguments);
-        assert_eq!(ended, Some(code), "{arguments:?}: {said}");
+        let (ended, output) = plugin.run("kubectl-redlock", arguments);
+        assert_eq!(ended, Some(code), "{arguments:?}: {output}");
         for text in texts {
-            assert!(said.contains(text), "{arguments:?} does not say {text:?}: {said}");
+            assert!(
+                output.contains(text),
+                "{arguments:?} does not print {text:?}: {output}"
+            );
         }
     }
-    let (_, said) = plugin.says("kubectl-redlock", &["doctor", "--help"]);
-    assert!(!said.contains("  redlock "), "{said}");
+    let (_, output) = plugin.run("kubectl-redlock", &["doctor", "--help"]);
+    assert!(!output.contains("  redlock "), "{output}");
     redlock(&["doctor", "--help"]).expect(0, &["Usage: redlock doctor", "  redlock doctor "]);
 }
 
@@ -186,7 +188,7 @@ fn kubectl_completes_the_plugin() {
         "kubectl",
         "#!/bin/sh\nplugin=kubectl-$1; shift; exec \"$plugin\" \"$@\"\n",
     );
-    let (code, script) = plugin.says("kubectl-redlock", &["completion", "kubectl"]);
+    let (code, script) = plugin.run("kubectl-redlock", &["completion", "kubectl"]);
     assert_eq!(code, Some(0), "{script}");
     plugin.script("kubectl_complete-redlock", &script);
     for (words, choice, directive) in [
@@ -195,12 +197,12 @@ fn kubectl_completes_the_plugin() {
         (&["status", "--output", ""], "json\t", ":4"),
         (&["doctor", "--kubeconfig", ""], ":0", ":0"),
     ] {
-        let (code, said) = plugin.says("kubectl_complete-redlock", words);
-        assert_eq!(code, Some(0), "{said}");
+        let (code, output) = plugin.run("kubectl_complete-redlock", words);
+        assert_eq!(code, Some(0), "{output}");
         assert!(
-            said.lines().any(|line| line.starts_with(choice)),
-            "{words:?}: {said}"
+            output.lines().any(|line| line.starts_with(choice)),
+            "{words:?}: {output}"
         );
-        assert_eq!(said.lines().last(), Some(directive), "{words:?}: {said}");
+        assert_eq!(output.lines().last(), Some(directive), "{words:?}: {output}");
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
@@ -17,7 +16,7 @@ use crate::fixture::BOUND;
 use crate::program::redlock;
 use crate::typed::{commands, typed};
 use crate::world::World;
-use redlock_testkit::{ChildGuard, RedisServer, eventually_blocking, free_port};
+use redlock_testkit::{ChildGuard, RedisServer, eventually_blocking, free_port, write_executable};
 
 /// The port of the manifests; the test replaces it by a free one.
 const PORT: &str = "4040";
@@ -110,8 +109,7 @@ impl Image {
         assert!(curl.is_ok(), "curl is missing: install the package curl");
         let folder = tempfile::tempdir().unwrap();
         let wget = folder.path().join("wget");
-        fs::write(&wget, WGET).unwrap();
-        fs::set_permissions(&wget, fs::Permissions::from_mode(0o755)).unwrap();
+        write_executable(&wget, WGET);
         fs::create_dir(folder.path().join("tmp")).unwrap();
         Self(folder)
     }
@@ -260,8 +258,8 @@ fn wrapper(urls: &str) {
     let line = shared(pod.line("app"));
     let mut command = Command::new(&line[0]);
     let mut app = ChildGuard::spawn("app", pod.with_variables(command.args(&line[1..])));
-    let said = app.wait_for_line(BOUND, "works with token");
-    let token: u64 = said.rsplit(' ').next().unwrap().parse().unwrap();
+    let output = app.wait_for_line(BOUND, "works with token");
+    let token: u64 = output.rsplit(' ').next().unwrap().parse().unwrap();
     assert!(token > 0);
     let held = redlock(&["status", "payments/scheduler", "--masters", urls]);
     held.expect(0, &["payments/pod-0/uid-0"]);

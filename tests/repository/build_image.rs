@@ -21,21 +21,21 @@ fn build(variables: &[(&str, &str)]) -> (String, String) {
     .unwrap();
     fs::create_dir(place.path().join("scripts")).unwrap();
     let script = place.path().join("scripts/build-image");
-    fs::copy(Path::new(ROOT).join("scripts/build-image"), &script).unwrap();
+    symlink(Path::new(ROOT).join("scripts/build-image"), &script).unwrap();
     let programs = Programs::real(&["bash", "env", "dirname", "awk", "mkdir", "rm", "cat"]);
     programs.add("buildah", "echo \"$*\" >>\"$SAID\"");
     programs.add("git", "exit 1");
-    let said = place.path().join("said");
+    let record = place.path().join("said");
     let output = Command::new(script)
         .env_clear()
         .env("PATH", programs.path())
-        .env("SAID", &said)
+        .env("SAID", &record)
         .envs(variables.iter().copied())
         .output()
         .unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() && output.stdout.is_empty(), "{stderr}");
-    (stderr, fs::read_to_string(said).unwrap())
+    (stderr, fs::read_to_string(record).unwrap())
 }
 
 /// Returns the commands of a text that begin with these words, each on one line.
@@ -69,7 +69,7 @@ fn on_pages(begin: &str) -> Vec<(&'static str, Vec<String>)> {
 
 #[test]
 fn pages_install_the_image_that_was_built() {
-    let (stderr, told) = build(&[]);
+    let (stderr, arguments) = build(&[]);
     let printed = commands(&stderr, "helm install");
     assert_eq!(printed.len(), 1, "{stderr}");
     assert!(printed[0].contains("quickstart.enabled=true"), "{printed:?}");
@@ -81,8 +81,8 @@ fn pages_install_the_image_that_was_built() {
     }
     let version = env!("CARGO_PKG_VERSION");
     assert!(
-        told.contains(&format!("--tag redlock-operator:{version} ")),
-        "{told}"
+        arguments.contains(&format!("--tag redlock-operator:{version} ")),
+        "{arguments}"
     );
     let values = [
         "image.repository=redlock-operator".to_owned(),
@@ -95,7 +95,7 @@ fn pages_install_the_image_that_was_built() {
 
 #[test]
 fn pages_load_the_archive_that_was_written() {
-    let (stderr, told) = build(&[]);
+    let (stderr, arguments) = build(&[]);
     let printed = commands(&stderr, "kind load image-archive");
     let archive = "target/image/redlock-operator.tar";
     assert_eq!(
@@ -105,8 +105,8 @@ fn pages_load_the_archive_that_was_written() {
     );
     let version = env!("CARGO_PKG_VERSION");
     assert!(
-        told.contains(&format!("/{archive}:redlock-operator:{version}")),
-        "{told}"
+        arguments.contains(&format!("/{archive}:redlock-operator:{version}")),
+        "{arguments}"
     );
     for (page, found) in on_pages("kind load image-archive") {
         assert!(

@@ -1,10 +1,10 @@
 //! A PATH with only the programs that a test adds.
 
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
+use redlock_testkit::write_executable;
 use tempfile::TempDir;
 
 use super::source::ROOT;
@@ -37,8 +37,7 @@ impl Programs {
     /// Adds or replaces a program.
     pub fn add(&self, name: &str, script: &str) {
         let path = self.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_executable(&path, &format!("#!/bin/sh\n{script}\n"));
     }
 
     /// Returns a command that runs a script of the repository with these programs and an otherwise empty environment.

@@ -4,7 +4,7 @@
 //! the program that started it. [`observer`] reads masters from outside. The feature `harness` adds the surroundings of
 //! tests and measurements: [`Proxy`], a network that delays, swallows and resets; [`TlsMaterial`], certificates;
 //! [`FakeServer`], a program that is not Redis;
-//! [`ChildGuard`] for programs under test; [`eventually`] for bounded waits; [`masters`], the locks of redlock-client
+//! [`ChildGuard`] for programs under test; [`eventually`] for bounded waits; [`write_executable`] for programs in the place of others; [`masters`], the locks of redlock-client
 //! on these servers.
 
 #[cfg(feature = "harness")]
@@ -15,7 +15,7 @@ mod server;
 #[cfg(feature = "harness")]
 pub use harness::{
     ChildGuard, FakeServer, Mode, Proxy, Scripts, TlsMaterial, acl, admin, eventually, eventually_blocking,
-    masters, patient, pause_after,
+    masters, patient, pause_after, write_executable,
 };
 pub use server::{
     Persistence, RedisServer, RedisServerError, RedisServers, ServerOptions, TlsFiles, free_port,

@@ -3,6 +3,8 @@
 // The exceptions of the lints for tests cover test functions only, not the functions that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "servers/executable.rs"]
+mod executable;
 #[path = "servers/observer.rs"]
 mod observer;
 #[path = "servers/proxy.rs"]
