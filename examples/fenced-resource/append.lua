@@ -1,4 +1,4 @@
--- Appends a line to a ledger, unless somebody with a greater fencing token has been here.
+-- Appends a line to a ledger, unless a writer with a greater fencing token has appended before.
 -- KEYS[1] = the ledger; ARGV = token, line. The greatest token stands beside the ledger, in `KEYS[1]:token`.
 -- Numbers in Lua are exact to 2^53; redlock's tokens count up from the milliseconds since 1970, and stay far below.
 local fence = KEYS[1] .. ':token'

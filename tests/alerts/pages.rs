@@ -19,7 +19,7 @@ fn each_alert_has_its_page_and_each_page_its_alert() {
     for name in pages {
         let page = read(&format!("docs/runbooks/{name}.md"));
         assert!(page.starts_with(&format!("# {name}\n")), "{name}");
-        for part in ["## What it means", "## What to look at", "## What to do"] {
+        for part in ["## What it means", "## What to check", "## What to do"] {
             assert!(page.contains(part), "{name}: {part}");
         }
         let row = format!("| [{name}](runbooks/{name}.md) |");

@@ -201,7 +201,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-// Where the source of Kubernetes says ./staging/src/NAME: the same code, published as modules of their own.
+// Where the source of Kubernetes has ./staging/src/NAME: the same code, published as modules of their own.
 replace (
 	k8s.io/api => k8s.io/api v0.36.3
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.36.3

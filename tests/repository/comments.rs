@@ -3,28 +3,71 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::source::{ROOT, collect};
-use super::visible_text::{Passage, after_quote, of_page, string};
+use super::source::{ROOT, collect, collect_all};
+use super::visible_text::{Passage, after_quote, behind, of_page, string};
 
 const RUST: [&str; 4] = ["src", "crates", "tests", "benches"];
+/// Other files with comments, and their folders.
+const OTHERS: [&str; 17] = [
+    ".cargo",
+    ".github",
+    "Cargo.toml",
+    "Dockerfile",
+    "Makefile",
+    "book.toml",
+    "charts",
+    "clippy.toml",
+    "crates/redlock-core/src/scripts",
+    "deny.toml",
+    "examples",
+    "krew",
+    "rust-toolchain.toml",
+    "rustfmt.toml",
+    "scripts",
+    "tests/client-go",
+    "tests/control-plane",
+];
 
-/// Returns the comments of all Rust files, of the scripts, of the Makefile and of the templates of the chart.
+/// Returns the comments of all Rust files, of the Lua scripts, of the chart and the examples, and of the tools.
 pub fn comments() -> Vec<Passage> {
     let mut rust = vec![Path::new(ROOT).join("build.rs")];
     for folder in RUST {
         collect(&Path::new(ROOT).join(folder), &mut rust);
     }
     let mut found = passages(rust, of_rust);
-    let mut others = vec![Path::new(ROOT).join("Makefile")];
-    for folder in ["scripts", "charts/redlock-operator/templates"] {
-        let entries = Path::new(ROOT).join(folder).read_dir().unwrap();
-        others.extend(entries.map(|entry| entry.unwrap().path()));
+    let mut others = Vec::new();
+    for place in OTHERS {
+        collect_all(&Path::new(ROOT).join(place), &mut others);
     }
-    found.extend(passages(others, of_hashes));
+    for (extensions, of) in OTHER_MARKERS {
+        let these = others
+            .extract_if(.., |path| has_extension(path, extensions))
+            .collect();
+        found.extend(passages(these, of));
+    }
+    found.extend(passages(others, |text| {
+        [of_lines(text, "#"), of_template(text)].concat()
+    }));
     found
 }
 
-fn passages(mut paths: Vec<PathBuf>, of: fn(&str) -> Vec<String>) -> Vec<Passage> {
+/// Reads the comments of one file.
+type Reader = fn(&str) -> Vec<String>;
+
+/// The files whose comments do not begin with `#`.
+const OTHER_MARKERS: [(&[&str], Reader); 4] = [
+    (&["json", "rs", "sum"], |_| Vec::new()),
+    (&["md"], of_page),
+    (&["go", "mod"], |text| of_lines(text, "//")),
+    (&["lua"], |text| of_lines(text, "--")),
+];
+
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| extensions.contains(&extension))
+}
+
+fn passages(mut paths: Vec<PathBuf>, of: Reader) -> Vec<Passage> {
     paths.sort();
     let mut found = Vec::new();
     for path in paths {
@@ -68,26 +111,31 @@ fn of_rust(code: &str) -> Vec<String> {
     of_page(&text)
 }
 
-/// Returns the paragraphs of `#` at the beginning of a line, and of the help after a target of the Makefile.
-fn of_hashes(script: &str) -> Vec<String> {
+/// Returns the paragraphs of the comments that begin with this marker, alone on a line or behind code.
+fn of_lines(code: &str, marker: &str) -> Vec<String> {
     let mut text = String::new();
-    for line in script.lines() {
-        let comment = line
-            .trim_start()
-            .strip_prefix('#')
-            .filter(|rest| !rest.starts_with('!'));
-        let help = line.split_once(" ## ").map(|(_, help)| help);
+    for line in code.lines().map(str::trim) {
+        let comment = line.strip_prefix(marker).filter(|rest| !rest.starts_with('!'));
         match comment {
             Some(comment) => text.push_str(comment.trim()),
             None => {
                 text.push('\n');
-                text.push_str(help.unwrap_or_default());
+                text.push_str(behind(line, marker).unwrap_or_default());
                 text.push('\n');
             }
         }
         text.push('\n');
     }
     of_page(&text)
+}
+
+/// Returns the paragraphs of the comments of a template.
+fn of_template(code: &str) -> Vec<String> {
+    let comments = code
+        .split("{{")
+        .filter_map(|action| action.trim_start_matches(['-', ' ']).strip_prefix("/*"))
+        .filter_map(|action| action.split_once("*/"));
+    comments.flat_map(|(comment, _)| of_page(comment)).collect()
 }
 
 fn trimmed(passages: &[String]) -> Vec<&str> {
@@ -132,11 +180,19 @@ struct S;
 
 #[test]
 fn comments_of_scripts_are_read_without_code() {
-    let script = "#!/bin/sh\n# One, with `who`\n# and more.\n#\n# Two.\nfoo=${bar#who} # who\n  # Three.\n\
+    let script = "#!/bin/sh\n# One, with `who`\n# and more.\n#\n# Two.\nfoo=${bar#who} # Three.\n  # Four.\n\
                   test: tools ## All tests\n";
-    let found = of_hashes(script);
+    let found = of_lines(script, "#");
     assert_eq!(
         trimmed(&found),
-        ["One, with § and more.", "Two.", "Three.", "All tests"]
+        ["One, with § and more.", "Two.", "Three.", "Four.", "All tests"]
     );
+}
+
+#[test]
+fn comments_of_templates_and_lua_are_read_without_code() {
+    let template = "{{/* One,\n`who`. */}}\n{{- /* Two. */ -}}\n{{ .Values.who }} # who\n";
+    assert_eq!(trimmed(&of_template(template)), ["One, §.", "Two."]);
+    let lua = "-- One,\n-- two.\nlocal who = 1 -- three\nreturn who - 1\n";
+    assert_eq!(trimmed(&of_lines(lua, "--")), ["One, two.", "three"]);
 }

@@ -82,14 +82,22 @@ pub fn sources() -> Vec<Source> {
         .collect()
 }
 
+/// Appends the Rust files below a folder.
 pub fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            collect(&path, paths);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            paths.push(path);
-        }
+    let mut files = Vec::new();
+    collect_all(folder, &mut files);
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    paths.extend(files);
+}
+
+/// Appends a file, or all files below a folder.
+pub fn collect_all(place: &Path, paths: &mut Vec<PathBuf>) {
+    if !place.is_dir() {
+        paths.push(place.to_owned());
+        return;
+    }
+    for entry in fs::read_dir(place).unwrap() {
+        collect_all(&entry.unwrap().path(), paths);
     }
 }
 

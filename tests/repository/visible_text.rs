@@ -206,7 +206,8 @@ fn sentence(text: &str) -> Option<String> {
     (words.count() > 1).then_some(text)
 }
 
-/// Returns the paragraphs, items and rows of a page in Markdown, without headings, code and quotations.
+/// Returns the headings, paragraphs, items and rows of a page in Markdown, and the comments of its code blocks.
+/// Leaves out code and quotations.
 pub fn of_page(text: &str) -> Vec<String> {
     let mut found: Vec<String> = vec![String::new()];
     let mut fenced = false;
@@ -214,7 +215,9 @@ pub fn of_page(text: &str) -> Vec<String> {
         let fence = line.starts_with("```");
         let item = line.starts_with(['-', '*', '|']) || line.starts_with(|c: char| c.is_ascii_digit());
         if fence || fenced || line.is_empty() || line.starts_with(['#', '>']) {
+            let comment = line.strip_prefix('#').or_else(|| behind(line, "#"));
             fenced ^= fence;
+            found.push(comment.unwrap_or_default().trim_start_matches('#').to_owned());
             found.push(String::new());
             continue;
         }
@@ -231,6 +234,16 @@ pub fn of_page(text: &str) -> Vec<String> {
     }
     let texts = found.iter().map(|text| without_quotations(text));
     texts.filter(|text| !text.trim().is_empty()).collect()
+}
+
+/// Returns the comment behind the code of a line: the text after a space and this marker.
+pub fn behind<'a>(line: &'a str, marker: &str) -> Option<&'a str> {
+    let marker = format!(" {marker}");
+    let mut behind = line.match_indices(&marker).map(|(at, _)| {
+        let text = &line[at + marker.len()..];
+        text.trim_start_matches(&marker[1..])
+    });
+    behind.find(|text| text.starts_with(' '))
 }
 
 fn cells(row: &str) -> impl Iterator<Item = String> {
@@ -277,9 +290,12 @@ fn literals_are_read_with_their_escapes() {
 
 #[test]
 fn a_page_is_read_without_code_and_quotations() {
-    let page = "# Who\nA `who` and \"who\"\nstay.\n\n```sh\nwho\n```\n> who\n- item\n| a | b |\n<!-- who -->";
-    let words = of_page(page).join(" / ");
-    assert!(!words.contains("who") && words.contains("stay."), "{words}");
+    let page = "## Title\nA `who` and \"who\"\nstay.\n\n```sh\nwho $# # why\n# how\n```\n> who\n- item\n| a | b |\n<!-- who -->";
+    let words: Vec<String> = of_page(page).iter().map(|text| text.trim().to_owned()).collect();
+    assert_eq!(
+        words,
+        ["Title", "A § and § stay.", "why", "how", "- item", "a", "b", "§"]
+    );
     assert_eq!(of_page("- one\n- two\n  more").len(), 2);
 }
 

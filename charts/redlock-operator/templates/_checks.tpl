@@ -1,5 +1,5 @@
-{{/* What an installation finds in the cluster that it cannot go on beside, and an upgrade that it must not change. Each is
-refused here, since Helm or the operator would say less of it, or later. Nothing is looked up by `helm template`. */}}
+{{/* Checks of the cluster: objects that an installation conflicts with, and objects that an upgrade must not change. Helm or the
+operator would report these errors later, or with fewer details. `helm template` reads no objects. */}}
 
 {{/* Namespaces, for people. */}}
 {{- define "redlock-operator.namespacesText" -}}

@@ -11,7 +11,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The name of what belongs to no namespace, or lies in somebody else's: releases in two namespaces must not share it. */}}
+{{/* The name of objects without a namespace, or in a namespace of another owner: releases in two namespaces must not share it. */}}
 {{- define "redlock-operator.clusterScopedName" -}}
 {{- printf "%s:%s" .Release.Namespace (include "redlock-operator.fullname" .) -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-{{/* RedisQuorums by name, as a map in YAML; empty where there are none. */}}
+{{/* RedisQuorums by name, as a map in YAML; empty without any. */}}
 {{- define "redlock-operator.quorums" -}}
 {{- $quorums := deepCopy .Values.quorums -}}
 {{- if .Values.quickstart.enabled -}}
