@@ -91,13 +91,13 @@ fn memory(urls: &str) {
     ];
     let mut holder = start(&holds);
     wait_for_output(&mut holder);
-    tell("holds the lock", &holder);
+    print_memory("holds the lock", &holder);
     let mut waits = Command::new(REDLOCK);
     waits.args(holds).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut waits = waits.spawn().unwrap();
-    let said = waits.stderr.as_mut().unwrap().read(&mut [0; 200]).unwrap();
-    assert!(said > 0, "it says that it waits");
-    tell("waits for it", &waits);
+    let length = waits.stderr.as_mut().unwrap().read(&mut [0; 200]).unwrap();
+    assert!(length > 0, "the wrapper prints that it waits");
+    print_memory("waits for it", &waits);
     for mut one in [waits, holder] {
         one.kill().unwrap();
         one.wait().unwrap();
@@ -110,11 +110,11 @@ fn start(arguments: &[&str]) -> Child {
 }
 
 fn wait_for_output(child: &mut Child) {
-    let mut said = [0; 6];
-    child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    let mut output = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut output).unwrap();
 }
 
-fn tell(what: &str, wrapper: &Child) {
+fn print_memory(what: &str, wrapper: &Child) {
     let id = wrapper.id();
     let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
     let name = |id: &str| {

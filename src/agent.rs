@@ -99,7 +99,7 @@ pub(crate) async fn run(options: Options) -> Result<(), AgentError> {
 /// The end of a wait: the work is done, or a signal arrived.
 enum Waited<T> {
     Done(T),
-    Told,
+    Signalled,
 }
 
 struct Agent {
@@ -112,7 +112,7 @@ impl Agent {
         let post = self.post.clone();
         let opened = match self.meanwhile(open::open(options, &post)).await? {
             Waited::Done(opened) => opened?,
-            Waited::Told => {
+            Waited::Signalled => {
                 self.post.stop();
                 return Ok(());
             }
@@ -132,7 +132,7 @@ impl Agent {
             }
         };
         let ended_by_itself = match self.meanwhile(ends).await {
-            Ok(Waited::Told) => Ok(()),
+            Ok(Waited::Signalled) => Ok(()),
             Ok(Waited::Done(error)) => error.map_or(Ok(()), |error| Err(error.into())),
             Err(error) => Err(error),
         };
@@ -162,7 +162,7 @@ impl Agent {
             end = self.process.stopped() => {
                 let name = end?;
                 tracing::info!(signal = name, "the agent stops and releases the lock");
-                Ok(Waited::Told)
+                Ok(Waited::Signalled)
             }
             done = work => Ok(Waited::Done(done)),
         }

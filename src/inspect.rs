@@ -67,7 +67,9 @@ impl Session {
             None => Adopted::as_configured(config),
         };
         let (masters, notices, tasks) = adopted.open()?;
-        masters.first_look(Masters::FIRST_LOOK, |_| false).await;
+        masters
+            .wait_for_first_poll(Masters::FIRST_POLL_TIMEOUT, |_| false)
+            .await;
         Ok(Self {
             masters,
             adopted,

@@ -122,7 +122,7 @@ pub(crate) enum RunError {
     #[error("killing the cgroup of the command")]
     Kill(#[source] CgroupError),
     #[error("searching for the remaining processes of the command")]
-    Look(#[source] io::Error),
+    Search(#[source] io::Error),
     #[error(
         "the launcher ended {LAUNCHERS} times before the command began, at last with {0}: check what kills it"
     )]
@@ -155,7 +155,7 @@ struct Wrapper {
 ///
 /// # Errors
 /// Returns an error if masters, timings or machine do not allow the run, or if a task or process ended too
-/// early. No process of the command runs then, except that one may run after [`RunError::Look`].
+/// early. No process of the command runs then, except that one may run after [`RunError::Search`].
 pub(crate) async fn run(place: Place, options: Options) -> Result<Outcome, RunError> {
     let began = clock::now();
     group::inherit_orphans().map_err(RunError::Start)?;
@@ -182,9 +182,9 @@ pub(crate) async fn run(place: Place, options: Options) -> Result<Outcome, RunEr
     let mut election = Election::start(opened, &wrapper.options, timings).await?;
     let end = wrapper.run(&mut election, launcher, &timings).await;
     // The guardian ends while the lock is released.
-    let cleared = wrapper.guard.dismiss().map_err(RunError::Look);
+    let cleared = wrapper.guard.dismiss().map_err(RunError::Search);
     // Without an elector the lock cannot be released. A lock under which a process may run is left to expire.
-    if matches!(end, Err(RunError::Ended(_) | RunError::Look(_))) {
+    if matches!(end, Err(RunError::Ended(_) | RunError::Search(_))) {
         return end;
     }
     cleared?;
@@ -199,7 +199,7 @@ impl Wrapper {
 
     /// Starts another launcher, and reports why.
     fn launch_again(&mut self, why: &str) -> Result<Launcher, RunError> {
-        self.progress.say(why);
+        self.progress.print(why);
         if self.options.service {
             // The limits of the wait apply to the first acquisition only.
             self.began = clock::now();

@@ -13,14 +13,14 @@ mod common;
 mod draw;
 #[path = "chaos/kinds.rs"]
 mod kinds;
-#[path = "chaos/listen.rs"]
-mod listen;
 #[path = "chaos/naive.rs"]
 mod naive;
 #[path = "chaos/plan.rs"]
 mod plan;
 #[path = "chaos/play.rs"]
 mod play;
+#[path = "chaos/poll.rs"]
+mod poll;
 #[path = "chaos/process.rs"]
 mod process;
 #[allow(dead_code)]

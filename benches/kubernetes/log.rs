@@ -8,7 +8,7 @@ use serde_json::Value;
 use redlock_testkit::ChildGuard;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Kind {
     Acquired,
     /// Released or passed on.
     GivenUp,
@@ -16,10 +16,10 @@ pub enum What {
 }
 
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct Event {
     /// The time since 1970.
     pub at: Duration,
-    pub what: What,
+    pub kind: Kind,
     pub lock: String,
     pub token: u64,
     /// The time from the end of the previous lease, as this replica observed it, in milliseconds.
@@ -27,21 +27,21 @@ pub struct Said {
 }
 
 /// Returns all log lines of the replica about leases since this time, in order.
-pub fn said(child: &ChildGuard, since: Duration) -> Vec<Said> {
+pub fn events(child: &ChildGuard, since: Duration) -> Vec<Event> {
     let lines = child.stderr();
     let lines = lines.iter().filter(|line| line.contains("\"lease "));
     lines
         .filter_map(|line| parse(line))
-        .filter(|said| said.at >= since)
+        .filter(|event| event.at >= since)
         .collect()
 }
 
-fn parse(line: &str) -> Option<Said> {
+fn parse(line: &str) -> Option<Event> {
     let line: Value = serde_json::from_str(line).ok()?;
-    let what = match line["message"].as_str()? {
-        "lease acquired" => What::Acquired,
-        "lease given up" => What::GivenUp,
-        "lease lost" => What::Lost,
+    let kind = match line["message"].as_str()? {
+        "lease acquired" => Kind::Acquired,
+        "lease given up" => Kind::GivenUp,
+        "lease lost" => Kind::Lost,
         _ => return None,
     };
     let lock = line["lock"].as_str()?;
@@ -50,24 +50,24 @@ fn parse(line: &str) -> Option<Said> {
         return None;
     }
     let at: jiff::Timestamp = line["timestamp"].as_str()?.parse().ok()?;
-    Some(Said {
+    Some(Event {
         at: Duration::from_nanos(u64::try_from(at.as_nanosecond()).ok()?),
-        what,
+        kind,
         lock: lock.to_owned(),
         token: line["token"].as_u64()?,
         after: line["after_ms"].as_f64(),
     })
 }
 
-/// Waits until these replicas have logged `what` for `count` locks since `since`; returns all their log lines
+/// Waits until these replicas have logged `kind` for `count` locks since `since`; returns all their log lines
 /// about leases.
-pub async fn wait_for(children: &[&ChildGuard], what: What, count: usize, since: Duration) -> Vec<Said> {
-    let title = format!("{count} times {what:?}");
+pub async fn wait_for(children: &[&ChildGuard], kind: Kind, count: usize, since: Duration) -> Vec<Event> {
+    let title = format!("{count} times {kind:?}");
     redlock_testkit::eventually(crate::stage::BOUND, &title, async || {
         // A long interval: reading the logs must not disturb the measurement.
         tokio::time::sleep(Duration::from_millis(200)).await;
-        let all: Vec<Said> = children.iter().flat_map(|child| said(child, since)).collect();
-        let found = all.iter().filter(|said| said.what == what).count();
+        let all: Vec<Event> = children.iter().flat_map(|child| events(child, since)).collect();
+        let found = all.iter().filter(|event| event.kind == kind).count();
         if found >= count { Ok(all) } else { Err(found) }
     })
     .await

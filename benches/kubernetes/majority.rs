@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::fixture::{Operator, Options};
-use crate::log::{self, Said, What, milliseconds};
+use crate::log::{self, Event, Kind, milliseconds};
 use crate::stage::{LEASE, Stage};
 use crate::table::{self, Many};
 
@@ -46,10 +46,10 @@ async fn lose(stage: &Stage, operators: &[Operator], stop: impl FnOnce(), go: im
     let valid = valid_until(operators);
     assert_eq!(valid.len(), LOCKS, "every lock is held");
     let children: Vec<_> = operators.iter().map(|o| &o.child).collect();
-    let said = log::wait_for(&children, What::Lost, LOCKS, lost_at).await;
-    let lost: HashMap<&str, &Said> = said
+    let events = log::wait_for(&children, Kind::Lost, LOCKS, lost_at).await;
+    let lost: HashMap<&str, &Event> = events
         .iter()
-        .filter(|s| s.what == What::Lost)
+        .filter(|s| s.kind == Kind::Lost)
         .map(|s| (s.lock.as_str(), s))
         .collect();
     let margins: Vec<f64> = valid
@@ -62,11 +62,11 @@ async fn lose(stage: &Stage, operators: &[Operator], stop: impl FnOnce(), go: im
     let still = valid_until(operators).len();
     let back = log::now();
     go();
-    let said = log::wait_for(&children, What::Acquired, LOCKS, back).await;
-    let again = said.iter().filter(|said| said.what == What::Acquired);
-    let again = Many::of(again.map(|said| milliseconds(said.at, back)).collect());
-    stage.wait_told().await;
-    let told = milliseconds(log::now(), back);
+    let events = log::wait_for(&children, Kind::Acquired, LOCKS, back).await;
+    let again = events.iter().filter(|event| event.kind == Kind::Acquired);
+    let again = Many::of(again.map(|event| milliseconds(event.at, back)).collect());
+    stage.wait_reported().await;
+    let reported = milliseconds(log::now(), back);
     table::row(
         "holders that did not report `lost` before `valid_until`",
         &late.to_string(),
@@ -79,7 +79,7 @@ async fn lose(stage: &Stage, operators: &[Operator], stop: impl FnOnce(), go: im
     table::row("held again, after the masters are back", &again.text(), "");
     table::row(
         "all statuses right, after the masters are back",
-        &format!("{:.1} s", told / 1e3),
+        &format!("{:.1} s", reported / 1e3),
         "",
     );
 }

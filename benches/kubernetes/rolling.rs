@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::common::http;
 use crate::fixture::Operator;
-use crate::log::{self, What, milliseconds};
+use crate::log::{self, Kind, milliseconds};
 use crate::stage::{LEASE, Stage};
 use crate::table::{self, Many};
 
@@ -42,7 +42,7 @@ pub async fn run() {
     tokio::time::sleep(LEASE / 2).await;
     table::begin(&format!("Rolling update of 3 replicas with {LOCKS} locks"));
     let began = log::now();
-    let mut said = Vec::new();
+    let mut events = Vec::new();
     let mut ending = Vec::new();
     for index in 0..3 {
         let new = stage.operator(&format!("replica-new-{index}")).await;
@@ -54,24 +54,24 @@ pub async fn run() {
         let (status, took) = old.child.wait(crate::stage::BOUND);
         assert!(status.success(), "{status}");
         ending.push(took.as_secs_f64() * 1e3);
-        said.extend(
-            log::said(&old.child, Duration::ZERO)
+        events.extend(
+            log::events(&old.child, Duration::ZERO)
                 .into_iter()
                 .map(|s| (old.name.clone(), s)),
         );
         stage.wait_held().await;
     }
-    stage.wait_told().await;
+    stage.wait_reported().await;
     asking.shutdown().await;
     for operator in &operators {
-        said.extend(
-            log::said(&operator.child, Duration::ZERO)
+        events.extend(
+            log::events(&operator.child, Duration::ZERO)
                 .into_iter()
                 .map(|s| (operator.name.clone(), s)),
         );
     }
     let answers = answers.lock().unwrap().clone();
-    let claims = claims(&said, answers);
+    let claims = claims(&events, answers);
     let (mut overlaps, mut falling, mut gaps, mut unheld) = (0, 0, Vec::new(), Vec::new());
     for claims in claims.values() {
         let mut without = 0.0;
@@ -86,9 +86,9 @@ pub async fn run() {
         }
         unheld.push(without);
     }
-    let looks = "by `/locks` every 50 ms and by the logs";
+    let sources = "by `/locks` every 50 ms and by the logs";
     table::row(
-        &format!("two holders at one instant, {looks}"),
+        &format!("two holders at one instant, {sources}"),
         &overlaps.to_string(),
         "0",
     );
@@ -117,26 +117,26 @@ fn ask(tasks: &mut JoinSet<()>, operator: &Operator, answers: Answers) {
             let Ok(Ok((200, body))) = answer else {
                 return;
             };
-            let heard = log::now();
+            let answered = log::now();
             let body: Value = serde_json::from_str(&body).unwrap();
-            note(&answers, &name, &body, (asked, heard));
+            note(&answers, &name, &body, (asked, answered));
             tokio::time::sleep(ASK).await;
         }
     });
 }
 
-fn note(answers: &Answers, who: &str, body: &Value, (asked, heard): (Duration, Duration)) {
+fn note(answers: &Answers, replica: &str, body: &Value, (asked, answered): (Duration, Duration)) {
     let mut answers = answers.lock().unwrap();
     let locks = body["locks"].as_array().unwrap();
     for lock in locks.iter().filter(|lock| lock["role"] == "Active") {
         let token = lock["fencingToken"].as_u64().unwrap();
         let key = (
-            who.to_owned(),
+            replica.to_owned(),
             lock["lockName"].as_str().unwrap().to_owned(),
             token,
         );
         let first = Span {
-            from: heard,
+            from: answered,
             to: asked,
         };
         let span = answers.entry(key).or_insert(first);
@@ -145,17 +145,20 @@ fn note(answers: &Answers, who: &str, body: &Value, (asked, heard): (Duration, D
 }
 
 /// Returns the claims of each lock, sorted by their beginning. An answer of a replica can only extend a claim.
-fn claims(said: &[(String, log::Said)], answers: HashMap<Key, Span>) -> BTreeMap<String, Vec<(Span, u64)>> {
+fn claims(
+    events: &[(String, log::Event)],
+    answers: HashMap<Key, Span>,
+) -> BTreeMap<String, Vec<(Span, u64)>> {
     let mut claims: BTreeMap<Key, Span> = BTreeMap::new();
-    for (who, said) in said {
-        let key = (who.clone(), said.lock.clone(), said.token);
+    for (replica, event) in events {
+        let key = (replica.clone(), event.lock.clone(), event.token);
         // A claim without an end is still held.
         let span = claims.entry(key).or_insert(Span {
-            from: said.at,
+            from: event.at,
             to: Duration::MAX,
         });
-        if said.what != What::Acquired {
-            span.to = said.at;
+        if event.kind != Kind::Acquired {
+            span.to = event.at;
         }
     }
     for (key, answered) in answers {

@@ -6,7 +6,7 @@ use kube::core::Request;
 use kube::core::params::GetParams;
 
 use crate::fixture::{Operator, Options};
-use crate::log::{self, What};
+use crate::log::{self, Kind};
 use crate::stage::{BOUND, LEASE, Stage};
 use crate::table;
 use crate::usage::{Usage, cpu, memory};
@@ -36,8 +36,8 @@ pub async fn run() {
     let (began, at) = (Instant::now(), log::now());
     let first = stage.operator("replica-0").await;
     let pid = first.child.pid();
-    let said = log::wait_for(&[&first.child], What::Acquired, locks, at).await;
-    let last = said.iter().map(|said| said.at).max().unwrap();
+    let events = log::wait_for(&[&first.child], Kind::Acquired, locks, at).await;
+    let last = events.iter().map(|event| event.at).max().unwrap();
     let held = (last - at).as_secs_f64();
     table::row(
         "from the start of the process to all held",
@@ -50,11 +50,11 @@ pub async fn run() {
         if now >= locks as f64 { Ok(()) } else { Err(now) }
     })
     .await;
-    let told = began.elapsed().as_secs_f64();
+    let reported = began.elapsed().as_secs_f64();
     let used = cpu(pid).as_secs_f64();
     table::row(
         "from the start to all statuses written",
-        &format!("{told:.1} s ({used:.1} s of CPU)"),
+        &format!("{reported:.1} s ({used:.1} s of CPU)"),
         "",
     );
     stage.wait_held().await;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::fixture::Operator;
-use crate::log::{self, What, milliseconds};
+use crate::log::{self, Kind, milliseconds};
 use crate::stage::{LEASE, Stage};
 use crate::statuses::Statuses;
 use crate::table;
@@ -25,7 +25,7 @@ pub async fn run() {
     let mut operators = vec![start("replica-0"), start("replica-1")];
     operators.iter().for_each(Operator::wait_ready);
     stage.wait_held().await;
-    stage.wait_told().await;
+    stage.wait_reported().await;
     slow(&stage, &proxy, &operators).await;
     gone(&stage, &mut operators).await;
 }
@@ -41,11 +41,11 @@ async fn gone(stage: &Stage, operators: &mut Vec<Operator>) {
     stage.plane.stop_api_server();
     tokio::time::sleep(GONE).await;
     let after = stage.masters.holders(&names).await;
-    let said: Vec<_> = operators
+    let events: Vec<_> = operators
         .iter()
-        .flat_map(|o| log::said(&o.child, began))
+        .flat_map(|o| log::events(&o.child, began))
         .collect();
-    let lost = said.iter().filter(|said| said.what != What::Acquired).count();
+    let lost = events.iter().filter(|event| event.kind != Kind::Acquired).count();
     table::row("leases lost or given up", &lost.to_string(), "0");
     let moved = before
         .iter()
@@ -64,10 +64,10 @@ async fn gone(stage: &Stage, operators: &mut Vec<Operator>) {
         |lease: &Option<crate::masters::Lease>| lease.as_ref().is_some_and(|l| l.identity == killed.name);
     let held = after.iter().filter(|lease| of_killed(lease)).count();
     let living: Vec<_> = operators.iter().map(|o| &o.child).collect();
-    log::wait_for(&living, What::Acquired, held, began).await;
+    log::wait_for(&living, Kind::Acquired, held, began).await;
     stage.plane.start_api_server();
     let back = Instant::now();
-    stage.wait_told().await;
+    stage.wait_reported().await;
     let took = back.elapsed().as_secs_f64();
     let what = format!("{held} takeovers while it was gone: all statuses right, after it is ready again");
     table::row(&what, &format!("{took:.1} s"), "");
@@ -128,11 +128,11 @@ async fn slow(stage: &Stage, proxy: &Proxy, operators: &[Operator]) {
         );
         table::row(&format!("renewals, {what}"), &measured, "unaffected");
     }
-    let said: Vec<_> = operators
+    let events: Vec<_> = operators
         .iter()
-        .flat_map(|o| log::said(&o.child, began))
+        .flat_map(|o| log::events(&o.child, began))
         .collect();
-    table::row("leases that changed", &said.len().to_string(), "0");
+    table::row("leases that changed", &events.len().to_string(), "0");
     // A transition while the API server is slow is reported, only later.
     let statuses = Statuses::watch(stage.api());
     stage
@@ -142,20 +142,22 @@ async fn slow(stage: &Stage, proxy: &Proxy, operators: &[Operator]) {
         )
         .await;
     let children: Vec<_> = operators.iter().map(|o| &o.child).collect();
-    log::wait_for(&children, What::GivenUp, 1, began).await;
+    log::wait_for(&children, Kind::GivenUp, 1, began).await;
     stage
         .patch(0, serde_json::json!({"state": "Enabled", "reason": null}))
         .await;
-    let said = log::wait_for(&children, What::Acquired, 1, began).await;
-    stage.wait_told().await;
-    let acquired = said.iter().find(|said| said.what == What::Acquired).unwrap();
-    let told = statuses.told(&acquired.lock, acquired.token).expect("it is told");
-    let took = milliseconds(told, acquired.at);
+    let events = log::wait_for(&children, Kind::Acquired, 1, began).await;
+    stage.wait_reported().await;
+    let acquired = events.iter().find(|event| event.kind == Kind::Acquired).unwrap();
+    let reported = statuses
+        .reported_at(&acquired.lock, acquired.token)
+        .expect("the status reports the holder");
+    let took = milliseconds(reported, acquired.at);
     table::row(
         "a transition meanwhile is in the status after",
         &format!("{took:.0} ms"),
         "",
     );
     proxy.heal();
-    stage.wait_told().await;
+    stage.wait_reported().await;
 }

@@ -122,7 +122,7 @@ impl Stage {
         let operators = futures_util::future::join_all(operators).await;
         operators.iter().for_each(Operator::wait_ready);
         self.wait_held().await;
-        self.wait_told().await;
+        self.wait_reported().await;
         operators
     }
 
@@ -137,16 +137,16 @@ impl Stage {
     }
 
     /// Waits until every status names the holder that the masters name.
-    pub async fn wait_told(&self) {
+    pub async fn wait_reported(&self) {
         let names = self.lock_names();
         let locks = self.api();
-        redlock_testkit::eventually(BOUND, "every status says who holds the lock", async || {
+        redlock_testkit::eventually(BOUND, "every status names the holder", async || {
             let holders = self.masters.holders(&names).await;
             let mut wrong = 0;
             for (index, holder) in holders.into_iter().enumerate() {
                 let status = locks.get(&name(index)).await.unwrap().status.unwrap_or_default();
-                let told = status.holder_identity.zip(status.fencing_token);
-                let right = told.is_some_and(|(identity, token)| {
+                let reported = status.holder_identity.zip(status.fencing_token);
+                let right = reported.is_some_and(|(identity, token)| {
                     holder.is_some_and(|holder| {
                         holder.identity == identity && holder.grants.contains(&(token as u64))
                     })

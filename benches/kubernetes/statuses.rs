@@ -28,7 +28,7 @@ impl Statuses {
         let shared = seen.clone();
         let task = tokio::spawn(async move {
             let events = watcher(locks, watcher::Config::default()).default_backoff();
-            let look = events.applied_objects().try_for_each(|lock| {
+            let record = events.applied_objects().try_for_each(|lock| {
                 let now = log::now();
                 let status = lock.status.clone().unwrap_or_default();
                 if let (Some(identity), Some(token)) = (status.holder_identity, status.fencing_token) {
@@ -37,18 +37,18 @@ impl Statuses {
                 }
                 futures_util::future::ready(Ok(()))
             });
-            look.await.unwrap();
+            record.await.unwrap();
         });
         Self { seen, task }
     }
 
     /// Returns the time since 1970 at which a status first had this token. `lock` is the name on the masters.
-    pub fn told(&self, lock: &str, token: u64) -> Option<Duration> {
+    pub fn reported_at(&self, lock: &str, token: u64) -> Option<Duration> {
         let name = lock.rsplit_once('/').map_or(lock, |(_, name)| name);
         let seen = self.seen.lock().unwrap();
         let found = seen
             .iter()
-            .find(|((lock, _, told), _)| lock == name && *told == token as i64);
+            .find(|((lock, _, reported), _)| lock == name && *reported == token as i64);
         found.map(|(_, at)| *at)
     }
 }

@@ -197,7 +197,7 @@ async fn create(gates: &Api<DynamicObject>, locks: &Api<LeaderLock>, index: usiz
 
 async fn watch(gates: Api<DynamicObject>, seen: Seen) {
     let events = watcher(gates, watcher::Config::default()).default_backoff();
-    let look = events.applied_objects().try_for_each(|gate| {
+    let record = events.applied_objects().try_for_each(|gate| {
         let replicas = gate.data["spec"]["replicas"].as_i64().unwrap_or(0);
         let mut seen = seen.lock().unwrap();
         seen.entry(gate.name_any())
@@ -205,7 +205,7 @@ async fn watch(gates: Api<DynamicObject>, seen: Seen) {
             .push((replicas, log::now()));
         futures_util::future::ready(Ok(()))
     });
-    look.await.unwrap();
+    record.await.unwrap();
 }
 
 fn most(requests: &BTreeMap<u64, usize>) -> usize {
@@ -243,7 +243,7 @@ pub async fn run() {
         &seconds(began, *last),
         "",
     );
-    told(&all, &targets);
+    print_requests(&all, &targets);
 
     let operator_b = b.operator().await;
     operator_b.wait_ready();
@@ -285,15 +285,15 @@ pub async fn run() {
     );
     table::row("from the first to the last target", &seconds(*first, *last), "");
     let (all, targets) = b.requests(killed);
-    told(&all, &targets);
+    print_requests(&all, &targets);
     let (now, peak) = usage::memory(operator_b.child.pid());
     table::row(
         "memory (RSS)",
         &format!("{now:.0} MiB, {peak:.0} MiB at most"),
         "",
     );
-    let told = log::now();
-    redlock_testkit::eventually(BOUND, "every status says so", async || {
+    let waiting_since = log::now();
+    redlock_testkit::eventually(BOUND, "every status reports it", async || {
         let locks: Api<LeaderLock> = Api::namespaced(b.plane.admin(), b.namespace.name());
         let all = locks.list(&kube::api::ListParams::default()).await.unwrap();
         let active = |lock: &LeaderLock| {
@@ -306,12 +306,12 @@ pub async fn run() {
     .await;
     table::row(
         "all statuses updated, after the last target",
-        &seconds(told, log::now()),
+        &seconds(waiting_since, log::now()),
         "",
     );
 }
 
-fn told(all: &BTreeMap<u64, usize>, targets: &BTreeMap<u64, usize>) {
+fn print_requests(all: &BTreeMap<u64, usize>, targets: &BTreeMap<u64, usize>) {
     let text = format!("{} in all, {} about targets", most(all), most(targets));
     table::row(
         "requests in the busiest second, including the requests made up for",

@@ -8,7 +8,7 @@ use kube::core::params::GetParams;
 use serde_json::json;
 
 use crate::fixture::{Options, audit};
-use crate::log::{self, What};
+use crate::log::{self, Kind};
 use crate::stage::{Stage, name};
 use crate::table;
 
@@ -36,10 +36,10 @@ pub async fn run() {
     stage
         .patch(0, json!({"state": "SteppedDown", "reason": "measured"}))
         .await;
-    log::wait_for(&children, What::GivenUp, 1, began).await;
+    log::wait_for(&children, Kind::GivenUp, 1, began).await;
     stage.patch(0, json!({"state": "Enabled", "reason": null})).await;
-    log::wait_for(&children, What::Acquired, 1, began).await;
-    stage.wait_told().await;
+    log::wait_for(&children, Kind::Acquired, 1, began).await;
+    stage.wait_reported().await;
     quiet(&stage).await;
     let forced = difference(&before, &requests(&stage));
     let of_lock = format!("patch leaderlocks/status {}", name(0));

@@ -82,7 +82,7 @@ async fn find(quorum: &Quorum, post: &Post) -> Result<Adopted, AgentError> {
     if !quorum.bare {
         return Ok(Adopted::as_configured(config));
     }
-    let mut said = String::new();
+    let mut reported = String::new();
     loop {
         let why = match adopt(config.clone(), Agreement::Majority).await {
             Ok(adopted) if adopted.stored => return Ok(adopted),
@@ -99,13 +99,13 @@ async fn find(quorum: &Quorum, post: &Post) -> Result<Adopted, AgentError> {
             Err(AdoptError::Config(error)) => return Err(error.into()),
             Err(error) => return Err(AgentError::Adopt(error)),
         };
-        if why != said {
+        if why != reported {
             tracing::warn!(
                 reason = why,
                 "the masters cannot be used yet; retrying until they can"
             );
             post.waits_for(&why);
-            said = why;
+            reported = why;
         }
         time::sleep(AGAIN).await;
     }

@@ -16,13 +16,13 @@ use super::{
 use crate::{clock, elector::LockView, lease::BootInstant};
 
 /// The interval of checks for changes that cause no event, such as a change of the majority.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 struct Reader {
     post: Arc<Post>,
     phase: watch::Receiver<Phase>,
     view: Option<watch::Receiver<LockView>>,
-    told: Option<Answer>,
+    sent: Option<Answer>,
     /// One of the places for readers, held until the reader is dropped.
     _place: OwnedSemaphorePermit,
 }
@@ -36,7 +36,7 @@ pub(super) fn events(
         phase: post.phase(),
         post,
         view: None,
-        told: None,
+        sent: None,
         _place: place,
     };
     stream::unfold(reader, |mut reader| async move {
@@ -60,7 +60,7 @@ impl Reader {
             });
             let now = clock::now();
             let answer = Answer::at(&self.post, now);
-            let difference = self.told.as_ref().map(|told| answer.differs(told));
+            let difference = self.sent.as_ref().map(|sent| answer.differs(sent));
             let name = match difference {
                 None | Some(Difference::Changed) => "changed",
                 Some(Difference::Renewed) => "renewed",
@@ -71,19 +71,19 @@ impl Reader {
                 }
             };
             let event = Event::default().event(name).json_data(&answer);
-            self.told = Some(answer);
+            self.sent = Some(answer);
             // An event that cannot be serialized is not sent: the reader sees the end of the stream.
             return event.ok();
         }
     }
 
-    /// Waits for a possible change: until `until`, the end of the activity of this process, and [`LOOK`] at
-    /// most.
+    /// Waits for a possible change: until `until`, the end of the activity of this process, and
+    /// [`POLL_INTERVAL`] at most.
     async fn wait(&mut self, until: Option<BootInstant>, now: BootInstant) {
-        let look = now + LOOK;
+        let next_poll = now + POLL_INTERVAL;
         let until = until
             .filter(|until| *until > now)
-            .map_or(look, |until| until.min(look));
+            .map_or(next_poll, |until| until.min(next_poll));
         let view = &mut self.view;
         let changed = async {
             match view {

@@ -240,8 +240,8 @@ mod tests {
                 .into_iter()
                 .flatten()
             {
-                let said = rule.get("message").or_else(|| rule.get("messageExpression"));
-                assert!(said.is_some(), "{path}: {rule}");
+                let message = rule.get("message").or_else(|| rule.get("messageExpression"));
+                assert!(message.is_some(), "{path}: {rule}");
                 // A rule of a text is attached to its field, so it needs no path.
                 let places = schema["type"] == "object";
                 assert_eq!(rule.get("fieldPath").is_some(), places, "{path}: {rule}");

@@ -56,7 +56,7 @@ fn required(field: &str, expression: impl Into<String>, message: impl Into<Messa
 }
 
 /// Returns a message that a CEL expression builds.
-fn said(expression: impl Into<String>) -> Message {
+fn message_expression(expression: impl Into<String>) -> Message {
     Message::Expression(expression.into())
 }
 

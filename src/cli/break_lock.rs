@@ -42,7 +42,7 @@ pub(super) async fn run(args: BreakArgs) -> Result<Exit, Failure> {
     }
     let (session, lock) = open(&args).await?;
     let plan = Plan::make(&session, &lock).await;
-    session::say(&plan.text());
+    session::print_progress(&plan.text());
     if !args.yes {
         session.close().await;
         let message = "nothing was done: give --yes and --reason TEXT to break the lock";
@@ -51,7 +51,7 @@ pub(super) async fn run(args: BreakArgs) -> Result<Exit, Failure> {
     let broken = plan.carry_out(&session, reason).await;
     session.close().await;
     let broken = broken.map_err(|error| Failure::caused(Exit::Software, &error))?;
-    session::say(&broken.text);
+    session::print_progress(&broken.text);
     Ok(match plan.before().reach {
         _ if broken.majority => Exit::Ok,
         Reach::Refused => Exit::Auth,
@@ -76,7 +76,7 @@ async fn open(args: &BreakArgs) -> Result<(Session, LockName), Failure> {
     let command = format!("redlock break -n {} {name}", cluster.namespace());
     match session.unreachable(&declared.object.spec.quorum_ref.name, &command) {
         None => {
-            session::say(&format!(
+            session::print_progress(&format!(
                 "LeaderLock {}/{name} is lock {}\n",
                 cluster.namespace(),
                 declared.lock_name

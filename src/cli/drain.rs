@@ -64,7 +64,7 @@ pub(super) async fn run(args: DrainArgs) -> Result<Exit, Failure> {
         fencing: args.fencing,
         timeout: args.timeout,
     };
-    let end = drain::drain(&cluster, &options, session::say).await?;
+    let end = drain::drain(&cluster, &options, session::print_progress).await?;
     session::print(&end.text())?;
     Ok(if end.is_clean() { Exit::Ok } else { Exit::Unhealthy })
 }

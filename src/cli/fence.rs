@@ -107,13 +107,13 @@ fn release(args: &ReleaseArgs) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Usage, message));
     }
     let plan = Plan::make(&args.state_dir, &args.pod).map_err(|error| failure(&error))?;
-    session::say(&fence::risks(&plan));
+    session::print_progress(&fence::risks(&plan));
     if !args.yes {
         let message = "nothing was done: give --yes and --reason TEXT to release the pod";
         return Err(Failure::new(Exit::Usage, message));
     }
     let released = plan.carry_out(reason).map_err(|error| failure(&error))?;
-    session::say(&fence::released(&plan, released, reason));
+    session::print_progress(&fence::released(&plan, released, reason));
     Ok(
         if released.thawed && released.guardian != Guardian::NotAcknowledged {
             Exit::Ok

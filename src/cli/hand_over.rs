@@ -62,7 +62,7 @@ pub(super) async fn run(args: HandOverArgs) -> Result<Exit, Failure> {
     };
     let plan = Plan::make(&cluster, &given, &options).await?;
     if args.output == Output::Table {
-        session::say(&plan.text());
+        session::print_progress(&plan.text());
     }
     let end = plan.carry_out(&cluster).await?;
     args.output.write(|| format!("{}\n", end.message), &end)?;

@@ -49,7 +49,7 @@ pub(super) async fn run(args: InitArgs) -> Result<Exit, Failure> {
     let session = Session::open(config, None)
         .await
         .map_err(|e| Failure::caused(Exit::Config, &e))?;
-    session::say(&format!(
+    session::print_progress(&format!(
         "initialising {} masters: {}\nquorum: {}\n",
         urls.len(),
         urls.join(", "),
@@ -60,15 +60,15 @@ pub(super) async fn run(args: InitArgs) -> Result<Exit, Failure> {
     session.close().await;
     let report = result.map_err(|error| Failure::caused(exit(&error, auth), &error))?;
     for (name, url) in report.sealed.iter().zip(&urls) {
-        session::say(&format!("  {name} ({url}): sealed\n"));
+        session::print_progress(&format!("  {name} ({url}): sealed\n"));
     }
-    session::say(&format!(
+    session::print_progress(&format!(
         "all {} masters vote; fencing tokens begin above {}\n",
         report.sealed.len(),
         report.counter
     ));
     if bare {
-        session::say(&format!(
+        session::print_progress(&format!(
             "the masters have the names {}: a RedisQuorum that uses them needs the same names in spec.masters\n",
             report.sealed.join(", ")
         ));

@@ -29,15 +29,15 @@ pub(super) async fn run(args: ResealArgs) -> Result<Exit, Failure> {
     }
     let (config, bare) = session::masters_config(&args.place).await?;
     let session = session::open_as(config, bare.then_some(Agreement::AllFound)).await?;
-    session::say(&format!("quorum: {}\n", session.masters.fingerprint()));
-    let result = masters::reseal(&session.masters, true, |progress| tell(&progress)).await;
+    session::print_progress(&format!("quorum: {}\n", session.masters.fingerprint()));
+    let result = masters::reseal(&session.masters, true, |progress| on_progress(&progress)).await;
     session.close().await;
     let report = result.map_err(|error| Failure::caused(exit(&error), &error))?;
     for master in &report.sealed {
-        session::say(&format!("  {master}: sealed\n"));
+        session::print_progress(&format!("  {master}: sealed\n"));
     }
     for (master, why) in &report.not_sealed {
-        session::say(&format!("  {master}: not sealed: {why}\n"));
+        session::print_progress(&format!("  {master}: not sealed: {why}\n"));
     }
     Ok(if report.not_sealed.is_empty() {
         Exit::Ok
@@ -46,9 +46,9 @@ pub(super) async fn run(args: ResealArgs) -> Result<Exit, Failure> {
     })
 }
 
-fn tell(progress: &Progress) {
+fn on_progress(progress: &Progress) {
     let left = progress.left.as_secs_f64().ceil();
-    session::say(&format!(
+    session::print_progress(&format!(
         "sealing {}, {left} s left\n",
         progress.masters.join(", ")
     ));

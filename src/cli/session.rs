@@ -57,7 +57,7 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Writes progress to the standard output. The command continues if it cannot be written.
-pub(super) fn say(text: &str) {
+pub(super) fn print_progress(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 

@@ -49,8 +49,8 @@ impl Clients {
         let probe = Client::try_from(urgent.clone())?;
         let (work, work_renewal) = renewed::client(config.clone())?;
         let (urgent, urgent_renewal) = renewed::client(urgent)?;
-        let (tell, lost) = watch::channel(false);
-        let keeping = contact::keep(probe, vec![work_renewal, urgent_renewal], tell);
+        let (sender, lost) = watch::channel(false);
+        let keeping = contact::keep(probe, vec![work_renewal, urgent_renewal], sender);
         Ok((Self { work, urgent, lost }, keeping))
     }
 }

@@ -97,7 +97,7 @@ struct Executor {
     /// The namespace of this release of the operator, where its node agents run; `None` if it is not known.
     namespace: Option<String>,
     /// The latest answers of the siblings, for the target tasks.
-    said: watch::Sender<Arc<Round>>,
+    sibling_answers: watch::Sender<Arc<Round>>,
     tasks: Tasks,
     inbox: mpsc::Sender<Incoming>,
     failures: Failures,
@@ -163,7 +163,7 @@ impl Core {
             siblings: Pods::new(siblings.map(|siblings| &*siblings.own)),
             guards: GuardPods::default(),
             namespace: siblings.map(|siblings| siblings.namespace.clone()),
-            said: watch::Sender::default(),
+            sibling_answers: watch::Sender::default(),
             tasks: Tasks::default(),
             inbox: setup.inbox,
             failures: Failures::default(),
@@ -301,8 +301,8 @@ impl Executor {
 
     /// Passes the answers on to the target tasks, which use the same answers as the index.
     fn ended(&self, end: Input) -> Input {
-        if let Input::Said(round) = &end {
-            self.said.send_replace(Arc::new(round.clone()));
+        if let Input::SiblingsAnswered(round) = &end {
+            self.sibling_answers.send_replace(Arc::new(round.clone()));
         }
         end
     }

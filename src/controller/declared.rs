@@ -26,7 +26,7 @@ use crate::{
 
 /// Interval between reads of the file. The kubelet updates a mounted ConfigMap within a minute, and a read
 /// costs nothing in comparison.
-const LOOK: Duration = Duration::from_secs(3);
+const READ_INTERVAL: Duration = Duration::from_secs(3);
 /// Number of reads of the file between two attempts to apply a refused manifest: a person must change
 /// something first.
 const AGAIN: u32 = 2;
@@ -68,25 +68,25 @@ impl Declared {
     /// Applies the manifests, and never returns. A manifest whose name arrives on `gone` is applied again.
     pub(super) async fn apply(mut self, client: Client, mut gone: mpsc::UnboundedReceiver<String>) {
         let quorums = Api::<RedisQuorum>::all(client);
-        let mut look = 0;
+        let mut reads = 0;
         loop {
-            if look % AGAIN == 0 {
+            if reads % AGAIN == 0 {
                 self.apply_pending(&quorums).await;
             }
             tokio::select! {
-                () = time::sleep(LOOK) => look += 1,
+                () = time::sleep(READ_INTERVAL) => reads += 1,
                 Some(name) = gone.recv() => {
                     if self.put_back(&name) {
                         tracing::warn!(object = %format!("RedisQuorum {name}"), file = %self.file.display(),
                             "the declared RedisQuorum was deleted; applying it again");
-                        look = 0;
+                        reads = 0;
                     }
                 }
             }
             match fs::read_to_string(&self.file).await {
                 Ok(text) if text != self.text => {
                     self.take(text);
-                    look = 0;
+                    reads = 0;
                 }
                 Ok(_) => {}
                 // The file is missing for a moment while it is replaced; the manifests read before stay in force.
@@ -100,11 +100,11 @@ impl Declared {
         for problem in problems {
             tracing::error!(file = %self.file.display(), "{problem}; the other RedisQuorums are applied");
         }
-        let unsaid = manifests
+        let unreported = manifests
             .iter()
             .cloned()
             .map(|manifest| (manifest, String::new()));
-        self.pending = unsaid.collect();
+        self.pending = unreported.collect();
         self.all = manifests;
         self.text = text;
     }
@@ -124,7 +124,7 @@ impl Declared {
         let mut parameters = PatchParams::apply(MANAGER);
         parameters.field_validation = Some(ValidationDirective::Strict);
         let mut left = Vec::new();
-        for (manifest, said) in std::mem::take(&mut self.pending) {
+        for (manifest, reported) in std::mem::take(&mut self.pending) {
             let patch = Patch::Apply(&manifest.object);
             let reason = match quorums.patch(&manifest.name, &parameters, &patch).await {
                 Ok(_) => {
@@ -135,7 +135,7 @@ impl Declared {
                 Err(kube::Error::Api(status)) => status.message.clone(),
                 Err(error) => deepest(&error),
             };
-            if reason != said {
+            if reason != reported {
                 tracing::error!(object = %format!("RedisQuorum {}", manifest.name), file = %self.file.display(),
                     reason, "RedisQuorum cannot be applied; retrying");
             }

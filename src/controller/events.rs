@@ -66,10 +66,10 @@ pub(crate) fn recorder(
     reporter: Reporter,
     rate_limiter: Arc<RateLimiter>,
 ) -> (Events, impl Future<Output = ()> + Send) {
-    let (events, told) = mpsc::channel(WAITING);
+    let (sender, receiver) = mpsc::channel(WAITING);
     (
-        Events(events),
-        record::record(client, reporter, rate_limiter, told),
+        Events(sender),
+        record::record(client, reporter, rate_limiter, receiver),
     )
 }
 

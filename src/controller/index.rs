@@ -199,9 +199,9 @@ impl Index {
             Input::Counter(key, written, largest) => self.on_counter(&key, written, largest, at),
             Input::Clusters(quorum, reporters) => self.on_clusters(&quorum, &reporters),
             Input::Retired(retired, outcome) => self.on_retired(&retired, outcome, at),
-            Input::Said(round) => self.on_said(round),
+            Input::SiblingsAnswered(round) => self.on_siblings_answered(round),
             Input::NodeGuards(guards) => self.on_node_guards(guards),
-            Input::Uses(name, said) => self.on_uses(&name, said.as_ref(), at),
+            Input::Uses(name, round) => self.on_uses(&name, round.as_ref(), at),
             Input::Nothing => {}
         }
     }

@@ -72,8 +72,8 @@ impl GuardPods {
         &mut self,
         client: &Client,
         namespace: &str,
-        told: &mpsc::Sender<T>,
-        tell: fn(&'static str, Observation<Pod>) -> T,
+        sender: &mpsc::Sender<T>,
+        wrap: fn(&'static str, Observation<Pod>) -> T,
     ) {
         if !self.tasks.is_empty() {
             return;
@@ -81,8 +81,8 @@ impl GuardPods {
         for part in PARTS {
             let api = Api::<DeserializeGuard<Pod>>::namespaced(client.clone(), namespace);
             let config = watcher::Config::default().labels(&format!("{CHART},{COMPONENT}={part}"));
-            let following = follow(api, config, told.clone(), move |observation| {
-                tell(part, observation)
+            let following = follow(api, config, sender.clone(), move |observation| {
+                wrap(part, observation)
             });
             self.tasks.spawn(following);
         }

@@ -64,7 +64,7 @@ impl Failures {
     /// Reports whether this failure of a watch is to be reported.
     pub(super) fn is_news(&mut self, watch: &str, reason: &str, now: BootInstant) -> bool {
         let known = self.0.get(watch);
-        if known.is_some_and(|(said, at)| said == reason && now.since(*at) < REPORTED_EVERY) {
+        if known.is_some_and(|(previous, at)| previous == reason && now.since(*at) < REPORTED_EVERY) {
             return false;
         }
         self.0.insert(watch.to_owned(), (reason.to_owned(), now));
@@ -72,19 +72,19 @@ impl Failures {
     }
 }
 
-/// Sends each observation to `told`. Returns when the receiver is dropped.
+/// Sends each observation to `sender`. Returns when the receiver is dropped.
 pub(super) async fn follow<K, T>(
     api: Api<DeserializeGuard<K>>,
     config: watcher::Config,
-    told: mpsc::Sender<T>,
-    tell: impl Fn(Observation<K>) -> T,
+    sender: mpsc::Sender<T>,
+    wrap: impl Fn(Observation<K>) -> T,
 ) where
     K: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
     K::DynamicType: Default + Clone,
 {
     let mut changes = pin!(watch_objects(api, config));
     while let Some(change) = changes.next().await {
-        if told.send(tell(change.into())).await.is_err() {
+        if sender.send(wrap(change.into())).await.is_err() {
             return;
         }
     }

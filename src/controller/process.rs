@@ -120,8 +120,8 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
         );
     }
     if let Some(declared) = declared {
-        let (tell, gone) = mpsc::unbounded_channel();
-        operator.core.report_gone(tell);
+        let (sender, gone) = mpsc::unbounded_channel();
+        operator.core.report_gone(sender);
         process.spawn(
             "applies declared RedisQuorums",
             declared.apply(client, gone).map(Ok),
@@ -289,8 +289,8 @@ fn follow_objects(
             Api::namespaced(clients.work.clone(), scope)
         };
         let scope = scope.clone();
-        let tell = move |observation| Incoming::Lock(scope.clone(), observation);
-        watch(process, "follows LeaderLocks", locks, inbox, tell);
+        let wrap = move |observation| Incoming::Lock(scope.clone(), observation);
+        watch(process, "follows LeaderLocks", locks, inbox, wrap);
     }
     if let Some(siblings) = &options.siblings {
         let following = follow(
@@ -309,11 +309,11 @@ fn watch<K>(
     task: &'static str,
     api: Api<DeserializeGuard<K>>,
     inbox: &mpsc::Sender<Incoming>,
-    tell: impl Fn(Observation<K>) -> Incoming + Send + 'static,
+    wrap: impl Fn(Observation<K>) -> Incoming + Send + 'static,
 ) where
     K: Resource<DynamicType = ()> + DeserializeOwned + Clone + fmt::Debug + Send + 'static,
 {
     let config = watcher::Config::default().page_size(PAGE);
-    let following = follow(api, config, inbox.clone(), tell);
+    let following = follow(api, config, inbox.clone(), wrap);
     process.spawn(task, following.map(Ok));
 }

@@ -216,23 +216,23 @@ mod tests {
     }
 
     #[test]
-    fn statuses_get_their_share_whatever_else_is_to_be_done() {
+    fn statuses_get_their_share_under_any_load() {
         let rate_limiter = RateLimiter::new(100);
         rate_limiter.turn(100_000, at(0));
-        let tells = |rate_limiter: &RateLimiter, time| {
+        let reports = |rate_limiter: &RateLimiter, time| {
             let may = rate_limiter.may_report(at(time));
             if may {
                 rate_limiter.count_report(at(time));
             }
             may
         };
-        let reported = (0..10_000).filter(|time| tells(&rate_limiter, *time)).count();
+        let reported = (0..10_000).filter(|time| reports(&rate_limiter, *time)).count();
         assert!(
             (250..=300).contains(&reported),
             "{reported} in 10 s, a quarter of 100/s"
         );
         let free = RateLimiter::new(100);
-        let reported = (0..10_000).filter(|time| tells(&free, *time)).count();
+        let reported = (0..10_000).filter(|time| reports(&free, *time)).count();
         assert!((1_000..=1_102).contains(&reported), "{reported}");
     }
 

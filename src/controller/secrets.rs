@@ -65,8 +65,8 @@ impl Secrets {
         &mut self,
         plans: impl Iterator<Item = &'a QuorumPlan>,
         client: &Client,
-        told: &mpsc::Sender<T>,
-        tell: fn(SecretKey, Observation<Object>) -> T,
+        sender: &mpsc::Sender<T>,
+        wrap: fn(SecretKey, Observation<Object>) -> T,
     ) {
         let references = plans.flat_map(|plan| plan.auth_secret.iter().chain(&plan.tls_secret));
         let wanted: BTreeSet<SecretKey> = references.map(key).collect();
@@ -83,9 +83,9 @@ impl Secrets {
             }
             let api = Api::namespaced(client.clone(), &key.0);
             let config = watcher::Config::default().fields(&format!("metadata.name={}", key.1));
-            let (told, named) = (told.clone(), key.clone());
-            let task = self.tasks.spawn(follow(api, config, told, move |observation| {
-                tell(named.clone(), observation)
+            let (sender, named) = (sender.clone(), key.clone());
+            let task = self.tasks.spawn(follow(api, config, sender, move |observation| {
+                wrap(named.clone(), observation)
             }));
             let followed = Followed {
                 content: Content::Awaited,

@@ -15,7 +15,7 @@ use crate::{
 
 /// The combined answers about one lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum CombinedAnswer {
     /// A replica of this cluster holds the lock, until the given time unless it renews its lease.
     Held(BootInstant, FencingToken),
     /// Neither a replica of this cluster nor another cluster holds the lock; a sibling with a majority contends for it
@@ -138,21 +138,21 @@ impl Round {
 
     /// Returns the answer with the greatest token, which describes the latest lease. An answer of the holder counts
     /// until its lease ends; an answer of an observer counts only with a majority.
-    pub(super) fn word(&self, quorum: &str, lock: &LockName) -> Option<Word> {
+    pub(super) fn combined_answer(&self, quorum: &str, lock: &LockName) -> Option<CombinedAnswer> {
         let sent = self.sent?;
         let all = self.answers.iter().filter_map(|answer| {
             let quorum = answer.quorums.get(quorum)?;
             let lock = quorum.locks.get(lock.as_str())?;
             match &lock.lease {
                 Some(lease) if lease.own || quorum.majority => Some(of_lease(lease, sent)),
-                None if quorum.majority && lock.contends => Some(Word::Free),
+                None if quorum.majority && lock.contends => Some(CombinedAnswer::Free),
                 _ => None,
             }
         });
-        all.max_by_key(|word| match word {
-            Word::Free => (0, BootInstant::default()),
-            Word::Held(until, token) => (token.0, *until),
-            Word::Elsewhere(token) => (token.0, BootInstant::default()),
+        all.max_by_key(|answer| match answer {
+            CombinedAnswer::Free => (0, BootInstant::default()),
+            CombinedAnswer::Held(until, token) => (token.0, *until),
+            CombinedAnswer::Elsewhere(token) => (token.0, BootInstant::default()),
         })
     }
 
@@ -175,12 +175,12 @@ impl Round {
     }
 }
 
-fn of_lease(lease: &LeaseAnswer, sent: BootInstant) -> Word {
+fn of_lease(lease: &LeaseAnswer, sent: BootInstant) -> CombinedAnswer {
     let token = FencingToken(lease.fencing_token);
     if lease.own_cluster {
-        Word::Held(sent + Duration::from_millis(lease.valid_for_milliseconds), token)
+        CombinedAnswer::Held(sent + Duration::from_millis(lease.valid_for_milliseconds), token)
     } else {
-        Word::Elsewhere(token)
+        CombinedAnswer::Elsewhere(token)
     }
 }
 
@@ -227,9 +227,9 @@ mod tests {
         }
     }
 
-    fn word(answers: Vec<Answer>) -> Option<Word> {
+    fn combined_answer(answers: Vec<Answer>) -> Option<CombinedAnswer> {
         let round = Round::new(at(100), answers, "here", "me");
-        round.word("q", &LockName::parse("n/l").unwrap())
+        round.combined_answer("q", &LockName::parse("n/l").unwrap())
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
         earlier.uses.clear();
         assert!(
             round(vec![earlier], false).needs("q", "redlock.dev/in-use-all"),
-            "of a build that says neither"
+            "of a build that reports neither"
         );
     }
 
@@ -286,57 +286,63 @@ mod tests {
 
     #[test]
     fn a_lease_ends_after_the_question_was_sent_and_not_after_the_answer_came() {
-        let held = |seconds, token| Some(Word::Held(at(seconds), FencingToken(token)));
+        let held = |seconds, token| Some(CombinedAnswer::Held(at(seconds), FencingToken(token)));
         assert_eq!(
-            word(vec![answer("a", true, lease(true, true, 7, 5))]),
+            combined_answer(vec![answer("a", true, lease(true, true, 7, 5))]),
             held(105, 7)
         );
         // The holder's own lease counts, regardless of the masters that the holder reaches now.
         assert_eq!(
-            word(vec![answer("a", false, lease(true, true, 7, 5))]),
+            combined_answer(vec![answer("a", false, lease(true, true, 7, 5))]),
             held(105, 7)
         );
         assert_eq!(
-            word(vec![answer("a", true, lease(false, true, 7, 5))]),
+            combined_answer(vec![answer("a", true, lease(false, true, 7, 5))]),
             held(105, 7)
         );
-        assert_eq!(word(vec![answer("a", false, lease(false, true, 7, 5))]), None);
+        assert_eq!(
+            combined_answer(vec![answer("a", false, lease(false, true, 7, 5))]),
+            None
+        );
         // The latest lease counts, and of several answers about one lease the latest end.
         let (old, new) = (lease(false, true, 7, 9), lease(true, true, 8, 5));
         assert_eq!(
-            word(vec![answer("a", true, old.clone()), answer("b", true, new)]),
+            combined_answer(vec![answer("a", true, old.clone()), answer("b", true, new)]),
             held(105, 8)
         );
         let later = lease(true, true, 7, 11);
         assert_eq!(
-            word(vec![answer("a", true, old.clone()), answer("b", true, later)]),
+            combined_answer(vec![answer("a", true, old.clone()), answer("b", true, later)]),
             held(111, 7)
         );
         let elsewhere = answer("b", true, lease(false, false, 8, 3));
-        let there = Some(Word::Elsewhere(FencingToken(8)));
-        assert_eq!(word(vec![answer("a", true, old), elsewhere]), there);
+        let there = Some(CombinedAnswer::Elsewhere(FencingToken(8)));
+        assert_eq!(combined_answer(vec![answer("a", true, old), elsewhere]), there);
     }
 
     #[test]
-    fn a_lock_is_free_by_the_word_of_a_sibling_that_would_take_it() {
-        assert_eq!(word(vec![answer("a", true, free(true))]), Some(Word::Free));
-        assert_eq!(word(vec![answer("a", true, free(false))]), None);
-        assert_eq!(word(vec![answer("a", false, free(true))]), None);
-        assert_eq!(word(Vec::new()), None);
+    fn a_lock_is_free_by_the_answer_of_a_sibling_that_would_take_it() {
+        assert_eq!(
+            combined_answer(vec![answer("a", true, free(true))]),
+            Some(CombinedAnswer::Free)
+        );
+        assert_eq!(combined_answer(vec![answer("a", true, free(false))]), None);
+        assert_eq!(combined_answer(vec![answer("a", false, free(true))]), None);
+        assert_eq!(combined_answer(Vec::new()), None);
         let held = answer("b", true, lease(true, true, 1, 5));
         assert!(matches!(
-            word(vec![answer("a", true, free(true)), held]),
-            Some(Word::Held(..))
+            combined_answer(vec![answer("a", true, free(true)), held]),
+            Some(CombinedAnswer::Held(..))
         ));
     }
 
     #[test]
     fn the_own_answer_and_another_clusters_are_none() {
         let held = || lease(true, true, 7, 5);
-        assert_eq!(word(vec![answer("me", true, held())]), None);
+        assert_eq!(combined_answer(vec![answer("me", true, held())]), None);
         let mut other = answer("a", true, held());
         other.cluster = "there".into();
-        assert_eq!(word(vec![other]), None);
+        assert_eq!(combined_answer(vec![other]), None);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) use enforced::LockFacts;
 pub(super) use holder::{HolderFacts, taken};
 pub(super) use lock::lock_status;
 pub(super) use quorum::{Health, QuorumFacts, quorum_status};
-pub(super) use replicas::{OwnReadiness, has_silent, heard, replicas_status, reported};
+pub(super) use replicas::{OwnReadiness, has_silent, replicas_status, reported, without_silent};
 pub(super) use surges::surge_news;
 
 #[cfg(test)]

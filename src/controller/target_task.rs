@@ -130,7 +130,7 @@ impl TargetTask {
                     self.settled.clear();
                     self.leases.blind.note_change(clock::now());
                 }
-                Ok(()) = self.config.said.changed() => {}
+                Ok(()) = self.config.sibling_answers.changed() => {}
                 Ok(()) = self.config.lost.changed() => self.on_contact(),
                 () = time::sleep(pause.min(POLL_AT_REST)) => {}
             }

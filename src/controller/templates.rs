@@ -36,7 +36,7 @@ pub(super) struct Templates(BTreeMap<TargetRef, Reading>);
 
 #[derive(Debug)]
 struct Reading {
-    for_what: Purpose,
+    purpose: Purpose,
     /// Whether the object was read, or is known not to be readable now.
     answered: bool,
     content: Content,
@@ -87,16 +87,16 @@ impl Templates {
             }
             keep
         });
-        for (reference, for_what) in wanted {
+        for (reference, purpose) in wanted {
             let reading = self.0.entry(reference.clone()).or_insert_with(|| {
                 begun.push(reference);
                 Reading {
-                    for_what,
+                    purpose,
                     answered: false,
                     content: Content::default(),
                 }
             });
-            reading.for_what = for_what;
+            reading.purpose = purpose;
         }
         (begun, ended)
     }
@@ -123,13 +123,13 @@ impl Templates {
     }
 
     pub(super) fn graces(&self) -> Graces {
-        let read = self.0.iter().filter(|(_, reading)| reading.for_what.stop_time);
+        let read = self.0.iter().filter(|(_, reading)| reading.purpose.stop_time);
         read.filter_map(|(reference, reading)| Some((reference.clone(), reading.content.grace?)))
             .collect()
     }
 
     pub(super) fn surges(&self) -> Surges {
-        let judged = || self.0.iter().filter(|(_, reading)| reading.for_what.rollout);
+        let judged = || self.0.iter().filter(|(_, reading)| reading.purpose.rollout);
         let found =
             |wanted: Option<Rollout>| judged().filter(move |(_, reading)| reading.content.rollout == wanted);
         let surging: Vec<String> = found(Some(Rollout::Surges))
@@ -153,7 +153,7 @@ impl Templates {
 
     /// Returns the references whose stop time is not read yet.
     pub(super) fn unread(&self) -> impl Iterator<Item = &TargetRef> {
-        let unread = |reading: &Reading| reading.for_what.stop_time && !reading.answered;
+        let unread = |reading: &Reading| reading.purpose.stop_time && !reading.answered;
         let all = self.0.iter().filter(move |(_, reading)| unread(reading));
         all.map(|(reference, _)| reference)
     }
@@ -165,14 +165,14 @@ fn wanted(object: &LeaderLock) -> BTreeMap<TargetRef, Purpose> {
     let wanted = targets.filter_map(|target| {
         let reference = target.reference.clone()?;
         let single = |scale: &ScaleSettings| scale.active_replicas.unwrap_or(1) == 1;
-        let for_what = Purpose {
+        let purpose = Purpose {
             stop_time: target.stop_seconds.is_none()
                 && matches!(target.action, Action::Scale | Action::Suspend),
             rollout: target.action == Action::Scale
                 && is_judged(&reference)
                 && target.scale.as_ref().is_none_or(single),
         };
-        (for_what.stop_time || for_what.rollout).then_some((reference, for_what))
+        (purpose.stop_time || purpose.rollout).then_some((reference, purpose))
     });
     wanted.collect()
 }
@@ -234,10 +234,10 @@ impl Reader {
         key: ObjectKey,
         reference: TargetRef,
         hurry: Arc<Notify>,
-        told: mpsc::Sender<T>,
-        tell: fn(Read) -> T,
+        sender: mpsc::Sender<T>,
+        wrap: fn(Read) -> T,
     ) -> JoinHandle<()> {
-        tokio::spawn(self.clone().run(key, reference, hurry, told, tell))
+        tokio::spawn(self.clone().run(key, reference, hurry, sender, wrap))
     }
 
     async fn run<T>(
@@ -245,12 +245,12 @@ impl Reader {
         key: ObjectKey,
         reference: TargetRef,
         hurry: Arc<Notify>,
-        told: mpsc::Sender<T>,
-        tell: fn(Read) -> T,
+        sender: mpsc::Sender<T>,
+        wrap: fn(Read) -> T,
     ) {
         let mut template = None;
         let mut pause = SHORTEST;
-        let mut said = None;
+        let mut last_sent = None;
         let mut failed = false;
         loop {
             self.turn(&hurry).await;
@@ -259,22 +259,22 @@ impl Reader {
             let news = match &read {
                 Ok(Ok(content)) => Some(*content),
                 // The content read before is still the best knowledge.
-                _ if said.is_some() => None,
+                _ if last_sent.is_some() => None,
                 Ok(Err(error)) if error.is_refusal() => Some(Content::default()),
                 // A single failure is not enough to conclude that the object cannot be read.
                 _ => std::mem::replace(&mut failed, true).then_some(Content::default()),
             };
             if let Some(content) = news
-                && said != Some(content)
+                && last_sent != Some(content)
             {
-                said = Some(content);
+                last_sent = Some(content);
                 let (key, reference) = (key.clone(), reference.clone());
                 let read = Read {
                     key,
                     reference,
                     content,
                 };
-                if told.send(tell(read)).await.is_err() {
+                if sender.send(wrap(read)).await.is_err() {
                     return;
                 }
             }

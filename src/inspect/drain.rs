@@ -83,14 +83,14 @@ impl Drained {
 }
 
 /// Drains the operator. Returns the objects that are left, at the latest when the time is up; passes each
-/// step to `say`.
+/// step to `report`.
 ///
 /// # Errors
 /// Returns an error if the API server refuses, or does not have, a required object.
 pub async fn drain(
     cluster: &Cluster,
     options: &DrainOptions,
-    say: impl Fn(&str),
+    report: impl Fn(&str),
 ) -> Result<Drained, ClusterError> {
     let until = clock::now() + options.timeout;
     let objects = Objects::new(cluster, options);
@@ -98,12 +98,12 @@ pub async fn drain(
     if let Some(deployment) = objects.deployment().await? {
         let all = objects.pods(&deployment.selector).await?;
         if deployment.replicas > 1 && all.len() > 1 {
-            say("scaling the operator down to its last replica\n");
+            report("scaling the operator down to its last replica\n");
             objects.scale(1).await?;
             let last = gone(&objects, &deployment.selector, 1, until).await?;
             adopted(&objects, &all, &last, until.min(clock::now() + ADOPTION)).await?;
         }
-        say("ending the last replica: it stops the workloads under its locks\n");
+        report("ending the last replica: it stops the workloads under its locks\n");
         objects.scale(0).await?;
         left.pods = gone(&objects, &deployment.selector, 0, until)
             .await?

@@ -38,7 +38,7 @@ impl MetricsWatcher {
         }
     }
 
-    fn tell(&self, lock: &LockName, ended: Option<EndReason>) {
+    fn send(&self, lock: &LockName, ended: Option<EndReason>) {
         if let Some(changes) = &self.changes {
             // At the end of the process the receiver is gone.
             let _ = changes.send(Change {
@@ -65,10 +65,10 @@ impl Watcher for MetricsWatcher {
 
     fn ended(&self, lock: &LockName, reason: EndReason) {
         self.meter.ended(lock, reason);
-        self.tell(lock, Some(reason));
+        self.send(lock, Some(reason));
     }
 
     fn changed(&self, lock: &LockName) {
-        self.tell(lock, None);
+        self.send(lock, None);
     }
 }

@@ -234,13 +234,13 @@ impl RunningQuorum {
 
 impl QuorumSupervisor {
     pub(crate) fn new(quorum: &str, tasks: Tasks, elector: Elector, task: ElectorTask) -> (Self, Stop) {
-        let (stop, told) = watch::channel(None);
+        let (stop, receiver) = watch::channel(None);
         let supervisor = Self {
             quorum: quorum.to_owned(),
             tasks,
             elector,
             task,
-            stop: told,
+            stop: receiver,
         };
         (supervisor, stop)
     }

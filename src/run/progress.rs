@@ -34,7 +34,7 @@ pub(super) struct Progress {
     lock: LockName,
     quiet: bool,
     began: BootInstant,
-    said: Option<(WaitReason, BootInstant)>,
+    reported: Option<(WaitReason, BootInstant)>,
 }
 
 impl Progress {
@@ -43,12 +43,12 @@ impl Progress {
             lock,
             quiet,
             began,
-            said: None,
+            reported: None,
         }
     }
 
     /// Writes a line to the standard error.
-    pub(super) fn say(&self, text: &str) {
+    pub(super) fn print(&self, text: &str) {
         if !self.quiet {
             // A closed standard error is not a failure.
             let _ = writeln!(io::stderr(), "redlock: lock {}: {text}", self.lock);
@@ -62,34 +62,34 @@ impl Progress {
         if known_soon && now < self.began + CONNECTING {
             return;
         }
-        self.tell(now, reason, &text);
+        self.report(now, reason, &text);
     }
 
     /// Reports that there are no masters to ask.
     pub(super) fn cannot_ask(&mut self, now: BootInstant, why: &str) {
-        self.tell(
+        self.report(
             now,
             WaitReason::NoQuorum(why.to_owned()),
             &format!("no quorum: {why}"),
         );
     }
 
-    fn tell(&mut self, now: BootInstant, reason: WaitReason, text: &str) {
-        let rest = match &self.said {
+    fn report(&mut self, now: BootInstant, reason: WaitReason, text: &str) {
+        let rest = match &self.reported {
             None => Duration::ZERO,
             Some((before, _)) if *before == reason => AGAIN,
             Some(_) => AT_MOST,
         };
-        if self.said.as_ref().is_none_or(|(_, at)| now >= *at + rest) {
-            self.say(text);
-            self.said = Some((reason, now));
+        if self.reported.as_ref().is_none_or(|(_, at)| now >= *at + rest) {
+            self.print(text);
+            self.reported = Some((reason, now));
         }
     }
 
     /// Reports that the lock is held, if the wait was reported.
     pub(super) fn acquired(&mut self, token: impl std::fmt::Display) {
-        if self.said.take().is_some() {
-            self.say(&format!("acquired, token {token}"));
+        if self.reported.take().is_some() {
+            self.print(&format!("acquired, token {token}"));
         }
     }
 }

@@ -33,18 +33,18 @@ impl Signals {
         let wanted = Signal::iterator().filter(|signal| {
             !OWN.contains(signal) && (*signal == Signal::SIGCHLD || ignored & bit(*signal) == 0)
         });
-        let heard = wanted.map(|signal| Ok((signal, unix::signal(SignalKind::from_raw(signal as i32))?)));
-        Ok(Self(heard.collect::<io::Result<_>>()?))
+        let listeners = wanted.map(|signal| Ok((signal, unix::signal(SignalKind::from_raw(signal as i32))?)));
+        Ok(Self(listeners.collect::<io::Result<_>>()?))
     }
 
     /// Waits for the next signal, including SIGCHLD. Cancel safe.
     pub(super) async fn next(&mut self) -> Signal {
         std::future::poll_fn(|context| {
-            let heard = self.0.iter_mut().find_map(|(signal, heard)| {
-                let came = matches!(heard.poll_recv(context), Poll::Ready(Some(())));
+            let received = self.0.iter_mut().find_map(|(signal, listener)| {
+                let came = matches!(listener.poll_recv(context), Poll::Ready(Some(())));
                 came.then_some(*signal)
             });
-            heard.map_or(Poll::Pending, Poll::Ready)
+            received.map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }

@@ -135,7 +135,7 @@ impl Wrapper {
         match self.options.patience {
             Patience::Forever => BootInstant::NEVER,
             Patience::For(time) => self.began + time,
-            Patience::Not => self.began + Masters::FIRST_LOOK,
+            Patience::Not => self.began + Masters::FIRST_POLL_TIMEOUT,
         }
     }
 
@@ -144,8 +144,9 @@ impl Wrapper {
         if held && (over || self.options.patience == Patience::Not) {
             return Some(Outcome::NotAcquired);
         }
-        let hopeless =
-            !self.found && !self.options.waits_for_masters() && now >= self.began + Masters::FIRST_LOOK;
+        let hopeless = !self.found
+            && !self.options.waits_for_masters()
+            && now >= self.began + Masters::FIRST_POLL_TIMEOUT;
         if !over && !hopeless {
             return None;
         }

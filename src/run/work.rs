@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Interval of the search for the rest of a group: the end of a process that is not a child causes no event.
-const LOOK: Duration = Duration::from_millis(10);
+const SEARCH_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How the command ended. No process of its group runs any more.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl Wrapper {
     ///
     /// # Errors
     /// Returns an error if the elector or the guardian has ended, or if the rest cannot be found, killed or
-    /// reaped. The command was stopped; a process of it may run only after [`RunError::Look`].
+    /// reaped. The command was stopped; a process of it may run only after [`RunError::Search`].
     pub(super) async fn work(
         &mut self,
         election: &mut Election,
@@ -196,7 +196,7 @@ impl Work<'_> {
                 let killed = self.kill_at.is_some_and(|kill_at| clock::now() >= kill_at);
                 match group.runs(self.wrapper.guard.process()) {
                     Ok(false) => return Ok(()),
-                    Err(error) if killed => return Err(RunError::Look(error)),
+                    Err(error) if killed => return Err(RunError::Search(error)),
                     // A process that may run gets its grace.
                     Ok(true) | Err(_) => {}
                 }
@@ -214,7 +214,7 @@ impl Work<'_> {
             }
             let wake = match self.kill_at {
                 // The group is searched and killed again: a process may have been started meanwhile.
-                Some(kill_at) if self.leader_ended || now >= kill_at => now + LOOK,
+                Some(kill_at) if self.leader_ended || now >= kill_at => now + SEARCH_INTERVAL,
                 Some(kill_at) => kill_at,
                 None => self.ends.stop,
             };
@@ -260,7 +260,7 @@ impl Work<'_> {
         if self.lost {
             let left = self.ends.kill.left(now).as_secs_f64();
             let progress = &self.wrapper.progress;
-            progress.say(&format!("lease lost: {signal} to the command, {left:.1} s left"));
+            progress.print(&format!("lease lost: {signal} to the command, {left:.1} s left"));
         }
     }
 
@@ -271,7 +271,7 @@ impl Work<'_> {
         {
             self.wrapper
                 .progress
-                .say(&format!("{error}; waiting for the command to end"));
+                .print(&format!("{error}; waiting for the command to end"));
             self.breaks(RunError::Kill(error));
         }
     }

@@ -42,17 +42,17 @@ pub(super) async fn follow(
     last: Loaded,
     changes: mpsc::Sender<Result<Loaded, LoadError>>,
 ) -> io::Result<()> {
-    let (told, mut heard) = mpsc::unbounded_channel();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
     // Kept until the end, because dropping it ends the watch.
-    let watcher = watch(&folder, told);
+    let watcher = watch(&folder, sender);
     if let Err(cause) = &watcher {
         tracing::warn!(folder = %folder.display(), error = %cause,
             "the system does not report changes of the folder: the operator reads it every {} s", RESCAN.as_secs());
     }
     let mut last = Ok(last);
     loop {
-        if let Ok(Some(())) = time::timeout(RESCAN, heard_from(&mut heard)).await {
-            settle(&mut heard).await;
+        if let Ok(Some(())) = time::timeout(RESCAN, changed(&mut receiver)).await {
+            settle(&mut receiver).await;
         }
         let now = read(&folder).await.map_err(io::Error::other)?;
         let same = match (&now, &last) {
@@ -72,11 +72,11 @@ pub(super) async fn follow(
     }
 }
 
-fn watch(folder: &Path, told: mpsc::UnboundedSender<()>) -> notify::Result<RecommendedWatcher> {
+fn watch(folder: &Path, sender: mpsc::UnboundedSender<()>) -> notify::Result<RecommendedWatcher> {
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         // An error of the watcher counts as a change; a read of a file does not.
         if event.as_ref().map_or(true, |event| is_change(event.kind)) {
-            let _ = told.send(());
+            let _ = sender.send(());
         }
     })?;
     watcher.watch(folder, RecursiveMode::NonRecursive)?;
@@ -91,15 +91,15 @@ fn is_change(kind: EventKind) -> bool {
 }
 
 /// Waits for a change. Without a watch no change is reported: this waits forever, and the rescan takes over.
-async fn heard_from(heard: &mut mpsc::UnboundedReceiver<()>) -> Option<()> {
-    match heard.recv().await {
+async fn changed(receiver: &mut mpsc::UnboundedReceiver<()>) -> Option<()> {
+    match receiver.recv().await {
         Some(()) => Some(()),
         None => std::future::pending().await,
     }
 }
 
-async fn settle(heard: &mut mpsc::UnboundedReceiver<()>) {
-    let quiet = async { while let Ok(Some(())) = time::timeout(QUIET, heard_from(heard)).await {} };
+async fn settle(receiver: &mut mpsc::UnboundedReceiver<()>) {
+    let quiet = async { while let Ok(Some(())) = time::timeout(QUIET, changed(receiver)).await {} };
     // The folder is read after a pause as well as after the longest wait.
     let _ = time::timeout(LONGEST_UNREST, quiet).await;
 }

@@ -87,9 +87,12 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     };
     let mut reconciler = Reconciler::new(candidate, access, state.clone());
     let mut process = Process::new(signals, state.clone());
-    let (told, changes) = mpsc::channel(1);
+    let (sender, changes) = mpsc::channel(1);
     reconciler.folder_changed(Ok(loaded.clone()));
-    process.spawn("follows the folder", folder::follow(options.folder, loaded, told));
+    process.spawn(
+        "follows the folder",
+        folder::follow(options.folder, loaded, sender),
+    );
     process.spawn("serves HTTP", http::serve(listener, state, Details::default()));
     let end = contend(&mut process, &mut reconciler, changes).await;
     // Only the first cause of the end is reported. Further signals have no effect, because a sender that

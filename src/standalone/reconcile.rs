@@ -121,7 +121,7 @@ impl Reconciler {
                 quorum.set_locks(locks, &cluster);
             }
         }
-        self.tell_targets(&desired);
+        self.warn_about_targets(&desired);
         self.desired = desired;
         let result = if findings.is_empty() { "ok" } else { "problems" };
         self.report.update(findings);
@@ -145,7 +145,7 @@ impl Reconciler {
         }
     }
 
-    fn tell_targets(&mut self, desired: &Desired) {
+    fn warn_about_targets(&mut self, desired: &Desired) {
         let with_targets: BTreeSet<String> = desired
             .locks()
             .filter(|lock| !lock.targets.is_empty())

@@ -39,13 +39,13 @@ impl fmt::Display for Finding {
 /// The problems that were reported and are not resolved.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    said: BTreeSet<Finding>,
+    reported: BTreeSet<Finding>,
 }
 
 impl Report {
     /// Reports the problems that are new and those that are resolved.
     pub(super) fn update(&mut self, findings: BTreeSet<Finding>) {
-        for finding in findings.difference(&self.said) {
+        for finding in findings.difference(&self.reported) {
             match finding {
                 Finding::Manifest { problem, kept } => tracing::warn!(
                     file = problem.file,
@@ -69,13 +69,13 @@ impl Report {
                 }
             }
         }
-        for finding in self.said.difference(&findings) {
+        for finding in self.reported.difference(&findings) {
             tracing::info!(problem = %finding, "problem resolved");
         }
-        self.said = findings;
+        self.reported = findings;
     }
 
     pub(super) fn texts(&self) -> Vec<String> {
-        self.said.iter().map(ToString::to_string).collect()
+        self.reported.iter().map(ToString::to_string).collect()
     }
 }

@@ -155,8 +155,8 @@ mod tests {
             "serviceaccounts",
             "pods",
         ] {
-            let said = format!("{of}:/spec/a").parse::<AllowedField>().unwrap_err();
-            assert!(said.contains("never switches"), "{of}: {said}");
+            let message = format!("{of}:/spec/a").parse::<AllowedField>().unwrap_err();
+            assert!(message.contains("never switches"), "{of}: {message}");
         }
         for text in [
             "",

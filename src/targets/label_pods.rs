@@ -298,7 +298,7 @@ impl LabelPods {
 
     pub(super) async fn observe(&mut self) -> Result<TargetState, TargetError> {
         let (_, pods) = self.read(false).await?;
-        let mut labelled = choose(&pods, &Wanted::Nobody, &self.pods.by, now())
+        let mut labelled = choose(&pods, &Wanted::NoPod, &self.pods.by, now())
             .take
             .into_iter();
         Ok(match (labelled.next(), labelled.next()) {
@@ -385,7 +385,7 @@ impl LabelPods {
             Some(_) => Cause::Ordered(permit),
             None => Cause::Unheld(permit),
         };
-        self.enforce(&Wanted::Nobody, cause).await
+        self.enforce(&Wanted::NoPod, cause).await
     }
 
     pub(super) fn changes(&self) -> Changes {

@@ -33,7 +33,7 @@ use job::{Cron, Job, Stage};
 use write::Jobs;
 
 /// The interval of reads of a slot that another cluster may claim at any time.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The pause before a retry that should succeed within milliseconds, such as after a conflict.
 const SOON: Duration = Duration::from_millis(250);
 /// The longest duration of a step. The next step continues with the remaining Jobs, so the caller waits a few seconds
@@ -147,7 +147,7 @@ impl OncePerSchedule {
                 // A refused write does not hold up the other Jobs.
                 Err(error) if error.is_refusal() => {
                     refused = Some(error);
-                    Next::Later(LOOK)
+                    Next::Later(POLL_INTERVAL)
                 }
                 Err(error) => return Err(error),
             };

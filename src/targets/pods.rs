@@ -38,7 +38,7 @@ pub(super) struct Left {
 }
 
 impl Left {
-    pub(super) const fn is_going(&self) -> bool {
+    pub(super) const fn is_terminating(&self) -> bool {
         self.going.is_some()
     }
 }

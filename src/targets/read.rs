@@ -119,12 +119,12 @@ mod tests {
             kind: "Deployment".into(),
             plural: "deployments".into(),
         };
-        let says = |reason: &str, details: serde_json::Value| {
+        let names_object = |reason: &str, details: serde_json::Value| {
             let status = json!({ "code": 404, "reason": reason, "message": "", "details": details });
             names(&serde_json::from_value(status).unwrap(), &resource, "web")
         };
         let of = |group: &str, kind: &str, name: &str| json!({ "group": group, "kind": kind, "name": name });
-        assert!(says("NotFound", of("apps", "deployments", "web")));
+        assert!(names_object("NotFound", of("apps", "deployments", "web")));
         for (reason, details) in [
             // The path is not served: the answer is JSON without a name, or plain text.
             ("NotFound", json!({})),
@@ -137,7 +137,7 @@ mod tests {
             ("NotFound", of("extensions", "deployments", "web")),
             ("NotFound", of("apps", "statefulsets", "web")),
         ] {
-            assert!(!says(reason, details.clone()), "{reason} {details}");
+            assert!(!names_object(reason, details.clone()), "{reason} {details}");
         }
     }
 }

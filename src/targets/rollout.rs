@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn one_pod_surges_unless_max_surge_comes_to_none() {
+    fn one_pod_surges_unless_max_surge_is_zero() {
         use Rollout::{Replaces, Surges};
         for (surge, found) in [
             (json!("25%"), Some(Surges)),

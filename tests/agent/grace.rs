@@ -44,11 +44,11 @@ fn the_lock_is_not_released_before_the_app_had_its_time() {
     // The signal hands the lock back to the first agent.
     one.wait_knows("two");
     let mut two = two;
-    let told = Instant::now();
+    let signalled = Instant::now();
     two.child.signal(Signal::SIGTERM);
     one.wait_active();
-    println!("the next is active {:?} after SIGTERM", told.elapsed());
-    assert!(told.elapsed() >= GRACE);
+    println!("the next is active {:?} after SIGTERM", signalled.elapsed());
+    assert!(signalled.elapsed() >= GRACE);
     assert_eq!(two.child.wait(BOUND).0.code(), Some(0));
 
     // An agent that is not active ends at once.

@@ -16,8 +16,8 @@ fn masters_that_are_down_at_the_start_are_waited_for() {
         server.kill();
     }
     let mut agent = Agent::start("one", &urls);
-    let said = agent.child.wait_for_line(BOUND, "cannot be used yet");
-    assert!(said.contains("no majority of the masters answers"), "{said}");
+    let line = agent.child.wait_for_line(BOUND, "cannot be used yet");
+    assert!(line.contains("no majority of the masters answers"), "{line}");
     assert_eq!(agent.get("/v1/active").0, 503);
     let lock = agent.lock();
     assert_eq!(
@@ -34,8 +34,8 @@ fn masters_that_are_down_at_the_start_are_waited_for() {
     for server in servers.iter() {
         server.restart().unwrap();
     }
-    let said = agent.child.wait_for_line(BOUND, "no master was ever sealed");
-    assert!(said.contains("redlock init"), "{said}");
+    let line = agent.child.wait_for_line(BOUND, "no master was ever sealed");
+    assert!(line.contains("redlock init"), "{line}");
     init(&servers, &[], &[]);
     agent.wait_active();
     agent.wait_ready();

@@ -30,7 +30,7 @@ fn the_password_is_in_no_log_metric_or_answer() {
         all += &one.get(path).1;
     }
     servers[0].kill();
-    eventually_blocking(BOUND, "the lost master is told", || {
+    eventually_blocking(BOUND, "the lost master is reported", || {
         let body = one.get("/readyz").1;
         body.contains("\"voting\":2").then_some(()).ok_or(body)
     });
@@ -40,18 +40,18 @@ fn the_password_is_in_no_log_metric_or_answer() {
     all += &one.child.stderr().join("\n");
     all += &one.child.stdout().join("\n");
     assert!(all.contains("agent ended"));
-    assert!(!all.contains(PASSWORD), "a password was told");
+    assert!(!all.contains(PASSWORD), "a password was shown");
 
     // The password may be rotated on the masters any time, so the agent does not end.
     let mut wrong = Agent::start_with("wrong", &urls, |command| {
         command.env("REDLOCK_PASSWORD", "distinctly-wrong");
     });
     wrong.child.wait_for_line(BOUND, "WRONGPASS");
-    eventually_blocking(BOUND, "/readyz says so", || match wrong.get("/readyz") {
+    eventually_blocking(BOUND, "/readyz reports it", || match wrong.get("/readyz") {
         (503, body) if body.contains("WRONGPASS") => Ok(()),
         other => Err(other),
     });
     assert_eq!((wrong.get("/v1/active").0, wrong.get("/livez").0), (503, 200));
-    let said = wrong.child.stderr().join("\n") + &wrong.get("/readyz").1;
-    assert!(!said.contains("distinctly-wrong"), "{said}");
+    let output = wrong.child.stderr().join("\n") + &wrong.get("/readyz").1;
+    assert!(!output.contains("distinctly-wrong"), "{output}");
 }

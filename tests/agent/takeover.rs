@@ -31,10 +31,10 @@ fn sigterm_and_sigint_release_and_the_next_is_active_at_once() {
         let first = one.wait_active();
         let mut two = Agent::start("two", &urls);
         two.wait_knows("one");
-        let told = Instant::now();
+        let signalled = Instant::now();
         one.child.signal(signal);
         let next = two.wait_active();
-        println!("{signal}: active {:?} after it", told.elapsed());
+        println!("{signal}: active {:?} after it", signalled.elapsed());
         let (status, took) = one.child.wait(BOUND);
         println!("ended after {took:?}");
         assert_eq!(status.code(), Some(0));

@@ -7,8 +7,8 @@ use crate::shipped::{RULES, alerts, expressions, path, read};
 
 #[test]
 fn the_rules_are_accepted_without_warnings() {
-    let said = promtool(&["check", "rules", "--lint=all", "--lint-fatal", RULES], "");
-    assert!(said.contains("SUCCESS"), "{said}");
+    let output = promtool(&["check", "rules", "--lint=all", "--lint-fatal", RULES], "");
+    assert!(output.contains("SUCCESS"), "{output}");
 }
 
 #[test]

@@ -18,8 +18,8 @@ pub fn promtool(arguments: &[&str], input: &str) -> String {
     // `promtool` may end before it has read all its input: its output then shows the reason.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     let output = child.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8(said).unwrap();
-    assert!(output.status.success(), "promtool {arguments:?}: {said}");
-    said
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8(text).unwrap();
+    assert!(output.status.success(), "promtool {arguments:?}: {text}");
+    text
 }

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::common::{Answer, Resource};
-use crate::listen::Heard;
+use crate::poll::Answers;
 
 const PACE: Duration = Duration::from_millis(50);
 
@@ -22,14 +22,14 @@ pub struct Naive {
 }
 
 impl Naive {
-    pub fn start(heard: Arc<Mutex<Heard>>, resource: String, refused: Refused) -> Self {
+    pub fn start(answers: Arc<Mutex<Answers>>, resource: String, refused: Refused) -> Self {
         let stop = Arc::<AtomicBool>::default();
         let thread = {
             let stop = Arc::clone(&stop);
             thread::spawn(move || {
                 let mut ledgers: HashMap<String, Resource> = HashMap::new();
                 while !stop.load(Ordering::Relaxed) {
-                    let held = heard.lock().unwrap().latest.clone();
+                    let held = answers.lock().unwrap().latest.clone();
                     for (lock, token) in held {
                         let open = || Resource::open(&resource, &lock);
                         let ledger = ledgers.entry(lock.clone()).or_insert_with(open);

@@ -15,7 +15,7 @@ use crate::strike::{self, Undo};
 
 const TICK: Duration = Duration::from_millis(10);
 /// The interval at which a wait reads the state of the stage.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The time that an act waits for a holder before it is deferred until the calm, when all locks are held.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A bound for everything to be in order, at the beginning and after each storm: a seal takes 8 s, a lease 3 s, and a
@@ -59,12 +59,12 @@ pub fn play(plan: &Plan) -> (Played, Seen) {
         missed: Vec::new(),
     };
     for (number, round) in plan.rounds.iter().enumerate() {
-        play.say(&format!("storm {} of {}", number + 1, plan.rounds.len()));
+        play.log(&format!("storm {} of {}", number + 1, plan.rounds.len()));
         play.storm(round);
         if let Err(missing) = play.calm(round) {
             // A lock or master that is not back within the bound is a finding by itself; more faults would
             // only obscure it.
-            play.say(&missing);
+            play.log(&missing);
             play.played.not_held.push(missing);
             break;
         }
@@ -88,11 +88,11 @@ pub fn settle(stage: &mut Stage) -> Result<Duration, String> {
         }
         if took > BOUND {
             return Err(format!(
-                "after {} s without a fault {up} of {MASTERS} masters are sealed, and nobody held {unheld:?}",
+                "after {} s without a fault {up} of {MASTERS} masters are sealed, and {unheld:?} had no holder",
                 BOUND.as_secs()
             ));
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -125,7 +125,7 @@ impl Track {
 }
 
 impl Play<'_> {
-    fn say(&mut self, what: &str) {
+    fn log(&mut self, what: &str) {
         let at = clock::now().since(self.began).as_secs_f64();
         let line = format!("{at:7.1} s  {what}");
         println!("{line}");
@@ -141,14 +141,14 @@ impl Play<'_> {
     fn lanes(&mut self, mut lanes: Vec<Track>) {
         while !lanes.iter().all(Track::is_over) {
             for lane in &mut lanes {
-                self.go_on(lane);
+                self.advance(lane);
             }
             self.stage.tend();
             thread::sleep(TICK);
         }
     }
 
-    fn go_on(&mut self, lane: &mut Track) {
+    fn advance(&mut self, lane: &mut Track) {
         let now = clock::now();
         if let Some((undo, until, rest)) = lane.now.take() {
             if now < until {
@@ -161,12 +161,12 @@ impl Play<'_> {
         let Some(act) = lane.left.front().filter(|_| now >= lane.next_at) else {
             return;
         };
-        if let Some((undo, to_whom)) = strike::begin(act, self.stage) {
+        if let Some((undo, object)) = strike::begin(act, self.stage) {
             *self.played.faults.entry(act.kind).or_default() += 1;
-            self.say(&format!("{act}{to_whom}"));
+            self.log(&format!("{act}{object}"));
             lane.now = Some((undo, clock::now() + act.lasts, act.rest));
         } else if now.since(lane.next_at) > PATIENCE {
-            self.say(&format!("{act}: there is nobody to strike, later"));
+            self.log(&format!("{act}: no process to strike, retried later"));
             self.missed.push(act.clone());
             lane.now = Some((Undo::Nothing, now, Duration::ZERO));
         } else {
@@ -178,7 +178,7 @@ impl Play<'_> {
     fn calm(&mut self, round: &Round) -> Result<(), String> {
         let took = settle(self.stage)?;
         self.played.recovery = self.played.recovery.max(took);
-        self.say(&format!("calm: all held again after {:.1} s", took.as_secs_f64()));
+        self.log(&format!("calm: all held again after {:.1} s", took.as_secs_f64()));
         for (lock, masters) in &round.calm.deletes {
             self.delete(lock, masters);
         }
@@ -192,14 +192,14 @@ impl Play<'_> {
     fn delete(&mut self, lock: &str, masters: &[usize]) {
         let key = format!("redlock:lease:{lock}");
         if !self.on_all(&key) {
-            self.say(&format!("{lock} was never on all masters: nothing is deleted"));
+            self.log(&format!("{lock} was never on all masters: nothing is deleted"));
             return;
         }
         for master in masters {
             self.stage.admin::<()>(*master, &["DEL", &key]).unwrap();
         }
         *self.played.faults.entry(Kind::DeleteLease).or_default() += 1;
-        self.say(&format!("{}: {lock} on {masters:?}", Kind::DeleteLease.what()));
+        self.log(&format!("{}: {lock} on {masters:?}", Kind::DeleteLease.what()));
         self.on_all(&key);
     }
 

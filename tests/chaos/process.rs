@@ -12,8 +12,8 @@ use redlock::lease::BootInstant;
 use crate::cast::{self, LEASE, OPERATOR_LOCKS, OPERATORS, RUNS};
 use crate::claims::Claim;
 use crate::common::processes::{commands, guardians};
-use crate::listen::Listener;
 use crate::naive::{Naive, Refused};
+use crate::poll::LockPoller;
 use crate::wall::Wall;
 use crate::work;
 use redlock_testkit::{ChildGuard, free_port};
@@ -70,9 +70,9 @@ pub struct Process {
 
 #[derive(Debug)]
 struct Life {
-    // Dropped in this order: the application queries the listener, which queries the process.
+    // Dropped in this order: the application reads the poller, which queries the process.
     _naive: Option<Naive>,
-    listener: Option<Listener>,
+    poller: Option<LockPoller>,
     child: ChildGuard,
     who: String,
 }
@@ -98,7 +98,7 @@ impl Process {
         crate::common::forget_variables(&mut command);
         command.env_remove("RUST_LOG");
         command.env("REDLOCK_TRACE", places.traces().join(&who));
-        let listener = if self.index < OPERATORS.len() {
+        let poller = if self.index < OPERATORS.len() {
             let port = free_port().unwrap();
             self.operator(&mut command, places, port);
             Some(port)
@@ -107,13 +107,13 @@ impl Process {
             None
         };
         let child = ChildGuard::spawn(&who, &mut command);
-        let listener = listener.map(Listener::start);
-        let naive = listener
+        let poller = poller.map(LockPoller::start);
+        let naive = poller
             .as_ref()
-            .map(|listener| Naive::start(listener.heard.clone(), places.resource.clone(), refused.clone()));
+            .map(|poller| Naive::start(poller.answers.clone(), places.resource.clone(), refused.clone()));
         self.life = Some(Life {
             _naive: naive,
-            listener,
+            poller,
             child,
             who,
         });
@@ -168,10 +168,10 @@ impl Process {
 
     /// Reports whether the last answer of an operator, not from before `since`, claims this lock.
     pub fn reported_as_held(&self, lock: &str, since: BootInstant) -> bool {
-        let listener = self.life.as_ref().and_then(|life| life.listener.as_ref());
-        listener.is_some_and(|listener| {
-            let heard = listener.heard.lock().unwrap();
-            heard.latest_at >= since && heard.latest.iter().any(|(held, _)| held == lock)
+        let poller = self.life.as_ref().and_then(|life| life.poller.as_ref());
+        poller.is_some_and(|poller| {
+            let answers = poller.answers.lock().unwrap();
+            answers.latest_at >= since && answers.latest.iter().any(|(held, _)| held == lock)
         })
     }
 
@@ -181,8 +181,8 @@ impl Process {
         let status = life.child.ended()?;
         let explained = match status.code() {
             // The run was stopped, or its command was killed, or the lease was lost.
-            Some(0) => life.listener.is_some(),
-            Some(code) => life.listener.is_none() && [128 + 15, 128 + 9, 79].contains(&code),
+            Some(0) => life.poller.is_some(),
+            Some(code) => life.poller.is_none() && [128 + 15, 128 + 9, 79].contains(&code),
             None => false,
         };
         Some((!explained).then(|| format!("{} ended by itself, {status}", life.who)))
@@ -192,7 +192,7 @@ impl Process {
     pub fn bury(&mut self, wall: &Wall) -> Option<(Vec<Claim>, Log)> {
         let mut life = self.life.take()?;
         life.child.kill();
-        if life.listener.is_some() {
+        if life.poller.is_some() {
             // The wait collects the last lines. The children of a run may hold the pipe slightly longer.
             life.child.wait(BOUND);
         }
@@ -201,9 +201,9 @@ impl Process {
             lines: life.child.stderr(),
         };
         let claims = life
-            .listener
+            .poller
             .as_mut()
-            .map(|listener| listener.claims(&life.who, &log.lines, wall));
+            .map(|poller| poller.claims(&life.who, &log.lines, wall));
         Some((claims.unwrap_or_default(), log))
     }
 }

@@ -64,7 +64,7 @@ impl<'a> Report<'a> {
         fs::create_dir_all(&folder).unwrap();
         let mut claims = self.seen.claims.clone();
         claims.sort_by_key(|claim| (claim.lock.clone(), claim.from));
-        let claims: Vec<String> = claims.iter().map(told).collect();
+        let claims: Vec<String> = claims.iter().map(describe).collect();
         let mut files = vec![
             ("acts".to_owned(), self.played.acts.join("\n")),
             ("claims".to_owned(), claims.join("\n")),
@@ -93,7 +93,7 @@ fn seconds(moment: BootInstant) -> f64 {
 }
 
 /// Formats a claim. Times are those of the boot clock.
-fn told(claim: &Claim) -> String {
+fn describe(claim: &Claim) -> String {
     let (from, to) = (seconds(claim.from), seconds(claim.to));
     format!(
         "{} {} token {} from {from:.6} to {to:.6}",
@@ -105,16 +105,16 @@ fn two_held(overlap: &Overlap) -> String {
     let milliseconds = overlap.length.as_secs_f64() * 1e3;
     format!(
         "two held for {milliseconds:.3} ms: {}; {}",
-        told(&overlap.first),
-        told(&overlap.second)
+        describe(&overlap.first),
+        describe(&overlap.second)
     )
 }
 
 fn went_back(regression: &Regression) -> String {
     format!(
         "a token did not grow: {}; then {}",
-        told(&regression.before),
-        told(&regression.after)
+        describe(&regression.before),
+        describe(&regression.after)
     )
 }
 

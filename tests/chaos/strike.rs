@@ -90,7 +90,7 @@ fn process(kind: Kind, holder: usize, stage: &mut Stage) -> Option<Undo> {
 
 fn master(act: &Act, index: usize, stage: &Stage) -> Option<Undo> {
     let server = &stage.masters[index];
-    let say = |words: &[&str]| {
+    let execute = |words: &[&str]| {
         stage
             .admin::<redis::Value>(index, words)
             .map(|_| Undo::Nothing)
@@ -113,20 +113,20 @@ fn master(act: &Act, index: usize, stage: &Stage) -> Option<Undo> {
             server.restart().unwrap();
             Some(Undo::Nothing)
         }
-        Kind::FlushAll | Kind::EmptyMajority => say(&["FLUSHALL"]),
-        Kind::DeleteMeta => say(&["DEL", "redlock:meta"]),
-        Kind::ScriptFlush => say(&["SCRIPT", "FLUSH"]),
+        Kind::FlushAll | Kind::EmptyMajority => execute(&["FLUSHALL"]),
+        Kind::DeleteMeta => execute(&["DEL", "redlock:meta"]),
+        Kind::ScriptFlush => execute(&["SCRIPT", "FLUSH"]),
         Kind::EvictionPolicy => {
-            say(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).map(|_| Undo::Policy(index))
+            execute(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).map(|_| Undo::Policy(index))
         }
-        Kind::TakeRight => say(&["ACL", "SETUSER", USER, "-evalsha"]).map(|_| Undo::User(index)),
+        Kind::TakeRight => execute(&["ACL", "SETUSER", USER, "-evalsha"]).map(|_| Undo::User(index)),
         Kind::UserOff => {
-            say(&["ACL", "SETUSER", USER, "off"])?;
-            say(&["CLIENT", "KILL", "USER", USER]).map(|_| Undo::User(index))
+            execute(&["ACL", "SETUSER", USER, "off"])?;
+            execute(&["CLIENT", "KILL", "USER", USER]).map(|_| Undo::User(index))
         }
         _ => {
             // The pause ends by itself, and the master answers nothing before, so the command has its length.
-            say(&["CLIENT", "PAUSE", &act.lasts.as_millis().to_string()])
+            execute(&["CLIENT", "PAUSE", &act.lasts.as_millis().to_string()])
         }
     }
 }

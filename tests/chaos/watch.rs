@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redlock::clock;
 use redlock::lease::BootInstant;
-use redlock_testkit::observer::{Looks, Shown};
+use redlock_testkit::observer::{Poller, Shown};
 
 const EVERY: Duration = Duration::from_millis(50);
 
@@ -16,7 +16,7 @@ type Changes = Arc<Mutex<Vec<(BootInstant, usize, bool)>>>;
 pub struct Watch {
     changes: Changes,
     masters: usize,
-    _looks: Looks,
+    _poller: Poller,
 }
 
 impl Watch {
@@ -27,7 +27,7 @@ impl Watch {
         Self {
             changes,
             masters: urls.len(),
-            _looks: Looks::start(urls, &[], EVERY, report).unwrap(),
+            _poller: Poller::start(urls, &[], EVERY, report).unwrap(),
         }
     }
 

@@ -44,9 +44,9 @@ fn invalid_values_are_refused_by_name() {
             "fencing.redis.secretName",
         ),
     ] {
-        let said = try_render(&[&format!("--set={value}")])
+        let error = try_render(&[&format!("--set={value}")])
             .map(|_| ())
             .expect_err(value);
-        assert!(said.contains(named), "{value}: {said}");
+        assert!(error.contains(named), "{value}: {error}");
     }
 }

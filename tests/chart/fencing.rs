@@ -290,10 +290,10 @@ fn an_uninstall_waits_for_the_pods_that_mount_the_volume() {
 
 #[test]
 fn the_notes_name_what_the_nodes_and_the_namespace_need() {
-    let said = notes(&[ENABLED]);
+    let text = notes(&[ENABLED]);
     assert!(
-        said.contains("pod-security.kubernetes.io/enforce=privileged"),
-        "{said}"
+        text.contains("pod-security.kubernetes.io/enforce=privileged"),
+        "{text}"
     );
     assert!(!notes(&[]).contains("pod-security"));
     assert!(warns("fencing.redis.secretName is empty", &[ENABLED]));

@@ -11,9 +11,9 @@ fn helm_lint_accepts_the_chart() {
     let chart = chart();
     for file in values_files() {
         let values = format!("--values={}", file.display());
-        let said = helm(&["lint", "--strict", chart.to_str().unwrap(), &values]);
-        let said = said.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        assert!(!said.contains("[WARNING]"), "{}: {said}", file.display());
+        let output = helm(&["lint", "--strict", chart.to_str().unwrap(), &values]);
+        let output = output.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        assert!(!output.contains("[WARNING]"), "{}: {output}", file.display());
     }
 }
 

@@ -14,8 +14,8 @@ pub fn notes(values: &[&str]) -> String {
     ];
     let flags: Vec<String> = values.iter().map(|value| format!("--set={value}")).collect();
     let flags = flags.iter().map(String::as_str);
-    let said = helm(&fixed.into_iter().chain(flags).collect::<Vec<_>>()).unwrap();
-    said.split_once("\nNOTES:\n").expect("notes").1.to_owned()
+    let output = helm(&fixed.into_iter().chain(flags).collect::<Vec<_>>()).unwrap();
+    output.split_once("\nNOTES:\n").expect("notes").1.to_owned()
 }
 
 /// Reports whether the notes have this warning, with these values.
@@ -41,7 +41,7 @@ fn a_first_lock_can_be_pasted() {
 }
 
 #[test]
-fn every_warning_has_values_that_bring_it_out() {
+fn every_warning_has_values_that_trigger_it() {
     let long = [
         "quorums.a.maxLeaseDurationSeconds=120",
         "quorums.a.masters[0].name=m0",

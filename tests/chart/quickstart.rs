@@ -181,6 +181,6 @@ fn only_the_operator_creates_the_password() {
 #[test]
 fn two_quorums_of_one_name_are_refused() {
     let twice = ["--set=quickstart.enabled=true,quorums.default.masters[0].name=m0"];
-    let said = try_render(&twice).unwrap_err();
-    assert!(said.contains("quickstart.quorumName"), "{said}");
+    let error = try_render(&twice).unwrap_err();
+    assert!(error.contains("quickstart.quorumName"), "{error}");
 }

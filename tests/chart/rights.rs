@@ -132,10 +132,10 @@ fn fields_of_resources_that_carry_rights_or_run_code_are_refused() {
             let field = format!(
                 "--set=targetFields[0].group={group},targetFields[0].resource={resource},targetFields[0].path=/spec/x{more}"
             );
-            let said = try_render(&[&field]).map(|_| ()).expect_err(resource);
+            let error = try_render(&[&field]).map(|_| ()).expect_err(resource);
             assert!(
-                said.contains("never switches") && said.contains(resource),
-                "{said}"
+                error.contains("never switches") && error.contains(resource),
+                "{error}"
             );
         }
     }

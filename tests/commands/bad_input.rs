@@ -166,9 +166,9 @@ fn failed_write_has_its_exit_code() {
         ),
     ] {
         let output = Command::new(program).arg("crd").stdout(out).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{said}");
-        assert!(!said.contains("panicked"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        assert!(!stderr.contains("panicked"), "{stderr}");
     }
 }
 

@@ -13,7 +13,9 @@ async fn the_holder_is_refused_at_its_next_renewal_and_no_other_client_acquires(
     let (servers, urls) = quorum();
     let adopted = adopt(config(&servers), Agreement::Majority).await.unwrap();
     let (masters, _notices, _tasks) = adopted.open().unwrap();
-    masters.first_look(Duration::from_secs(20), |_| false).await;
+    masters
+        .wait_for_first_poll(Duration::from_secs(20), |_| false)
+        .await;
     let (lock, lease_duration) = (lock_name("l"), Duration::from_secs(30));
     let Acquired::Won(mut lease) = masters
         .acquire(&lock, &identity("me"), lease_duration)

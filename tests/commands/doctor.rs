@@ -68,8 +68,8 @@ async fn healthy_masters_are_reported_healthy_and_no_key_remains() {
 #[test]
 fn programs_that_cannot_be_masters_are_refused_by_name() {
     let (servers, _) = quorum();
-    let look = Scripts::Look { role: "master" };
-    let dragonfly = FakeServer::start(Some("redis_version:7.4.0\ndragonfly_version:df-v1.40.1"), look);
+    let scripts = Scripts::Facts { role: "master" };
+    let dragonfly = FakeServer::start(Some("redis_version:7.4.0\ndragonfly_version:df-v1.40.1"), scripts);
     let garnet = FakeServer::start(
         Some("garnet_version:1.1.9\nredis_version:7.4.3"),
         Scripts::Unknown,
@@ -107,8 +107,8 @@ fn a_hung_master_and_then_no_majority() {
         1,
         &["m2: reachable: "],
     );
-    let said = quiet.stdout.lines();
-    assert!(said.clone().all(|line| line.starts_with("m2: ")), "{quiet:#?}");
+    let lines = quiet.stdout.lines();
+    assert!(lines.clone().all(|line| line.starts_with("m2: ")), "{quiet:#?}");
     redlock(&["doctor", "--quiet", "--verbose", "--masters", &urls]).expect(64, &["--verbose"]);
     servers[1].pause().unwrap();
     let without = redlock(&["doctor", "--take-turns", "--masters", &urls]);

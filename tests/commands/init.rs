@@ -69,9 +69,9 @@ fn reseal_seals_the_remaining_masters_when_a_majority_is_lost_for_good() {
     // 2 s × 1.02 + 2 × 2 s, rounded up.
     let ran = redlock(&["reseal", "--accept-loss", "--masters", &urls]);
     ran.expect(0, &["sealing m1, ", " s left", "m1: sealed"]);
-    let said = format!("{}\n{}", ran.stdout, ran.stderr);
-    let (_, left) = said.split_once("sealing m1, ").unwrap();
+    let output = format!("{}\n{}", ran.stdout, ran.stderr);
+    let (_, left) = output.split_once("sealing m1, ").unwrap();
     let left: u64 = left.split(' ').next().unwrap().parse().unwrap();
-    assert!((1..=7).contains(&left), "{said}");
+    assert!((1..=7).contains(&left), "{output}");
     redlock(&["status", "--masters", &urls]).expect(0, &["2 of 3 masters vote"]);
 }

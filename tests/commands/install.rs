@@ -10,8 +10,8 @@ fn the_copy_is_this_program_and_replaces_an_existing_file() {
     let file = folder.path().join("copy");
     std::fs::write(&file, "something else").unwrap();
     redlock(&["install", file.to_str().unwrap()]).expect(0, &[]);
-    let said = Command::new(&file).arg("--version").output().unwrap();
-    assert!(said.stdout.starts_with(b"redlock "), "{said:?}");
+    let output = Command::new(&file).arg("--version").output().unwrap();
+    assert!(output.stdout.starts_with(b"redlock "), "{output:?}");
     // The program installs itself, also while it runs.
     let again = Command::new(&file).arg("install").arg(&file).status().unwrap();
     assert!(again.success(), "{again}");

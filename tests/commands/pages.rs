@@ -121,11 +121,11 @@ impl Place {
         let name = format!("{}:{}", block.page, block.line);
         let mut bash = ChildGuard::spawn(&name, &mut bash);
         let (status, _) = bash.wait(BOUND);
-        let said = [bash.stdout(), bash.stderr()].concat().join("\n");
-        if status.success() && !said.contains("panicked") {
-            Ok(said)
+        let output = [bash.stdout(), bash.stderr()].concat().join("\n");
+        if status.success() && !output.contains("panicked") {
+            Ok(output)
         } else {
-            Err(format!("{name} ended with {status}: {said}\n{}", block.text))
+            Err(format!("{name} ended with {status}: {output}\n{}", block.text))
         }
     }
 }
@@ -158,7 +158,7 @@ fn every_block_for_a_shell_works_as_printed() {
         .map(|page| (page.clone(), of_shell(&page)))
         .filter(|(_, blocks)| !blocks.is_empty())
         .collect();
-    let said: Vec<(&str, Result<String, String>)> = thread::scope(|scope| {
+    let results: Vec<(&str, Result<String, String>)> = thread::scope(|scope| {
         let plays: Vec<_> = pages
             .iter()
             .map(|(page, blocks)| (page.as_str(), scope.spawn(|| play(page, blocks))))
@@ -168,10 +168,14 @@ fn every_block_for_a_shell_works_as_printed() {
             .map(|(page, play)| (page, play.join().unwrap()))
             .collect()
     });
-    let wrong: Vec<&String> = said.iter().filter_map(|(_, said)| said.as_ref().err()).collect();
+    let wrong: Vec<&String> = results
+        .iter()
+        .filter_map(|(_, result)| result.as_ref().err())
+        .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
     let of = |page: &str| {
-        said.iter()
+        results
+            .iter()
             .find(|(other, _)| *other == page)
             .unwrap()
             .1
@@ -202,7 +206,7 @@ fn every_block_for_a_shell_works_as_printed() {
         for word in words {
             assert!(
                 of(page).contains(word),
-                "{page} does not say {word:?}: {}",
+                "{page} does not contain {word:?}: {}",
                 of(page)
             );
         }

@@ -13,7 +13,9 @@ async fn shows_the_holders_by_the_answer_of_each_master() {
     let (servers, urls) = quorum();
     let adopted = adopt(config(&servers), Agreement::Majority).await.unwrap();
     let (masters, _notices, _tasks) = adopted.open().unwrap();
-    masters.first_look(Duration::from_secs(20), |_| false).await;
+    masters
+        .wait_for_first_poll(Duration::from_secs(20), |_| false)
+        .await;
     let lease_duration = Duration::from_secs(30);
     let acquired = masters
         .acquire(&lock_name("billing/nightly"), &identity("pod-1"), lease_duration)

@@ -14,7 +14,7 @@ pub enum Mark {
     Shell,
     Cluster,
     By(String),
-    Nobody(String),
+    NotRun(String),
 }
 
 impl Mark {
@@ -24,7 +24,7 @@ impl Mark {
             ("runs", "shell") => Some(Self::Shell),
             ("runs", "cluster") => Some(Self::Cluster),
             ("runs", file) => Some(Self::By(file.into())),
-            ("not run", reason) => Some(Self::Nobody(reason.into())),
+            ("not run", reason) => Some(Self::NotRun(reason.into())),
             _ => None,
         }
     }

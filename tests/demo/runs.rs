@@ -49,8 +49,8 @@ fn the_promises_hold_and_nothing_is_left() {
         assert!(of_kind.clone().all(|takeover| takeover["milliseconds"].is_f64()));
     }
     assert!(
-        report["looks"]["masters"].as_u64().unwrap() > 1000,
-        "the observer looked away"
+        report["observations"]["masters"].as_u64().unwrap() > 1000,
+        "the observer did not observe all the time"
     );
     gone(folder.path());
 }

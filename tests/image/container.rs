@@ -65,7 +65,7 @@ impl Container {
 }
 
 /// Returns both streams of the output.
-pub fn said(output: &Output) -> String {
+pub fn text_of(output: &Output) -> String {
     String::from_utf8_lossy(&[&*output.stdout, &output.stderr].concat()).into_owned()
 }
 

@@ -91,6 +91,6 @@ fn unpack(archive: &Path, into: &Path) {
         .arg(into)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {said}", archive.display());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {stderr}", archive.display());
 }

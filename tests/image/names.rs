@@ -1,6 +1,6 @@
 //! Tests that names resolve in the image, which contains no library for name resolution.
 
-use crate::container::{Container, said};
+use crate::container::{Container, text_of};
 use crate::nameserver::NameServer;
 use crate::replica::servers;
 
@@ -42,5 +42,5 @@ fn reached_by(container: &Container, name: &str, wanted: bool) {
         .map(|server| server.url().replace("127.0.0.1", name))
         .collect();
     let output = container.run(&["init", "--masters", &urls.join(",")]);
-    assert_eq!(output.status.success(), wanted, "{name}: {}", said(&output));
+    assert_eq!(output.status.success(), wanted, "{name}: {}", text_of(&output));
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::common::http;
-use crate::container::{Container, said, status};
+use crate::container::{Container, status, text_of};
 use crate::replica::{BOUND, lock, masters, quorum};
 use redlock_testkit::{eventually_blocking, free_port};
 
@@ -11,11 +11,11 @@ use redlock_testkit::{eventually_blocking, free_port};
 #[ignore = "builds the image: `make test-image`"]
 fn the_program_prints_its_version() {
     let output = Container::new().run(&["--version"]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", text_of(&output));
     assert!(
-        said(&output).contains(env!("CARGO_PKG_VERSION")),
+        text_of(&output).contains(env!("CARGO_PKG_VERSION")),
         "{}",
-        said(&output)
+        text_of(&output)
     );
 }
 

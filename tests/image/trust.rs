@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::container::{Container, said};
+use crate::container::{Container, text_of};
 use crate::replica::servers_with;
 use redlock_testkit::{ServerOptions, TlsMaterial};
 
@@ -31,10 +31,10 @@ fn servers_are_trusted_by_the_bundle() {
     );
     let output = container.run(&init);
     assert!(!output.status.success(), "a CA that is not in the bundle");
-    assert!(said(&output).contains("UnknownIssuer"), "{}", said(&output));
+    assert!(text_of(&output).contains("UnknownIssuer"), "{}", text_of(&output));
 
     let ca = fs::read_to_string(material.ca()).unwrap();
     container.write(BUNDLE, &format!("{bundle}\n{ca}"));
     let output = container.run(&init);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", text_of(&output));
 }

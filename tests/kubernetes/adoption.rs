@@ -85,7 +85,7 @@ async fn stop_is_reported_once(world: &World, names: &[String]) {
         world.kubectl(&["patch", "leaderlock", name, "--type=merge", "--patch", down]);
     }
     for name in names {
-        world.told(name, "TargetStopped").await;
+        world.event_message(name, "TargetStopped").await;
     }
     for name in names {
         assert_eq!(world.events(name, "TargetStopped").await.len(), 1, "{name}");

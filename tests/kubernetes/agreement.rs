@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fixture::ControlPlane;
 use crate::judge::judge_beside;
-use crate::rules::{objects, read, said};
+use crate::rules::{field_errors, objects, read};
 use crate::table::{Kind, object};
 
 /// Enough objects to test every rule from both sides dozens of times, in a few seconds.
@@ -47,7 +47,7 @@ async fn assert_judged_alike(kind: Kind, drawn: &[Map<String, Value>], quorum: &
     };
     let verdicts = stream::iter(drawn)
         .map(async |spec| {
-            let by_server = said(api.create(&tried, &read(object(kind, "x", spec))).await).0;
+            let by_server = field_errors(api.create(&tried, &read(object(kind, "x", spec))).await).0;
             (spec, by_server, judge_beside(kind, spec, quorum))
         })
         .buffer_unordered(AT_ONCE)

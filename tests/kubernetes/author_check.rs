@@ -29,10 +29,10 @@ pub fn kubectl(world: &World, user: &str, arguments: &[&str]) -> (bool, String) 
     let user = format!("--as={user}");
     let namespace = ["--namespace", world.namespace.name(), &user];
     let output = world.plane.kubectl(&[&namespace, arguments].concat());
-    let said = [output.stdout, output.stderr].concat();
+    let text = [output.stdout, output.stderr].concat();
     (
         output.status.success(),
-        String::from_utf8_lossy(&said).into_owned(),
+        String::from_utf8_lossy(&text).into_owned(),
     )
 }
 
@@ -76,7 +76,7 @@ async fn world() -> World {
     );
     eventually(BOUND, "the policy is in effect", async || {
         match apply(&world, "alice", &guarded("probe", "gate")) {
-            (false, said) if said.contains("may not do by hand") => Ok(()),
+            (false, output) if output.contains("may not do by hand") => Ok(()),
             other => {
                 kubectl(
                     &world,
@@ -91,16 +91,16 @@ async fn world() -> World {
     world
 }
 
-pub fn refused((worked, said): (bool, String), by: &[&str]) {
-    println!("{}", said.trim());
+pub fn refused((worked, output): (bool, String), by: &[&str]) {
+    println!("{}", output.trim());
     assert!(!worked, "accepted");
     for text in by {
-        assert!(said.contains(text), "{text} in {said}");
+        assert!(output.contains(text), "{text} in {output}");
     }
 }
 
-pub fn accepted((worked, said): (bool, String)) {
-    assert!(worked, "{said}");
+pub fn accepted((worked, output): (bool, String)) {
+    assert!(worked, "{output}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,14 +178,14 @@ async fn each_action_needs_the_right_that_it_uses() {
             "patch deployments/scale.apps w",
         ),
     ];
-    for (target, (role, resource, more), says) in cases {
+    for (target, (role, resource, more), expected) in cases {
         let lock = targets(role, &[target]);
-        refused(apply(&world, "alice", &lock), &[says]);
+        refused(apply(&world, "alice", &lock), &[expected]);
         grant(&world, "alice", role, "patch", resource, more);
         eventually(BOUND, "the right is in effect", async || {
             match apply(&world, "alice", &lock) {
                 (true, _) => Ok(()),
-                (_, said) => Err(said),
+                (_, output) => Err(output),
             }
         })
         .await;

@@ -40,8 +40,8 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Waits until the condition has this reason and `said` in its message.
-    async fn shows(&self, kind: &str, reason: &str, said: &str) -> Value {
+    /// Waits until the condition has this reason and `text` in its message.
+    async fn shows(&self, kind: &str, reason: &str, text: &str) -> Value {
         let what = format!("{} {}: {kind} {reason}", self.kind, self.name);
         let (status, took) = timed(&what, async || {
             let status = match self.kind {
@@ -49,7 +49,7 @@ impl Case<'_> {
                 _ => serde_json::to_value(self.world.locks().get(self.name).await.unwrap().status),
             };
             let status = status.unwrap();
-            if condition(&status, kind).1 == reason && message(&status, kind).contains(said) {
+            if condition(&status, kind).1 == reason && message(&status, kind).contains(text) {
                 Ok(status)
             } else {
                 Err(status)
@@ -180,7 +180,7 @@ async fn servers_that_cannot_keep_leases(world: &World, case: &Case<'_>) {
     let dragonfly = "redis_version:7.4.0\ndragonfly_version:df-v1.40.1";
     let garnet = "garnet_version:1.1.9\nredis_version:7.4.3";
     let fakes = [
-        FakeServer::start(Some(dragonfly), Scripts::Look { role: "master" }),
+        FakeServer::start(Some(dragonfly), Scripts::Facts { role: "master" }),
         FakeServer::start(Some(garnet), Scripts::Unknown),
     ];
     let urls = [fakes[0].url(), fakes[1].url(), server.url()];

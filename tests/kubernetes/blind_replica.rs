@@ -254,11 +254,14 @@ async fn blind_replica_keeps_targets_running() {
 
     // Without the sibling, the replica stops the workloads: another cluster may start after the delay.
     scene.holder.child.kill();
-    timed("the blind replica stops what nobody holds", async || {
-        let (running, labelled) = (scene.running(), scene.labelled().await);
-        let stopped = running.iter().all(|run| run.name.starts_with("labelled")) && labelled == 0;
-        if stopped { Ok(()) } else { Err((running, labelled)) }
-    })
+    timed(
+        "the blind replica stops the target without a holder",
+        async || {
+            let (running, labelled) = (scene.running(), scene.labelled().await);
+            let stopped = running.iter().all(|run| run.name.starts_with("labelled")) && labelled == 0;
+            if stopped { Ok(()) } else { Err((running, labelled)) }
+        },
+    )
     .await;
 }
 

@@ -38,11 +38,11 @@ pub fn run_helm(plane: &ControlPlane, arguments: &[&str]) -> Result<String, Stri
         .stdin(Stdio::null())
         .output()
         .expect("helm runs");
-    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     if output.status.success() {
-        Ok(said)
+        Ok(text)
     } else {
-        Err(said)
+        Err(text)
     }
 }
 
@@ -110,10 +110,10 @@ async fn a_restricted_namespace_takes_every_object_without_a_warning() {
             "--filename",
             &path,
         ]);
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(
-            output.status.success() && said.is_empty(),
-            "{}: {said}",
+            output.status.success() && stderr.is_empty(),
+            "{}: {stderr}",
             file.display()
         );
     }
@@ -133,9 +133,9 @@ async fn a_pod_that_is_not_restricted_causes_a_warning() {
         "--namespace",
     ];
     let output = plane.kubectl(&[&image[..], &[namespace.name(), "--warnings-as-errors"]].concat());
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
-        !output.status.success() && said.contains("would violate PodSecurity"),
-        "{said}"
+        !output.status.success() && stderr.contains("would violate PodSecurity"),
+        "{stderr}"
     );
 }

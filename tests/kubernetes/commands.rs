@@ -84,7 +84,7 @@ async fn locks_are_shown_and_broken_by_the_name_of_their_object() {
         &["RedisQuorum default", "✓ followed", "✓ Ready", "1 of 1 are ready"],
     );
 
-    for (arguments, code, said) in [
+    for (arguments, code, text) in [
         (
             &["status", "-n", n, "nothing"][..],
             78,
@@ -131,7 +131,7 @@ async fn locks_are_shown_and_broken_by_the_name_of_their_object() {
             "is already held by cluster test".to_owned(),
         ),
     ] {
-        world.redlock(arguments).expect(code, &[&said]);
+        world.redlock(arguments).expect(code, &[&text]);
     }
 
     world.redlock(&["break", "-n", n, "report"]).expect(
@@ -262,8 +262,8 @@ async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
     let kubectl = |arguments: &[&str]| {
         let mut command = world.plane.kubectl_command(&world.plane.kubeconfig_admin());
         let output = command.args(arguments).env("PATH", &path).output().unwrap();
-        let said = [&output.stdout[..], &output.stderr].concat();
-        (output.status.code(), String::from_utf8(said).unwrap())
+        let text = [&output.stdout[..], &output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
     };
     let config = file.to_str().unwrap();
     let asked = [
@@ -276,12 +276,12 @@ async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
         "--namespace",
         &n,
     ];
-    let (code, said) = kubectl(&asked);
-    assert!(code == Some(0) && said.contains("replica-1"), "{said}");
-    let (code, said) = kubectl(&["redlock", "status", "--kubeconfig", config, "--context", "gone"]);
+    let (code, output) = kubectl(&asked);
+    assert!(code == Some(0) && output.contains("replica-1"), "{output}");
+    let (code, output) = kubectl(&["redlock", "status", "--kubeconfig", config, "--context", "gone"]);
     assert!(
-        code == Some(78) && said.contains("cannot be reached"),
-        "{code:?} {said}"
+        code == Some(78) && output.contains("cannot be reached"),
+        "{code:?} {output}"
     );
     eventually(BOUND, "a quiet doctor prints nothing", async || {
         let ran = kubectl(&["redlock", "doctor", "--quiet"]);
@@ -394,15 +394,15 @@ async fn a_right_that_is_missing_is_named_and_done_without() {
         ],
     );
 
-    let nobody = world.user("nobody", "").await;
-    redlock_as(&nobody, &["status", "-n", n], &[]).expect(
+    let unauthorized = world.user("nobody", "").await;
+    redlock_as(&unauthorized, &["status", "-n", n], &[]).expect(
         77,
         &[
             &format!("reading LeaderLocks of namespace {n}: not allowed"),
             "cannot list",
         ],
     );
-    redlock_as(&nobody, &["doctor"], &[]).expect(77, &["reading RedisQuorums: not allowed"]);
+    redlock_as(&unauthorized, &["doctor"], &[]).expect(77, &["reading RedisQuorums: not allowed"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -55,13 +55,13 @@ async fn a_replica_that_is_cut_off_from_the_masters_does_not_fight_over_statuses
     assert!(locks <= 8 && quorums <= 8, "{locks} and {quorums} writes");
     for name in ["a", "b"] {
         world
-            .lock_status(name, "is told by its holder", |status| {
+            .lock_status(name, "is reported by its holder", |status| {
                 status["holderIdentity"] == "replica-2" && condition(status, "Ready").0 == "True"
             })
             .await;
     }
     world
-        .quorum_status("default", "is told to be ready", |status| {
+        .quorum_status("default", "is reported as ready", |status| {
             condition(status, "Ready").0 == "True"
         })
         .await;

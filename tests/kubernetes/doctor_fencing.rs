@@ -102,7 +102,7 @@ fn pod(world: &World, component: &str, address: SocketAddr) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_node_fencing_lacks_is_named_by_doctor() {
+async fn doctor_names_the_missing_parts_of_node_fencing() {
     let options = || ServerOptions {
         users: vec![line(), line_of("redlock-node")],
         ..ServerOptions::default()

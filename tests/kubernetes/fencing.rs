@@ -358,7 +358,7 @@ async fn a_pod_that_was_deleted_by_force_keeps_the_lease_until_it_runs_out() {
         .unwrap();
     let down = r#"{"spec": {"state": "SteppedDown", "reason": "test"}}"#;
     world.kubectl(&["patch", "leaderlock", "report", "--type=merge", "--patch", down]);
-    let note = world.told("report", "EndNotConfirmed").await;
+    let note = world.event_message("report", "EndNotConfirmed").await;
     assert!(note.contains(&pod), "{note}");
     // The time before the question: a late answer only makes `ran` longer.
     let asked = Instant::now();

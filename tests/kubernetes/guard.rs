@@ -48,7 +48,7 @@ async fn standby_that_a_user_starts_is_stopped_at_once_and_a_fight_is_reported()
             status["role"] == "Standby" && condition(status, "Enforced").0 == "True"
         })
         .await;
-    eventually(BOUND, "it was looked at", async || {
+    eventually(BOUND, "the object was judged", async || {
         match metric(&operator.get("/metrics").1, ENFORCED, "target=\"gate\"") {
             Some(1.0) => Ok(()),
             other => Err(other),
@@ -81,7 +81,7 @@ async fn standby_that_a_user_starts_is_stopped_at_once_and_a_fight_is_reported()
     for _ in 0..4 {
         gates.scale("gate", 3, "some-tool").await;
         gates.until("gate", 0).await;
-        let reported = world.told("report", "EnforcementConflict");
+        let reported = world.event_message("report", "EnforcementConflict");
         if timeout(Duration::from_secs(5), reported).await.is_ok() {
             break;
         }
@@ -96,12 +96,14 @@ async fn standby_that_a_user_starts_is_stopped_at_once_and_a_fight_is_reported()
         text.contains("scaled to 3 by a client of the scale subresource"),
         "{text}"
     );
-    eventually(BOUND, "the metric says so, for an alert", async || {
-        match metric(&operator.get("/metrics").1, ENFORCED, "target=\"gate\"") {
+    eventually(
+        BOUND,
+        "the metric reports it, for an alert",
+        async || match metric(&operator.get("/metrics").1, ENFORCED, "target=\"gate\"") {
             Some(0.0) => Ok(()),
             other => Err(other),
-        }
-    })
+        },
+    )
     .await;
     for _ in 0..2 {
         let started = Instant::now();
@@ -162,9 +164,9 @@ async fn target_that_cannot_be_switched_reports_the_reason_and_is_switched_later
             format!(", targets: [{{name: gate, action: Scale, stopSeconds: 1, ref: {{{reference}}}}}]");
         world.apply(&lock(name, &targets));
     }
-    let says = async |name: &str, reason: &str| {
+    let enforced_message = async |name: &str, reason: &str| {
         let status = world
-            .lock_status(name, &format!("says {reason}"), |status| {
+            .lock_status(name, &format!("has the reason {reason}"), |status| {
                 condition(status, "Enforced") == ("False", reason)
             })
             .await;
@@ -172,9 +174,17 @@ async fn target_that_cannot_be_switched_reports_the_reason_and_is_switched_later
         println!("{name}: {text}");
         text
     };
-    assert!(says("unknown", "KindUnknown").await.contains("test.example/v1"));
-    assert!(says("unscaled", "NoScaleSubresource").await.contains("ConfigMap"));
-    let text = says("forbidden", "Forbidden").await;
+    assert!(
+        enforced_message("unknown", "KindUnknown")
+            .await
+            .contains("test.example/v1")
+    );
+    assert!(
+        enforced_message("unscaled", "NoScaleSubresource")
+            .await
+            .contains("ConfigMap")
+    );
+    let text = enforced_message("forbidden", "Forbidden").await;
     for line in [
         "targetKinds: [{group: \"apps\", resource: deployments}]",
         "- apiGroups: [\"apps\"]\n  resources: [deployments/scale]\n  verbs: [get, patch]",
@@ -213,7 +223,7 @@ async fn target_that_cannot_be_switched_reports_the_reason_and_is_switched_later
     ] {
         let target = format!(", targets: [{{name: t, {action}}}]");
         world.apply(&lock(name, &target));
-        let text = says(name, "Forbidden").await;
+        let text = enforced_message(name, "Forbidden").await;
         for line in rules {
             assert!(text.contains(line), "{line} in {text}");
         }
@@ -221,14 +231,14 @@ async fn target_that_cannot_be_switched_reports_the_reason_and_is_switched_later
     }
     for (name, text) in &asked {
         paste(&world, text, name);
-        says(name, "TargetNotFound").await;
+        enforced_message(name, "TargetNotFound").await;
     }
 
     // The missing objects are created one after the other.
     world.define(GATE_KIND).await;
-    let text = says("unknown", "Forbidden").await;
+    let text = enforced_message("unknown", "Forbidden").await;
     paste(&world, &text, "pasted");
-    says("unknown", "TargetNotFound").await;
+    enforced_message("unknown", "TargetNotFound").await;
     world.apply(&GATE.replace("replicas: 1", "replicas: 0"));
     gates.scale("gate", 0, "redlock-operator-scale").await;
     world
@@ -255,7 +265,7 @@ async fn invalid_target_is_refused_with_its_field() {
     let world = World::small(0).await;
     let target = |fields: &str| lock("report", &format!(", targets: [{{name: gate, {fields}}}]"));
     let object = "apiVersion: apps/v1, kind: Deployment, name: web";
-    for (fields, said) in [
+    for (fields, expected) in [
         (
             format!("action: Scale, ref: {{{object}, namespace: other}}"),
             "unknown field \"spec.targets[0].ref.namespace\"",
@@ -268,7 +278,7 @@ async fn invalid_target_is_refused_with_its_field() {
         ("action: Scale".to_owned(), "ref"),
     ] {
         let (worked, text) = world.try_apply(&target(&fields));
-        assert!(!worked && text.contains(said), "{fields}: {text}");
+        assert!(!worked && text.contains(expected), "{fields}: {text}");
         println!("{}", text.trim());
     }
 }
@@ -354,7 +364,7 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
     world.apply(AUTOSCALER);
     until(3).await;
     scale(4);
-    let note = world.told("report", "ReplicasLeft").await;
+    let note = world.event_message("report", "ReplicasLeft").await;
     assert!(note.contains("kubectl"), "{note}");
     enforced(("True", "AsDeclared")).await;
     throughout(Duration::from_secs(2), || ()).await;
@@ -372,11 +382,11 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
         scale(0);
         until(3).await;
     }
-    let note = world.told("report", "StartedAgain").await;
+    let note = world.event_message("report", "StartedAgain").await;
     assert!(note.contains("scaled to 0"), "{note}");
     scale(0);
     // The event stays, whereas the condition changes again within seconds.
-    let text = world.told("report", "EnforcementConflict").await;
+    let text = world.event_message("report", "EnforcementConflict").await;
     assert!(text.contains("redlock.dev/paused"), "{text}");
     // The target recovers without intervention.
     until(3).await;
@@ -409,7 +419,7 @@ async fn a_job_of_another_controller_is_left_to_it_and_the_condition_names_it() 
     let _operator = world.operator("replica-1").await;
     let queue = "labels: {kueue.x-k8s.io/queue-name: team}";
     let set = "ownerReferences: [{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, name: train, uid: u, controller: true}]";
-    for (name, metadata, says) in [
+    for (name, metadata, expected) in [
         ("queued", queue, "decided by Kueue (LocalQueue team)"),
         ("of-a-set", set, "decided by JobSet train"),
     ] {
@@ -427,7 +437,7 @@ async fn a_job_of_another_controller_is_left_to_it_and_the_condition_names_it() 
             })
             .await;
         let text = message(&status, "Enforced");
-        assert!(text.contains(says), "{text}");
+        assert!(text.contains(expected), "{text}");
         assert_eq!(condition(&status, "Stalled"), ("True", "EnforcementConflict"));
         let suspended = world.kubectl(&["get", "job", name, "-o", "jsonpath={.spec.suspend}"]);
         assert_eq!(suspended, "true", "{name}");

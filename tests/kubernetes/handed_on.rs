@@ -304,9 +304,9 @@ async fn a_lock_leaves_a_cluster_in_which_nothing_gets_ready() {
     })
     .await;
     runs(&recorder, "us").await;
-    let told = eu.world.told("report", "Unready").await;
-    assert!(told.contains("not been ready for 2 s"), "{told}");
-    eu.world.told("report", "FailedOver").await;
+    let note = eu.world.event_message("report", "Unready").await;
+    assert!(note.contains("not been ready for 2 s"), "{note}");
+    eu.world.event_message("report", "FailedOver").await;
     assert_eq!(eu.replicas().await, 0);
     let abstain = eu.annotation(ABSTAIN).await.unwrap();
     println!("{ABSTAIN}: {abstain}");

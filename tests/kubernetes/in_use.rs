@@ -87,10 +87,11 @@ async fn a_quorum_stays_until_the_last_lock_that_names_it_is_gone() {
         })
         .await;
     // The name cannot be used for other masters, and held locks stay held.
-    let (applied, said) = world.try_apply(&world.quorum("default", FIRST).replace("name: m0", "name: other"));
+    let (applied, output) =
+        world.try_apply(&world.quorum("default", FIRST).replace("name: m0", "name: other"));
     assert!(
-        !applied && said.contains("cannot be renamed, added or removed"),
-        "{said}"
+        !applied && output.contains("cannot be renamed, added or removed"),
+        "{output}"
     );
     let now = world
         .lock_status("report", "is held", |status| status["role"] == "Active")
@@ -159,7 +160,7 @@ async fn a_declared_quorum_that_is_deleted_is_created_again() {
     let ready = |status: &Value| condition(status, "Ready").0 == "True";
     world.quorum_status("default", "is ready", ready).await;
     let uid = || quorum(&world)["metadata"]["uid"].clone();
-    let comes_back = async |before: Value| {
+    let is_recreated = async |before: Value| {
         eventually(BOUND, "it is there again", async || {
             let now = uid();
             if now.is_null() || now == before {
@@ -172,7 +173,7 @@ async fn a_declared_quorum_that_is_deleted_is_created_again() {
     };
     let first = uid();
     world.kubectl(&["delete", "redisquorum", "default"]);
-    comes_back(first).await;
+    is_recreated(first).await;
     world.quorum_status("default", "is ready again", ready).await;
 
     // All objects are deleted with the definition; the operator is not restarted when it exists again.
@@ -183,7 +184,7 @@ async fn a_declared_quorum_that_is_deleted_is_created_again() {
         env!("CARGO_MANIFEST_DIR")
     );
     world.kubectl(&["apply", "--server-side", "--filename", &definition]);
-    comes_back(second).await;
+    is_recreated(second).await;
 }
 
 /// Long enough for a replica to ask its siblings several times.

@@ -110,10 +110,10 @@ async fn one_ready_pod_of_the_selector_has_the_label_and_it_moves() {
     }
     carries_the_token(&world, &web, &status["fencingToken"]).await;
     let taken = it_moves(&web, moves).await;
-    println!("{}", world.told("web", "PodLabelled").await);
-    it_leaves_a_pod_that_goes(&web, &taken).await;
+    println!("{}", world.event_message("web", "PodLabelled").await);
+    a_terminating_pod_loses_the_label(&web, &taken).await;
     assert_eq!(web.sightings.doubles(), 0, "{:#?}", web.sightings.all());
-    only_what_changes_is_looked_at(&world).await;
+    a_renewal_causes_no_request(&world).await;
     pod_events_cause_no_list(&world, &web).await;
     other_hands(&world, &web).await;
     another_selector(&world, &web).await;
@@ -189,7 +189,7 @@ async fn it_moves(web: &Web, moves: usize) -> String {
 }
 
 /// Deletes the active pod: its process may still run, and the pod may even be ready.
-async fn it_leaves_a_pod_that_goes(web: &Web, active: &str) {
+async fn a_terminating_pod_loses_the_label(web: &Web, active: &str) {
     web.change(active, json!({"finalizers": ["test.example/hold"]}))
         .await;
     web.delete(active).await;
@@ -214,7 +214,7 @@ async fn it_leaves_a_pod_that_goes(web: &Web, active: &str) {
 }
 
 /// Asserts that a renewal causes no request.
-async fn only_what_changes_is_looked_at(world: &World) {
+async fn a_renewal_causes_no_request(world: &World) {
     let pods = |world: &World| {
         let requests = world.requests().into_iter();
         requests
@@ -293,8 +293,8 @@ async fn other_hands(world: &World, web: &Web) {
     .await;
     web.until(&[&active]).await;
     println!("a second label by hand was gone after {:?}", asked.elapsed());
-    let told = world.told("web", "LabelRemoved").await;
-    assert!(told.contains("kubectl-label") && told.contains(second), "{told}");
+    let note = world.event_message("web", "LabelRemoved").await;
+    assert!(note.contains("kubectl-label") && note.contains(second), "{note}");
 
     // The label is removed by hand, and a pod is removed from the selector.
     let asked = Instant::now();
@@ -316,8 +316,8 @@ async fn other_hands(world: &World, web: &Web) {
     web.make("born", json!({"app": "web", "tier": "b", ROLE: "active"}))
         .await;
     web.until(&[&next]).await;
-    let told = world.told("web", "TargetNotSafe").await;
-    assert!(told.contains("remove the label from the pod template"), "{told}");
+    let note = world.event_message("web", "TargetNotSafe").await;
+    assert!(note.contains("remove the label from the pod template"), "{note}");
     web.delete("born").await;
     enforced(world, "AsDeclared").await;
     web.make("born", json!({"app": "web", "tier": "b", ROLE: "active"}))

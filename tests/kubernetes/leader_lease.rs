@@ -167,7 +167,7 @@ async fn lease_that_another_writer_takes_is_taken_again_and_the_wait_begins_anew
     world.apply(&held_by("web-0_a"));
     world.apply(&target(STANDBY));
     stopped(&world).await;
-    let warning = world.told("report", "TargetNotSafe").await;
+    let warning = world.event_message("report", "TargetNotSafe").await;
     assert!(
         warning.contains("admission.leaseFence.enabled: true"),
         "{warning}"
@@ -196,7 +196,7 @@ async fn lease_that_another_writer_takes_is_taken_again_and_the_wait_begins_anew
             condition(status, "Enforced").0 != "True"
         })
         .await;
-    let event = world.told("report", "StoppedAgain").await;
+    let event = world.event_message("report", "StoppedAgain").await;
     assert!(event.contains("was taken by \"web-1_b\""), "{event}");
     stopped(&world).await;
     assert!(asked.elapsed() >= STOP, "the wait begins anew");
@@ -266,8 +266,8 @@ async fn policy_refuses_all_but_the_operator_to_free_a_lease_on_standby() {
     };
     let reason = ["only the operator may free it"];
     eventually(BOUND, "the policy is in effect", async || {
-        let (worked, said) = patched(r#"{"spec": {"leaseDurationSeconds": 7}}"#);
-        if worked { Err(said) } else { Ok(()) }
+        let (worked, output) = patched(r#"{"spec": {"leaseDurationSeconds": 7}}"#);
+        if worked { Err(output) } else { Ok(()) }
     })
     .await;
     stopped(&world).await;

@@ -66,14 +66,14 @@ fn nothing_survives_a_process_that_is_killed() {
 #[test]
 fn nothing_survives_a_panic() {
     let folder = tempfile::tempdir().unwrap();
-    let (says, said) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let folder = folder.path();
     let panicked = panic::catch_unwind(move || {
         let process = Process::spawn("sleep", folder, Path::new("/bin/sleep"), &["600".into()]);
-        says.send(process.pid().as_raw()).unwrap();
+        sender.send(process.pid().as_raw()).unwrap();
         process.assert_running();
         panic!("on purpose");
     });
     assert!(panicked.is_err());
-    gone(&[said.recv_timeout(Duration::ZERO).unwrap()]);
+    gone(&[receiver.recv_timeout(Duration::ZERO).unwrap()]);
 }

@@ -94,8 +94,8 @@ async fn timings(world: &World, operator: &Operator, token: &Value) {
 }
 
 async fn names(world: &World, operator: &Operator) {
-    let (worked, said) = world.try_apply(&lock("report", ", lockName: else/where"));
-    assert!(!worked && said.contains("cannot change"), "{said}");
+    let (worked, output) = world.try_apply(&lock("report", ", lockName: else/where"));
+    assert!(!worked && output.contains("cannot change"), "{output}");
     // A lock can use the name of another namespace only if the quorum shares the name.
     world.apply(&lock("foreign", ", lockName: other/report"));
     let status = becomes(world, "foreign", "is refused", |status| {
@@ -165,7 +165,7 @@ async fn states(world: &World, operator: &Operator) {
     operator.assert_holds("report", &frozen["fencingToken"]);
     set(world, "report", "{\"state\": \"SteppedDown\"}");
     becomes(world, "report", "is given up", free).await;
-    println!("            {}", world.told("report", "Released").await);
+    println!("            {}", world.event_message("report", "Released").await);
     // This cluster held it last, so no takeover delay applies.
     set(world, "report", "{\"state\": \"Enabled\", \"reason\": null}");
     let again = becomes(world, "report", "is held again", active).await;

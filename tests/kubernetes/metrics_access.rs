@@ -50,9 +50,9 @@ async fn metrics_and_locks_need_a_token_whose_user_may_get_them() {
         assert_eq!(get(port, path, None).0, 401, "{path}");
         assert_eq!(get(port, path, Some("Basic abc")).0, 401, "{path}");
         assert_eq!(get(port, path, Some("Bearer made-up")).0, 401, "{path}");
-        let (status, said) = get(port, path, Some(&stranger));
-        assert_eq!(status, 403, "{path}: {said}");
-        assert!(said.contains("stranger") && said.contains(path), "{said}");
+        let (status, body) = get(port, path, Some(&stranger));
+        assert_eq!(status, 403, "{path}: {body}");
+        assert!(body.contains("stranger") && body.contains(path), "{body}");
         eventually(BOUND, "the binding is in effect", async || {
             match get(port, path, Some(&reader)) {
                 (200, _) => Ok(()),

@@ -160,7 +160,7 @@ async fn a_pod_starts_when_its_cluster_holds_the_lock_and_is_frozen_when_the_mas
         }
     })
     .await;
-    world.told("report-0", "Fenced").await;
+    world.event_message("report-0", "Fenced").await;
     let of_pod = r#"pod="report-0",lock="report",state="frozen"} 1"#;
     let metrics = node.metrics();
     assert!(metrics.contains(of_pod), "{metrics}");
@@ -199,7 +199,7 @@ async fn released_by_hand(world: &World, node: &Guarded, pod: &NodePod) {
         ],
     );
     assert!(events(pod).contains("frozen 0"), "{}", events(pod));
-    let note = world.told("report-0", "FenceReleased").await;
+    let note = world.event_message("report-0", "FenceReleased").await;
     assert!(note.contains("released by hand: INC-42"), "{note}");
     let metrics = node.metrics();
     assert!(

@@ -59,7 +59,7 @@ async fn a_slot_runs_where_the_lock_is_held_and_nowhere_else() {
     println!("the loser is gone {:?} after it was made", made.elapsed());
     assert_eq!(label(&job), Some("claimed"));
     assert_eq!(token(&job), Some(&*held));
-    let note = pair.clusters[1].told(NAME, "SlotRunsElsewhere").await;
+    let note = pair.clusters[1].event_message(NAME, "SlotRunsElsewhere").await;
     assert!(note.contains("runs in cluster eu-1"), "{note}");
     let managers = job.metadata.managed_fields.unwrap().into_iter();
     let managers: Vec<String> = managers.filter_map(|entry| entry.manager).collect();
@@ -88,10 +88,10 @@ async fn a_slot_runs_where_the_lock_is_held_and_nowhere_else() {
     for (name, slot) in [("slot-5", slot + 5), ("slot-4", slot + 4)] {
         pair.schedule(1, name, slot).await;
     }
-    let told = first.child.pid();
+    let pid = first.child.pid();
     first.child.signal(nix::sys::signal::Signal::SIGTERM);
     let (exit, took) = first.child.wait(BOUND);
-    assert!(exit.success(), "{exit} of {told}");
+    assert!(exit.success(), "{exit} of {pid}");
     println!("ended {took:?} after SIGTERM, with a Job that runs");
     for name in ["slot-1", "slot-4", "slot-5", "by-hand"] {
         pair.runs(1, name).await;
@@ -110,9 +110,9 @@ async fn by_hand(pair: &Pair, slot: i64) {
     let run = r#"{"spec": {"suspend": false}}"#;
     cluster.kubectl(&["patch", "job", "slot-1", "--type=merge", "--patch", run]);
     let started = Instant::now();
-    let note = cluster.told(NAME, "JobStartedByHand").await;
+    let note = cluster.event_message(NAME, "JobStartedByHand").await;
     println!(
-        "suspended again within {:?}, the look at events included",
+        "suspended again within {:?}, the read of the events included",
         started.elapsed()
     );
     assert!(note.contains("\"kubectl-patch\""), "{note}");
@@ -120,7 +120,7 @@ async fn by_hand(pair: &Pair, slot: i64) {
 
     let manual = json!({"cronjob.kubernetes.io/instantiate": "manual"});
     make_job(cluster, "by-hand", &manual).await;
-    let note = cluster.told(NAME, "ManualJobWaits").await;
+    let note = cluster.event_message(NAME, "ManualJobWaits").await;
     assert!(note.contains("by-hand"), "{note}");
     let job = pair.job(1, "by-hand").await.unwrap();
     assert_eq!((label(&job), suspended(&job)), (Some("waits"), true));
@@ -133,7 +133,7 @@ async fn too_old(pair: &Pair) {
     for cluster in [0, 1] {
         pair.schedule(cluster, "old", now() - 3_700).await;
         pair.is_gone(cluster, "old").await;
-        let note = pair.clusters[cluster].told(NAME, "SlotTooOld").await;
+        let note = pair.clusters[cluster].event_message(NAME, "SlotTooOld").await;
         assert!(note.contains("maxSlotAgeSeconds (3600)"), "{note}");
     }
 }
@@ -148,7 +148,7 @@ async fn left_by_a_crash(pair: &Pair, slot: i64) {
     let job = pair.runs(0, "left").await;
     assert!(token(&job).is_some());
     pair.is_gone(1, "left").await;
-    eventually(BOUND, "it was told", async || {
+    eventually(BOUND, "the event was emitted", async || {
         let all = pair.clusters[1].kubectl(&["get", "events.events.k8s.io", "--output", "json"]);
         if all.contains("Job") && all.contains("/left is deleted") {
             Ok(())
@@ -172,11 +172,11 @@ async fn a_cron_job_whose_jobs_would_run_everywhere_is_refused_with_the_line_to_
         let status = cluster.lock_status(NAME, reason, |status| condition(status, "Enforced").1 == reason);
         message(&status.await, "Enforced").to_owned()
     };
-    let said = enforced("TargetNotSafe").await;
-    println!("{said}");
+    let text = enforced("TargetNotSafe").await;
+    println!("{text}");
     assert!(
-        said.contains("spec:\n  jobTemplate:\n    spec:\n      suspend: true"),
-        "{said}"
+        text.contains("spec:\n  jobTemplate:\n    spec:\n      suspend: true"),
+        "{text}"
     );
     pair.forget_first_start().await;
 
@@ -187,11 +187,11 @@ async fn a_cron_job_whose_jobs_would_run_everywhere_is_refused_with_the_line_to_
             .replace("  timeZone: Etc/UTC\n", ""),
     );
     eventually(BOUND, "refused for its schedule", async || {
-        let said = enforced("TargetNotSafe").await;
-        if said.contains("@every 8760h") {
+        let text = enforced("TargetNotSafe").await;
+        if text.contains("@every 8760h") {
             Ok(())
         } else {
-            Err(said)
+            Err(text)
         }
     })
     .await;
@@ -205,8 +205,8 @@ async fn a_cron_job_whose_jobs_would_run_everywhere_is_refused_with_the_line_to_
     assert!(suspended(&pair.job(0, "slot-0").await.unwrap()));
     let odd = json!({"batch.kubernetes.io/cronjob-scheduled-timestamp": "tonight"});
     make_job(cluster, "odd", &odd).await;
-    let said = cluster.told(NAME, "SlotUnreadable").await;
-    assert!(said.contains("/odd stays suspended"), "{said}");
+    let note = cluster.event_message(NAME, "SlotUnreadable").await;
+    assert!(note.contains("/odd stays suspended"), "{note}");
 
     // Problems of a suspended CronJob are not reported.
     let suspended_one = format!(
@@ -214,9 +214,9 @@ async fn a_cron_job_whose_jobs_would_run_everywhere_is_refused_with_the_line_to_
         yearly().replace("  timeZone: Etc/UTC\n", "")
     );
     cluster.apply(&suspended_one);
-    println!("{}", cluster.told(NAME, "TargetSuspended").await);
-    let said = cluster.told(NAME, "TimeZoneMissing").await;
-    assert!(said.ends_with("spec:\n  timeZone: Etc/UTC"), "{said}");
+    println!("{}", cluster.event_message(NAME, "TargetSuspended").await);
+    let note = cluster.event_message(NAME, "TimeZoneMissing").await;
+    assert!(note.ends_with("spec:\n  timeZone: Etc/UTC"), "{note}");
     enforced("AsDeclared").await;
     pair.runs(0, "slot-0").await;
     cluster.apply(&format!("{}  suspend: false\n", yearly()));

@@ -56,7 +56,7 @@ async fn while_the_api_server_is_away_no_lease_is_lost_and_then_the_status_catch
         }
     })
     .await;
-    world.told("report", "TakenOver").await;
+    world.event_message("report", "TakenOver").await;
 
     a_slow_one(&world, second).await;
 }
@@ -79,20 +79,23 @@ async fn a_slow_one(world: &World, before: Operator) {
     let slow = Operator::start_with(&kubeconfig, world.namespace.name(), "replica-slow", |_| {});
     slow.wait_ready();
     drop(before);
-    let (status, _) = timed("the slow replica holds it, and the status says so", async || {
-        let status = world
-            .locks()
-            .get("report")
-            .await
-            .unwrap()
-            .status
-            .unwrap_or_default();
-        if status.holder_identity.as_deref() == Some("replica-slow") {
-            Ok(status)
-        } else {
-            Err(status)
-        }
-    })
+    let (status, _) = timed(
+        "the slow replica holds it, and the status reports it",
+        async || {
+            let status = world
+                .locks()
+                .get("report")
+                .await
+                .unwrap()
+                .status
+                .unwrap_or_default();
+            if status.holder_identity.as_deref() == Some("replica-slow") {
+                Ok(status)
+            } else {
+                Err(status)
+            }
+        },
+    )
     .await;
     let token = serde_json::to_value(status.fencing_token).unwrap();
     let least = least_validity(&slow, &token).await;

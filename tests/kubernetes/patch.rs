@@ -198,12 +198,12 @@ async fn stop_overwrites_another_manager_and_a_start_does_not() {
     // Another writer starts the workload on standby. No event names the writer if the stop is carried out, but answered late.
     for _ in 0..4 {
         apply(false);
-        let reported = world.told("report", "StoppedAgain");
+        let reported = world.event_message("report", "StoppedAgain");
         if timeout(Duration::from_secs(5), reported).await.is_ok() {
             break;
         }
     }
-    let event = world.told("report", "StoppedAgain").await;
+    let event = world.event_message("report", "StoppedAgain").await;
     assert!(
         event.contains("/spec/suspend of Kustomization") && event.contains("by Flux"),
         "{event}"

@@ -74,7 +74,7 @@ async fn lost_majority_is_reported_in_time_and_its_return_needs_no_restart() {
         })
         .await;
     println!("{:?} {}", condition(&quorum, "Ready"), message(&quorum, "Ready"));
-    world.told("default", "QuorumLost").await;
+    world.event_message("default", "QuorumLost").await;
 
     for master in &world.masters[..2] {
         master.resume().unwrap();
@@ -91,7 +91,7 @@ async fn lost_majority_is_reported_in_time_and_its_return_needs_no_restart() {
             condition(status, "Ready").0 == "True"
         })
         .await;
-    world.told("default", "QuorumRestored").await;
+    world.event_message("default", "QuorumRestored").await;
     one_that_forgets(&world).await;
 }
 
@@ -105,7 +105,7 @@ async fn one_that_forgets(world: &World) {
         .await;
     assert_eq!(condition(&quorum, "Ready").0, "True");
     println!("{}", message(&quorum, "Degraded"));
-    world.told("default", "MasterQuarantined").await;
+    world.event_message("default", "MasterQuarantined").await;
     timed("sealed again", async || {
         let status = serde_json::to_value(world.quorums().get("default").await.unwrap().status).unwrap();
         if condition(&status, "Degraded").0 == "False" {
@@ -116,7 +116,7 @@ async fn one_that_forgets(world: &World) {
     })
     .await;
     let status = world.lock_status("report", "is held", active).await;
-    assert_eq!(status["fencingToken"], token, "the lease went on");
+    assert_eq!(status["fencingToken"], token, "the lease continued");
 }
 
 /// Longer than any debounce of a status.

@@ -51,7 +51,7 @@ async fn replicas_write_nothing_but_heartbeats_and_leave_at_once() {
     settled(&world).await;
 
     let (locks, quorums) = (world.writes("leaderlocks"), world.writes("redisquorums"));
-    println!("until all is told: {locks} writes of {LOCKS} locks, {quorums} of the quorum");
+    println!("until all is reported: {locks} writes of {LOCKS} locks, {quorums} of the quorum");
     // Each replica first reports that nothing is known, of which one write succeeds, and then one reports the holder.
     // On a busy machine some writes are retried.
     assert!(locks <= 8 * LOCKS, "{locks}");

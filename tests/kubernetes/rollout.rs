@@ -158,7 +158,7 @@ async fn rollout_with_a_wrong_password_stalls_with_a_reason_and_continues() {
     );
     gone.child.kill();
 
-    let what = "an event says why replica-2 is not ready";
+    let what = "an event gives the reason why replica-2 is not ready";
     let notes = eventually(LONG, what, async || {
         assert!(!probe(world, &second), "a pod that sees no majority is Ready");
         scene.first.assert_holds("report", &scene.token);

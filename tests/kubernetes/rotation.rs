@@ -62,7 +62,7 @@ async fn a_password_is_rotated_without_losing_a_lease() {
 
     // With a wrong password, nothing is lost, and the quorum reports it.
     world.apply(&secret("wrong"));
-    let status = degraded("CredentialsRefused", "a wrong password is told").await;
+    let status = degraded("CredentialsRefused", "a wrong password is reported").await;
     assert!(!status.to_string().contains("first"), "{status:#}");
     throughout(Duration::from_secs(3), || {
         operator.assert_holds("report", &token);

@@ -9,7 +9,7 @@ use redlock::api::{LeaderLock, RedisQuorum};
 use serde_json::Value;
 
 use crate::fixture::{ControlPlane, TestNamespace};
-use crate::table::{Kind, Said, cases, changes, object};
+use crate::table::{FieldErrors, Kind, cases, changes, object};
 
 #[tokio::test]
 async fn the_api_server_answers_as_in_the_table() {
@@ -21,19 +21,19 @@ async fn the_api_server_answers_as_in_the_table() {
         ..PostParams::default()
     };
     let mut wrong = Vec::new();
-    let mut told = BTreeSet::new();
+    let mut triggered = BTreeSet::new();
     for (kind, case) in cases() {
         let api = objects(plane.admin(), kind, &namespace);
-        let (said, whole) = said(api.create(&tried, &read(object(kind, "x", &case.spec))).await);
-        if let Some(problem) = case.wanted_of_server().missing_in(&said) {
+        let (errors, whole) = field_errors(api.create(&tried, &read(object(kind, "x", &case.spec))).await);
+        if let Some(problem) = case.wanted_of_server().missing_in(&errors) {
             wrong.push(format!("{}: {problem}", case.case));
         }
         let repeated = case.never.filter(|secret| whole.contains(secret));
         assert_eq!(repeated, None, "{}: {whole}", case.case);
-        told.extend(said.into_iter().map(|(_, text)| text));
+        triggered.extend(errors.into_iter().map(|(_, text)| text));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_all_told(&told);
+    assert_every_rule_is_triggered(&triggered);
 }
 
 #[tokio::test]
@@ -50,8 +50,8 @@ async fn the_api_server_answers_changes_as_in_the_table() {
         let before = api.create(&PostParams::default(), &before).await.unwrap();
         let mut after = read(object(change.kind, &name, &change.after));
         after.metadata.resource_version = before.metadata.resource_version;
-        let (said, _) = said(api.replace(&name, &PostParams::default(), &after).await);
-        if let Some(problem) = change.wanted().missing_in(&said) {
+        let (errors, _) = field_errors(api.replace(&name, &PostParams::default(), &after).await);
+        if let Some(problem) = change.wanted().missing_in(&errors) {
             wrong.push(format!("{}: {problem}", change.case));
         }
     }
@@ -59,12 +59,15 @@ async fn the_api_server_answers_changes_as_in_the_table() {
 }
 
 /// Asserts that the cases trigger every rule of the definitions, so that a broken rule is noticed.
-fn assert_all_told(told: &BTreeSet<String>) {
-    let of_changes: Vec<String> = changes().into_iter().filter_map(|change| change.says).collect();
+fn assert_every_rule_is_triggered(triggered: &BTreeSet<String>) {
+    let of_changes: Vec<String> = changes()
+        .into_iter()
+        .filter_map(|change| change.message)
+        .collect();
     let mut silent = messages();
     silent.retain(|message| {
-        let by_case = told.iter().any(|text| text.contains(message.as_str()));
-        !by_case && !of_changes.iter().any(|says| message.contains(says.as_str()))
+        let by_case = triggered.iter().any(|text| text.contains(message.as_str()));
+        !by_case && !of_changes.iter().any(|text| message.contains(text.as_str()))
     });
     assert!(silent.is_empty(), "{silent:#?}");
 }
@@ -114,9 +117,9 @@ pub fn read(object: Value) -> DynamicObject {
 }
 
 /// Returns the answer of the API server, field by field, and all of it as text.
-pub fn said(answer: kube::Result<DynamicObject>) -> (Said, String) {
+pub fn field_errors(answer: kube::Result<DynamicObject>) -> (FieldErrors, String) {
     let status: Status = match answer {
-        Ok(_) => return (Said::new(), String::new()),
+        Ok(_) => return (FieldErrors::new(), String::new()),
         Err(Error::Api(status)) => *status,
         Err(error) => panic!("{error}"),
     };
@@ -126,11 +129,11 @@ pub fn said(answer: kube::Result<DynamicObject>) -> (Said, String) {
         .as_ref()
         .map(|details| details.causes.clone())
         .unwrap_or_default();
-    let said: Said = causes
+    let errors: FieldErrors = causes
         .into_iter()
         .map(|cause| (cause.field, cause.message))
         .collect();
     // A refusal without causes does not come from a rule of the project.
-    assert!(!said.is_empty(), "{whole}");
-    (said, whole)
+    assert!(!errors.is_empty(), "{whole}");
+    (errors, whole)
 }

@@ -44,7 +44,7 @@ async fn connection_to_the_api_server_that_went_silent_is_noticed() {
     gates.scale("gate", 0, "kubectl").await;
     eventually(
         BOUND,
-        "it does not say that the target is as it should be",
+        "the status does not claim that the target is enforced",
         async || {
             let enforced = enforced(&operator);
             if enforced.is_empty() {
@@ -73,7 +73,7 @@ async fn connection_to_the_api_server_that_went_silent_is_noticed() {
     world
         .lock_status("report", "is active", active_by("replica-1"))
         .await;
-    eventually(BOUND, "the target is told to be as it should be", async || {
+    eventually(BOUND, "the target is reported as enforced", async || {
         let enforced = enforced(&operator);
         if enforced.len() == 1 {
             Ok(())

@@ -113,16 +113,16 @@ async fn only_the_operator_starts_a_workload_on_standby() {
     assert_eq!(replicas(&world, here, "other"), 1);
     eventually(BOUND, "a start is refused", async || {
         match scale(&world, "web", 1) {
-            (false, said) if said.contains("LeaderLock report") => Ok(()),
+            (false, output) if output.contains("LeaderLock report") => Ok(()),
             other => Err(other),
         }
     })
     .await;
     let patch = r#"--patch={"spec": {"replicas": 1}}"#;
-    let says = ["LeaderLock report", "this cluster stands by", "redlock hand-over"];
+    let expected = ["LeaderLock report", "this cluster stands by", "redlock hand-over"];
     refused(
         kubectl(&world, ALICE, &["patch", "deployment", "web", patch]),
-        &says,
+        &expected,
     );
     // Changes that start nothing are admitted.
     accepted(scale(&world, "web", 0));
@@ -159,7 +159,7 @@ async fn only_the_operator_starts_a_workload_on_standby() {
         "the status is known to the policies",
         async || match scale(&world, "web", 3) {
             (true, _) => Ok(()),
-            (_, said) => Err(said),
+            (_, output) => Err(output),
         },
     )
     .await;
@@ -185,7 +185,7 @@ async fn a_cron_job_is_not_resumed(world: &World) {
     let resume = r#"--patch={"spec": {"suspend": false}}"#;
     eventually(BOUND, "it is not resumed", async || {
         match kubectl(world, ALICE, &["patch", "cronjob", "night", resume]) {
-            (false, said) if said.contains("LeaderLock night") => Ok(()),
+            (false, output) if output.contains("LeaderLock night") => Ok(()),
             other => Err(other),
         }
     })

@@ -61,18 +61,21 @@ async fn holder_that_loses_all_masters_writes_that_its_lease_ended_and_its_targe
         master.pause().unwrap();
     }
     gates.until("gate", 0).await;
-    let (status, _) = timed("the status says that the target is being stopped", async || {
-        let status = serde_json::to_value(world.locks().get("report").await.unwrap().status).unwrap();
-        if status["role"] == "Stopping" {
-            Ok(status)
-        } else {
-            Err(status)
-        }
-    })
+    let (status, _) = timed(
+        "the status reports that the target is being stopped",
+        async || {
+            let status = serde_json::to_value(world.locks().get("report").await.unwrap().status).unwrap();
+            if status["role"] == "Stopping" {
+                Ok(status)
+            } else {
+                Err(status)
+            }
+        },
+    )
     .await;
     assert_ne!(condition(&status, "Enforced").0, "True", "{status:#}");
     gates.count("gate", 0).await;
-    let (status, _) = timed("the status says that the target is stopped", async || {
+    let (status, _) = timed("the status reports that the target is stopped", async || {
         let status = serde_json::to_value(world.locks().get("report").await.unwrap().status).unwrap();
         if condition(&status, "Enforced").0 == "True" && status["role"] == "Unknown" {
             Ok(status)

@@ -155,7 +155,7 @@ async fn target_that_a_sibling_has_started_is_not_stopped() {
     })
     .await;
     let seen = keeper.seen();
-    println!("requests of replica-2 for the scale: {seen:?}, {before} before it went on");
+    println!("requests of replica-2 for the scale: {seen:?}, {before} before it continued");
     assert!(
         seen[released..].iter().all(|method| method == "GET"),
         "{seen:?}, {released} before the release"

@@ -100,7 +100,7 @@ impl<'a> Switched<'a> {
             );
             assert_eq!(held(before), held(&after), "{name}");
         }
-        let note = self.world.told(QUICK, "StopTooShort").await;
+        let note = self.world.event_message(QUICK, "StopTooShort").await;
         assert!(
             note.contains("asks for a stop of 65 s")
                 && note.contains("set stopSeconds: 65")

@@ -24,7 +24,7 @@ fn scaled(more: &str) -> String {
 }
 
 async fn until(world: &World, wanted: (&str, &str)) -> Value {
-    let what = format!("says {KIND} {wanted:?}");
+    let what = format!("has {KIND} {wanted:?}");
     let status = world.lock_status("report", &what, |status| {
         condition(status, KIND) == wanted && condition(status, "Ready").0 == "True"
     });
@@ -47,7 +47,7 @@ async fn rollout_that_doubles_the_one_replica_is_reported_until_it_is_repaired()
         text.contains("Deployment web") && text.contains("maxSurge: 0"),
         "{text}"
     );
-    assert_eq!(world.told("report", KIND).await, text);
+    assert_eq!(world.event_message("report", KIND).await, text);
     world
         .quorum_status("default", "is reported on", |status| {
             status["reporters"][0].is_object()

@@ -245,7 +245,7 @@ async fn suspended_target_runs_only_where_the_lock_is_held() {
     tokio::join!(
         a_job(&place),
         a_job_that_ends(&place),
-        cron_jobs::it_and_what_it_makes(&place),
+        cron_jobs::a_cron_job_and_its_jobs(&place),
         cron_jobs::a_missed_slot(&place),
         another_writer_that_suspends_it(&place),
     );
@@ -305,7 +305,7 @@ async fn a_job_that_ends(place: &Place<'_>) {
     assert_eq!(status["timings"]["stopMilliseconds"], 7_000, "{status:#}");
     let is_enforced = |status: &Value| condition(status, "Enforced").0 == "True";
     place.world.lock_status("short", "is enforced", is_enforced).await;
-    let note = place.world.told("short", "TargetEnded").await;
+    let note = place.world.event_message("short", "TargetEnded").await;
     assert!(note.contains("Complete"), "{note}");
     place.wants("short", false).await;
     let found = place.jobs().get("short").await.unwrap();
@@ -329,7 +329,7 @@ async fn another_writer_that_suspends_it(place: &Place<'_>) {
     };
     apply(&manifest);
     place.world.apply(&by_template(&guarded("declared", "CronJob")));
-    let note = place.world.told("declared", "EnforcementConflict").await;
+    let note = place.world.event_message("declared", "EnforcementConflict").await;
     assert!(
         note.contains("\"gitops\"") && note.contains("spec.suspend"),
         "{note}"

@@ -56,13 +56,13 @@ async fn implausible_token_is_overwritten_and_reported_and_reaches_no_master() {
     let absurd = format!("{{\"fencingToken\": {ABSURD}}}");
     patch(&world, "held", &absurd);
     repaired(&world, "held", |status| status["fencingToken"] == token).await;
-    world.told("held", "TokenImplausible").await;
+    world.event_message("held", "TokenImplausible").await;
     operator.assert_holds("held", &token);
 
     // The lock is not held.
     patch(&world, "idle", &absurd);
     repaired(&world, "idle", |status| status["fencingToken"] != ABSURD).await;
-    world.told("idle", "TokenImplausible").await;
+    world.event_message("idle", "TokenImplausible").await;
 
     // Changes other fields, and fields that must be empty. The writers do not fight over them.
     let before = world.writes("leaderlocks");

@@ -326,7 +326,7 @@ async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
     first.child.signal(Signal::SIGTERM);
     has_every_lock(&second, locks).await;
     println!(
-        "{locks} locks passed on within {:?} of SIGTERM, the look included",
+        "{locks} locks passed on within {:?} of SIGTERM, the read included",
         started.elapsed()
     );
     let (exit, took) = first.child.wait(BOUND);
@@ -335,7 +335,7 @@ async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
     let gap = |(lock, acquired): (String, Timestamp)| {
         Some(acquired.duration_since(*given_up.get(&lock)?).as_secs_f64() * 1e3)
     };
-    let gaps = eventually(BOUND, "replica-2 has told of every lock", async || {
+    let gaps = eventually(BOUND, "replica-2 has reported every lock", async || {
         let acquired = logged(&second, "lease acquired").into_iter();
         let gaps: Vec<f64> = acquired.filter_map(gap).collect();
         if gaps.len() >= locks {

@@ -36,8 +36,8 @@ async fn any_text(world: &World, field: &str, values: &[&str], odd: &str, any: b
         .as_object_mut()
         .unwrap()
         .remove("managedFields");
-    let as_who = PatchParams::apply("test").force();
-    crds.patch("leaderlocks.redlock.dev", &as_who, &Patch::Apply(&patched))
+    let parameters = PatchParams::apply("test").force();
+    crds.patch("leaderlocks.redlock.dev", &parameters, &Patch::Apply(&patched))
         .await
         .unwrap();
     eventually(BOUND, "the definition is in use", async || {

@@ -32,8 +32,8 @@ async fn the_old_server_of_a_master_loses_its_vote_before_the_new_one_has_it() {
     let mut connection = patient(&client).await.unwrap();
     let mut question = redis::cmd("HGET");
     question.arg("redlock:meta").arg("fingerprint");
-    let said: String = question.query_async(&mut connection).await.unwrap();
-    assert!(said.contains("retired"), "{said}");
+    let fingerprint: String = question.query_async(&mut connection).await.unwrap();
+    assert!(fingerprint.contains("retired"), "{fingerprint}");
 
     // A master that cannot be reached may still vote for other clients.
     let gone = std::mem::replace(&mut world.masters[1], server());

@@ -125,7 +125,7 @@ async fn target_of_an_unserved_version_is_unknown_and_never_stopped() {
     wants(&world, false);
     throughout(Duration::from_secs(16), || {
         let (held, clean) = marks(&world);
-        assert!(held > clean, "said to be stopped: held {held}, clean {clean}");
+        assert!(held > clean, "the stop was confirmed: held {held}, clean {clean}");
         assert!(is_guarded(&world), "the finalizer was removed");
     })
     .await;
@@ -185,5 +185,5 @@ async fn lock_on_a_kind_that_was_removed_is_deleted_in_its_time() {
     throughout(Duration::from_secs(4), || assert!(is_guarded(&world))).await;
     world.kubectl(&["wait", "--for=delete", "ll/report", "--timeout=60s"]);
     let (held, clean) = marks(&world);
-    assert!(held > clean, "not stopped, as far as anybody knows");
+    assert!(held > clean, "no replica has confirmed the stop");
 }

@@ -112,8 +112,8 @@ impl World {
     /// The same with `kubectl apply`, which keeps defaults and fields of others that the manifest no longer
     /// names.
     pub fn apply_by_kubectl(&self, manifest: &str) {
-        let (worked, said) = self.try_apply(manifest);
-        assert!(worked, "{said}\n{manifest}");
+        let (worked, output) = self.try_apply(manifest);
+        assert!(worked, "{output}\n{manifest}");
     }
 
     /// Runs `kubectl apply` in the namespace of the test; returns whether it succeeded, and its output.
@@ -125,10 +125,10 @@ impl World {
         let output = self
             .plane
             .kubectl(&["apply", "--namespace", namespace, "--filename", &path]);
-        let said = [output.stdout, output.stderr].concat();
+        let text = [output.stdout, output.stderr].concat();
         (
             output.status.success(),
-            String::from_utf8_lossy(&said).into_owned(),
+            String::from_utf8_lossy(&text).into_owned(),
         )
     }
 
@@ -204,7 +204,7 @@ impl World {
     }
 
     /// Waits for an event, and prints it.
-    pub async fn told(&self, name: &str, reason: &str) -> String {
+    pub async fn event_message(&self, name: &str, reason: &str) -> String {
         let events = Api::all(self.plane.admin());
         let note = eventually(BOUND, &format!("event {reason} of {name}"), async || {
             let notes = Self::notes(&events, name, reason).await;

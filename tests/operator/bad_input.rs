@@ -21,8 +21,8 @@ fn failed_start_has_a_reason_and_an_exit_code() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
 
-    let (code, said) = fails("two-addresses", &folder, |c| _ = c.args(["--listen", &address]));
-    assert!(said.contains("cannot be used multiple times"), "{said}");
+    let (code, stderr) = fails("two-addresses", &folder, |c| _ = c.args(["--listen", &address]));
+    assert!(stderr.contains("cannot be used multiple times"), "{stderr}");
     assert_eq!(code, 64);
 
     let mut child = ChildGuard::spawn(
@@ -30,38 +30,44 @@ fn failed_start_has_a_reason_and_an_exit_code() {
         &mut command("r", folder.path(), taken.local_addr().unwrap().port()),
     );
     let (status, _) = child.wait(BOUND);
-    let said = child.stderr().join("\n");
-    assert_eq!(status.code(), Some(78), "{said}");
+    let stderr = child.stderr().join("\n");
+    assert_eq!(status.code(), Some(78), "{stderr}");
     for part in [&address, "--listen", "give another port", "in use"] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(stderr.contains(part), "{part}: {stderr}");
     }
 
     let gone = Folder::new(&[]);
     let path = gone.path().to_owned();
     fs::remove_dir(&path).unwrap();
-    let (code, said) = fails("no-folder", &gone, |_| {});
-    assert_eq!(code, 78, "{said}");
-    assert!(said.contains(path.to_str().unwrap()), "{said}");
-    assert!(said.contains("give a readable folder"), "{said}");
+    let (code, stderr) = fails("no-folder", &gone, |_| {});
+    assert_eq!(code, 78, "{stderr}");
+    assert!(stderr.contains(path.to_str().unwrap()), "{stderr}");
+    assert!(stderr.contains("give a readable folder"), "{stderr}");
     fs::create_dir(&path).unwrap();
 
-    let (code, said) = fails("log-level", &folder, |c| _ = c.args(["--log-level", "loud=very"]));
-    assert_eq!(code, 64, "{said}");
-    assert!(said.contains("loud=very"), "{said}");
+    let (code, stderr) = fails("log-level", &folder, |c| _ = c.args(["--log-level", "loud=very"]));
+    assert_eq!(code, 64, "{stderr}");
+    assert!(stderr.contains("loud=very"), "{stderr}");
 
-    let (code, said) = fails("log-word", &folder, |c| _ = c.args(["--log-level", "loud"]));
-    assert_eq!(code, 64, "{said}");
-    assert!(said.contains("loud") && said.contains("target=level"), "{said}");
+    let (code, stderr) = fails("log-word", &folder, |c| _ = c.args(["--log-level", "loud"]));
+    assert_eq!(code, 64, "{stderr}");
+    assert!(
+        stderr.contains("loud") && stderr.contains("target=level"),
+        "{stderr}"
+    );
 
-    let (code, said) = fails("password-file", &folder, |c| {
+    let (code, stderr) = fails("password-file", &folder, |c| {
         c.args(["--password-file", "/nowhere/password"]);
     });
-    assert_eq!(code, 78, "{said}");
-    assert!(said.contains("--password-file /nowhere/password"), "{said}");
+    assert_eq!(code, 78, "{stderr}");
+    assert!(stderr.contains("--password-file /nowhere/password"), "{stderr}");
 
-    let (code, said) = fails("cluster", &folder, |c| _ = c.args(["--cluster", "a|b"]));
-    assert_eq!(code, 64, "{said}");
-    assert!(said.contains("cluster name") && said.contains("a|b"), "{said}");
+    let (code, stderr) = fails("cluster", &folder, |c| _ = c.args(["--cluster", "a|b"]));
+    assert_eq!(code, 64, "{stderr}");
+    assert!(
+        stderr.contains("cluster name") && stderr.contains("a|b"),
+        "{stderr}"
+    );
 }
 
 #[tokio::test]
@@ -145,13 +151,13 @@ async fn each_bad_manifest_is_named_and_the_other_locks_continue() {
         } else {
             file
         };
-        let said = replica.child.wait_for_line(BOUND, first);
+        let line = replica.child.wait_for_line(BOUND, first);
         for part in parts {
-            assert!(said.contains(part), "{file}: {part}: {said}");
+            assert!(line.contains(part), "{file}: {part}: {line}");
         }
     }
-    let said = replica.child.wait_for_line(BOUND, "unreadable.yaml");
-    assert!(said.contains("cannot be read"), "{said}");
+    let line = replica.child.wait_for_line(BOUND, "unreadable.yaml");
+    assert!(line.contains("cannot be read"), "{line}");
     assert!(replica.locks().iter().all(|lock| lock["name"] == "good"));
     eventually_blocking(BOUND, "it is ready, and names the document", || {
         match replica.get("/readyz") {
@@ -176,7 +182,7 @@ async fn a_wrong_password_is_named_and_no_reason_to_end() {
         _ = c.env("REDLOCK_PASSWORD", "distinctly-wrong")
     });
     replica.child.wait_for_line(BOUND, "WRONGPASS");
-    eventually_blocking(BOUND, "/readyz says so", || {
+    eventually_blocking(BOUND, "/readyz reports it", || {
         let (status, body) = replica.get("/readyz");
         (status == 503 && body.contains("WRONGPASS"))
             .then_some(())
@@ -202,8 +208,8 @@ async fn targets_are_accepted_and_reported_once() {
         &lock("a", target).replace(", leaseDurationSeconds: 10", ""),
     );
     let mut replica = Replica::start("r", &folder);
-    let said = replica.child.wait_for_line(BOUND, "targets are not enforced");
-    assert!(said.contains("LeaderLock ns/a"), "{said}");
+    let line = replica.child.wait_for_line(BOUND, "targets are not enforced");
+    assert!(line.contains("LeaderLock ns/a"), "{line}");
     folder.write("b.yaml", "{}");
     replica.child.wait_for_line(BOUND, "b.yaml");
     let times = replica

@@ -11,8 +11,8 @@ fn redlock(command: &str, config: &Path) -> (Option<i32>, String) {
     program.args([command, "--config"]).arg(config);
     let mut child = ChildGuard::spawn(command, &mut program);
     let (status, _) = child.wait(BOUND);
-    let said = [child.stdout(), child.stderr()].concat().join("\n");
-    (status.code(), said)
+    let output = [child.stdout(), child.stderr()].concat().join("\n");
+    (status.code(), output)
 }
 
 #[tokio::test]
@@ -23,13 +23,13 @@ async fn masters_that_were_initialised_by_the_manifest_are_those_of_the_operator
         &format!("{}---\n{}", quorum(&servers, ""), lock("a", "")),
     )]);
     let file = folder.path().join("all.yaml");
-    let (code, said) = redlock("init", &file);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = redlock("init", &file);
+    assert_eq!(code, Some(0), "{output}");
     let replica = Replica::start("r", &folder);
     replica.wait_active("a");
-    let (code, said) = redlock("status", &file);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("ns/a") || said.contains("m2"), "{said}");
+    let (code, output) = redlock("status", &file);
+    assert_eq!(code, Some(0), "{output}");
+    assert!(output.contains("ns/a") || output.contains("m2"), "{output}");
 }
 
 #[test]
@@ -47,9 +47,9 @@ fn a_file_without_one_usable_quorum_is_named() {
         ("bad.yaml", "spec.masters[1].name"),
         ("gone.yaml", "cannot be read"),
     ] {
-        let (code, said) = redlock("status", &folder.path().join(file));
-        assert_eq!(code, Some(78), "{file}: {said}");
-        assert!(said.contains(file) && said.contains(part), "{file}: {said}");
+        let (code, output) = redlock("status", &folder.path().join(file));
+        assert_eq!(code, Some(78), "{file}: {output}");
+        assert!(output.contains(file) && output.contains(part), "{file}: {output}");
     }
 }
 

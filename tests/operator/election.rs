@@ -19,7 +19,7 @@ async fn one_of_three_replicas_is_active_for_each_lock_and_a_killed_one_is_taken
         let one = active(&replicas, lock);
         eventually_blocking(
             BOUND,
-            "it says that it holds it, and that all masters vote",
+            "the replica reports that it holds the lock, and that all masters vote",
             || {
                 let seen = one.lock(lock);
                 let right = seen["holderIdentity"] == one.name.as_str() && seen["quorum"] == "3/3";
@@ -52,13 +52,13 @@ async fn replica_that_was_stopped_past_its_lease_logs_the_loss_first() {
     let second = Replica::start("second", &folder);
     first.child.wait_for_line(BOUND, "lease acquired");
     first.child.freeze();
-    let said = first.child.stderr().len();
+    let logged = first.child.stderr().len();
     let next = second.wait_active("a");
     assert!(next > token, "{next} after {token}");
     first.child.signal(Signal::SIGCONT);
     let lost = first.child.wait_for_line(BOUND, "lease lost");
     assert!(lost.contains(&token.to_string()), "{lost}");
-    let after = first.child.stderr().split_off(said);
+    let after = first.child.stderr().split_off(logged);
     let of_leases = after.iter().find(|line| line.contains("\"lock\":\"ns/a\""));
     assert_eq!(of_leases, Some(&lost), "{after:#?}");
     assert!(!first.is_active("a"));
@@ -78,7 +78,7 @@ async fn replica_that_was_stopped_answers_by_the_clock_before_its_first_log_line
         let lock = first.lock("a");
         (lock["role"] != "Active").then_some(()).ok_or(lock)
     });
-    eventually_blocking(BOUND, "nobody knows who holds it", || {
+    eventually_blocking(BOUND, "no holder is known", || {
         let lock = first.lock("a");
         (lock["role"] == "Unknown").then_some(()).ok_or(lock)
     });

@@ -14,10 +14,10 @@ async fn ready_means_that_a_majority_is_sealed_and_never_that_it_is_active() {
     let folder = Folder::with(&servers, &["a"]);
     let first = Replica::start("first", &folder);
     let second = Replica::start("second", &folder);
-    eventually_blocking(BOUND, "the seconds left are told", || {
+    eventually_blocking(BOUND, "the seconds left are reported", || {
         let (status, body) = first.get("/readyz");
-        let told: Value = serde_json::from_str(&body).unwrap();
-        let left = told["quorums"][0]["secondsLeft"].as_u64();
+        let answer: Value = serde_json::from_str(&body).unwrap();
+        let left = answer["quorums"][0]["secondsLeft"].as_u64();
         (status == 503 && left.is_some_and(|left| (1..=15).contains(&left)) && body.contains("s left"))
             .then_some(())
             .ok_or(body)
@@ -36,7 +36,7 @@ async fn ready_means_that_a_majority_is_sealed_and_never_that_it_is_active() {
     servers[0].kill();
     eventually_blocking(
         BOUND,
-        "one master less is told and no reason not to be ready",
+        "one master less is reported, and is no reason not to be ready",
         || {
             let (status, body) = first.get("/readyz");
             (status == 200 && body.contains("\"voting\":2"))

@@ -49,7 +49,7 @@ async fn no_password_is_in_a_log_a_metric_or_an_answer() {
     }
     // The errors of a master must not contain the password either.
     servers[0].kill();
-    eventually_blocking(BOUND, "the lost master is told", || {
+    eventually_blocking(BOUND, "the lost master is reported", || {
         let body = replica.get("/readyz").1;
         body.contains("\"voting\":2").then_some(()).ok_or(body)
     });
@@ -60,5 +60,5 @@ async fn no_password_is_in_a_log_a_metric_or_an_answer() {
     all += &replica.child.stderr().join("\n");
     all += &replica.child.stdout().join("\n");
     assert!(all.contains("operator ended"));
-    assert!(!all.contains(PASSWORD), "a password was told");
+    assert!(!all.contains(PASSWORD), "a password was shown");
 }

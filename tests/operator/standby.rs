@@ -26,7 +26,7 @@ async fn holder_whose_lease_has_ended_is_no_holder_for_an_observer() {
     };
     holder("it sees the holder", &|lock| lock["holderIdentity"] == "first");
     first.child.kill();
-    holder("nobody holds it", &|lock| {
+    holder("no replica holds it", &|lock| {
         lock["holderIdentity"].is_null() && lock["validForMilliseconds"] == 0
     });
 }
@@ -47,7 +47,7 @@ async fn time_held_between_two_scrapes_is_not_counted_as_unheld() {
     first.wait_active("a");
     let before = unheld(&first);
     let since = Instant::now();
-    eventually_blocking(BOUND, "held for a while, and nobody scrapes", || {
+    eventually_blocking(BOUND, "held for a while, without a scrape", || {
         assert_eq!(first.lock("a")["role"], "Active");
         (since.elapsed() > HELD).then_some(()).ok_or(())
     });

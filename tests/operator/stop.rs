@@ -36,10 +36,10 @@ async fn the_locks_are_given_back() {
             let lock = second.lock("b");
             (lock["holderIdentity"] == "first").then_some(()).ok_or(lock)
         });
-        let said = ends_well(first, signal);
+        let lines = ends_well(first, signal);
         assert!(
-            said.iter().any(|line| line.contains("lease given up")),
-            "{said:#?}"
+            lines.iter().any(|line| line.contains("lease given up")),
+            "{lines:#?}"
         );
         assert!(second.wait_active("a") > tokens[0]);
         assert!(second.wait_active("b") > tokens[1]);
@@ -87,9 +87,9 @@ async fn a_second_signal_takes_nothing_from_the_first() {
     first.wait_active("a");
     first.child.signal(Signal::SIGTERM);
     first.child.signal(Signal::SIGINT);
-    let said = ends_well(first, Signal::SIGTERM);
+    let lines = ends_well(first, Signal::SIGTERM);
     assert!(
-        said.iter().any(|line| line.contains("lease given up")),
-        "{said:#?}"
+        lines.iter().any(|line| line.contains("lease given up")),
+        "{lines:#?}"
     );
 }

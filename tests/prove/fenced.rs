@@ -36,9 +36,9 @@ fn typed(script: &str, masters: &str) -> String {
         .env("REDLOCK_MASTERS", masters)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{script}: {output:?}");
-    said
+    stdout
 }
 
 #[test]
@@ -51,17 +51,17 @@ fn the_page_works_as_printed() {
     let port = free_port().unwrap().to_string();
     // The server ends in any case.
     let end = "trap 'redis-cli -p 7100 shutdown nosave 2>/dev/null || :' EXIT\n";
-    let said = typed(&format!("set -e\n{end}{by_hand}").replace("7100", &port), "");
+    let stdout = typed(&format!("set -e\n{end}{by_hand}").replace("7100", &port), "");
     // On a terminal, types and numbers are printed next to the values; in a pipe, only the values.
     for line in [
         "FENCED token 41 is behind 42",
         "41 the old holder",
         "42 the new one",
     ] {
-        assert!(said.contains(line), "{said}");
+        assert!(stdout.contains(line), "{stdout}");
         assert!(PAGE.contains(line), "{line} is not what the page shows");
     }
-    assert_eq!(said.matches("it was frozen").count(), 0, "{said}");
+    assert_eq!(stdout.matches("it was frozen").count(), 0, "{stdout}");
 
     let (_servers, masters) = quorum();
     let server = RedisServer::start(&ServerOptions::default()).unwrap();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redlock::lease::BootInstant;
-use redlock_testkit::observer::{Looks, Shown, nearest_end};
+use redlock_testkit::observer::{Poller, Shown, nearest_end};
 
 const EVERY: Duration = Duration::from_millis(10);
 /// The part of its lease that a holder reserves for clocks of different rates (README): 1 % and 2 ms.
@@ -23,23 +23,23 @@ pub struct Observer {
     seen: Arc<Mutex<Seen>>,
     lease: Duration,
     majority: usize,
-    _looks: Looks,
+    _poller: Poller,
 }
 
 impl Observer {
     pub fn start(urls: &[String], lock: &str, lease: Duration) -> Self {
         let seen = Arc::<Mutex<Seen>>::default();
-        let of_looks = Arc::clone(&seen);
+        let shared = Arc::clone(&seen);
         let report = move |master, shown: Option<Shown>| {
             if let Some(shown) = shown {
-                of_looks.lock().unwrap().enter(master, &shown);
+                shared.lock().unwrap().enter(master, &shown);
             }
         };
         Self {
             seen,
             lease,
             majority: urls.len() / 2 + 1,
-            _looks: Looks::start(urls, &[lock.to_owned()], EVERY, report).unwrap(),
+            _poller: Poller::start(urls, &[lock.to_owned()], EVERY, report).unwrap(),
         }
     }
 

@@ -23,7 +23,7 @@ pub fn play(row: Row, seed: u64, guardian: Guardian, network: &Handle) -> Outcom
     let moved = booted.moved();
     assert!(
         moved < STEP,
-        "somebody set the clock by {moved:?} meanwhile: play it again"
+        "the clock was set by {moved:?} during the trial: repeat the trial"
     );
     let (old, new) = (read(&stage, "old", booted), read(&stage, "new", booted));
     let (first, old_token, new_token) = (new.writes[0].at, old.writes[0].token, new.writes[0].token);

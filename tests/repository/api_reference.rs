@@ -84,8 +84,8 @@ fn table(top: &str, schema: &Value) -> String {
     fields(top, &schema["properties"][top], &mut rows);
     let mut text = "| field | may be | is |\n|---|---|---|\n".to_owned();
     for row in &rows {
-        let said = row.schema["description"].as_str().unwrap_or_default();
-        let said = said
+        let description = row.schema["description"].as_str().unwrap_or_default();
+        let description = description
             .split_whitespace()
             .collect::<Vec<_>>()
             .join(" ")
@@ -96,7 +96,13 @@ fn table(top: &str, schema: &Value) -> String {
         } else {
             ""
         };
-        writeln!(text, "| `{}` | {} | {must}{said} |", row.path, kind(row.schema)).unwrap();
+        writeln!(
+            text,
+            "| `{}` | {} | {must}{description} |",
+            row.path,
+            kind(row.schema)
+        )
+        .unwrap();
     }
     text
 }

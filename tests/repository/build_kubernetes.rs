@@ -106,10 +106,10 @@ impl System {
     }
 
     /// Returns the arguments of Go since the last call.
-    fn said(&self) -> String {
-        let said = fs::read_to_string(self.file("said")).unwrap_or_default();
+    fn arguments(&self) -> String {
+        let arguments = fs::read_to_string(self.file("said")).unwrap_or_default();
         let _ = fs::remove_file(self.file("said"));
-        said
+        arguments
     }
 }
 
@@ -155,7 +155,7 @@ fn everything_is_built_once_and_then_there_in_silence() {
     found.sort();
     assert_eq!(found, PROGRAMS);
     assert!(stderr(&first).contains("building Kubernetes v1.36.3"));
-    let said = system.said();
+    let arguments = system.arguments();
     for wanted in [
         "-mod=readonly",
         "gitVersion=v1.36.3",
@@ -163,12 +163,15 @@ fn everything_is_built_once_and_then_there_in_silence() {
         "helm.sh/helm/v4/cmd/helm@v4.3.1",
         "mod download -json github.com/prometheus/prometheus@v0.313.5",
     ] {
-        assert!(said.contains(wanted), "{wanted:?} in {said}");
+        assert!(arguments.contains(wanted), "{wanted:?} in {arguments}");
     }
 
     let second = system.run(&[]);
     assert_eq!(given(&second), given(&first));
-    assert_eq!((stderr(&second), system.said()), (String::new(), String::new()));
+    assert_eq!(
+        (stderr(&second), system.arguments()),
+        (String::new(), String::new())
+    );
     let left: Vec<_> = system
         .cache("")
         .read_dir()
@@ -182,13 +185,16 @@ fn everything_is_built_once_and_then_there_in_silence() {
 fn only_a_missing_program_is_built() {
     let system = System::with_go();
     given(&system.run(&[]));
-    system.said();
+    system.arguments();
     fs::remove_file(system.cache("kubernetes-v1.36.3/kube-scheduler")).unwrap();
     given(&system.run(&[]));
-    let said = system.said();
-    assert!(said.contains("k8s.io/kubernetes/cmd/kube-scheduler"), "{said}");
+    let arguments = system.arguments();
+    assert!(
+        arguments.contains("k8s.io/kubernetes/cmd/kube-scheduler"),
+        "{arguments}"
+    );
     for other in ["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"] {
-        assert!(!said.contains(other), "{other}: {said}");
+        assert!(!arguments.contains(other), "{other}: {arguments}");
     }
 }
 
@@ -197,14 +203,14 @@ fn another_version_brings_its_own_modules() {
     let system = System::with_go();
     let output = system.run(&[("KUBE_VERSION", "1.33.13")]);
     assert!(given(&output).starts_with(&system.cache("kubernetes-v1.33.13").display().to_string()));
-    let said = system.said();
+    let arguments = system.arguments();
     for wanted in [
         "k8s.io/kubernetes@v1.33.13",
         "-mod=mod",
         "gitVersion=v1.33.13",
         "gitMinor=33 ",
     ] {
-        assert!(said.contains(wanted), "{wanted:?} in {said}");
+        assert!(arguments.contains(wanted), "{wanted:?} in {arguments}");
     }
     let modules = fs::read_to_string(system.file("said.mod")).unwrap();
     for wanted in [

@@ -22,8 +22,8 @@ fn rows(values: &str) -> Vec<Row> {
     let (mut rows, mut comment, mut path) = (Vec::<Row>::new(), Vec::new(), Vec::<&str>::new());
     for line in values.lines() {
         let text = line.trim_start();
-        if let Some(said) = text.strip_prefix('#') {
-            comment.push(said.trim());
+        if let Some(comment_line) = text.strip_prefix('#') {
+            comment.push(comment_line.trim());
             continue;
         }
         if let Some((name, default)) = text.split_once(':').filter(|_| !text.starts_with('-')) {

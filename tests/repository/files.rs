@@ -76,7 +76,7 @@ fn no_banned_crate_is_in_the_lock_file() {
         .collect();
     assert!(
         found.is_empty(),
-        "one TLS provider, and no C: {found:?}; `cargo tree -i NAME` says who brings it"
+        "one TLS provider, and no C: {found:?}; `cargo tree -i NAME` shows the dependent crate"
     );
 }
 

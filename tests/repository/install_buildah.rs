@@ -10,10 +10,10 @@ echo \"${0##*/} $*\" >>\"$SAID\"
 case \"$*\" in *buildah*) cp \"$0\" \"${0%/*}/buildah\" ;; esac";
 
 fn run(programs: &Programs) -> (bool, String, String) {
-    let said = tempfile::NamedTempFile::new().unwrap();
+    let record = tempfile::NamedTempFile::new().unwrap();
     let output = programs
         .command("install-buildah")
-        .env("SAID", said.path())
+        .env("SAID", record.path())
         .output()
         .unwrap();
     assert!(output.stdout.is_empty());
@@ -21,7 +21,7 @@ fn run(programs: &Programs) -> (bool, String, String) {
     (
         output.status.success(),
         stderr,
-        fs::read_to_string(said.path()).unwrap(),
+        fs::read_to_string(record.path()).unwrap(),
     )
 }
 
@@ -40,7 +40,7 @@ fn installed_buildah_is_kept_without_output() {
 }
 
 #[test]
-fn every_package_manager_is_asked_in_its_own_words() {
+fn every_package_manager_gets_its_own_command() {
     for (manager, wanted) in [
         ("apt-get", "apt-get -q install -y --no-install-recommends buildah"),
         ("dnf", "dnf install -y buildah"),
@@ -50,9 +50,9 @@ fn every_package_manager_is_asked_in_its_own_words() {
     ] {
         let programs = system();
         programs.add(manager, INSTALLS);
-        let (installed, stderr, said) = run(&programs);
+        let (installed, stderr, calls) = run(&programs);
         assert!(installed, "{stderr}");
-        assert_eq!(said.lines().last(), Some(wanted));
+        assert_eq!(calls.lines().last(), Some(wanted));
     }
 }
 

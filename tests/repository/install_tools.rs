@@ -49,8 +49,8 @@ impl System {
     }
 
     /// Installs a server with this version output when the arguments of the manager match `pattern`.
-    fn manager_installs(&self, pattern: &str, server: &str, says: &str) {
-        let script = format!("#!/bin/sh\necho '{says}'");
+    fn manager_installs(&self, pattern: &str, server: &str, version: &str) {
+        let script = format!("#!/bin/sh\necho '{version}'");
         let path = self.path().join(server);
         let path = path.display();
         self.manager_does(&format!(
@@ -66,8 +66,8 @@ impl System {
             .env("MANAGER", self.path().join("manager.sh"))
             .output()
             .unwrap();
-        let said = fs::read_to_string(self.path().join("said")).unwrap_or_default();
-        (output, said)
+        let calls = fs::read_to_string(self.path().join("said")).unwrap_or_default();
+        (output, calls)
     }
 }
 
@@ -86,14 +86,14 @@ fn a_server_that_is_there_is_left_alone_in_silence() {
     for server in ["redis-server", "valkey-server"] {
         let system = System::with(&["apt-get"]);
         system.program(server, &format!("echo '{REDIS}'"));
-        let (output, said) = system.run();
+        let (output, calls) = system.run();
         assert!(output.status.success(), "{}", stderr(&output));
-        assert_eq!((stderr(&output).as_str(), said.as_str()), ("", ""));
+        assert_eq!((stderr(&output).as_str(), calls.as_str()), ("", ""));
     }
 }
 
 #[test]
-fn every_package_manager_is_asked_in_its_own_words() {
+fn every_package_manager_gets_its_own_command() {
     for (manager, wanted) in [
         ("apt-get", "apt-get -q update\n"),
         ("dnf", "dnf install -y redis\n"),
@@ -105,9 +105,9 @@ fn every_package_manager_is_asked_in_its_own_words() {
     ] {
         let system = System::with(&[manager]);
         system.manager_installs("*redis*", "redis-server", REDIS);
-        let (output, said) = system.run();
+        let (output, calls) = system.run();
         assert!(output.status.success(), "{manager}: {}", stderr(&output));
-        assert!(said.contains(wanted), "{manager}: {said}");
+        assert!(calls.contains(wanted), "{manager}: {calls}");
     }
 }
 
@@ -115,10 +115,11 @@ fn every_package_manager_is_asked_in_its_own_words() {
 fn debian_does_not_start_a_server() {
     let system = System::with(&["apt-get"]);
     system.manager_installs("*redis-server", "redis-server", REDIS);
-    let (_, said) = system.run();
+    let (_, calls) = system.run();
     let place = |what: &str| {
-        said.find(what)
-            .unwrap_or_else(|| panic!("no {what:?} in:\n{said}"))
+        calls
+            .find(what)
+            .unwrap_or_else(|| panic!("no {what:?} in:\n{calls}"))
     };
     let installed = place("apt-get -q install -y --no-install-recommends redis-server");
     assert!(place("apt-get -q update") < installed);
@@ -140,9 +141,9 @@ fn valkey_is_taken_where_redis_is_gone() {
         "valkey-server",
         "Valkey server v=8.0.1 sha=0 malloc=libc bits=64 build=0",
     );
-    let (output, said) = system.run();
+    let (output, calls) = system.run();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(said, "dnf install -y redis\ndnf install -y valkey\n");
+    assert_eq!(calls, "dnf install -y redis\ndnf install -y valkey\n");
 }
 
 #[test]
@@ -165,9 +166,9 @@ fn a_failure_names_the_package() {
             "the package `redis` is installed, but there is no redis-server",
         ),
     ] {
-        let (output, said) = system.run();
+        let (output, calls) = system.run();
         let text = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{wanted}: {text} {said}");
+        assert_eq!(output.status.code(), Some(1), "{wanted}: {text} {calls}");
         assert!(text.contains(wanted), "{wanted:?} in {text}");
     }
 }
@@ -199,7 +200,7 @@ fn without_root_sudo_is_used() {
     system.program("id", "echo 1000");
     system.program("sudo", "echo sudo \"$@\" >>\"$SAID\"; exec \"$@\"");
     system.manager_installs("*redis*", "redis-server", REDIS);
-    let (output, said) = system.run();
+    let (output, calls) = system.run();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(said.starts_with("sudo apk add --no-cache redis\n"), "{said}");
+    assert!(calls.starts_with("sudo apk add --no-cache redis\n"), "{calls}");
 }

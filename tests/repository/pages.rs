@@ -16,7 +16,7 @@ fn every_block_of_commands_names_its_test() {
             None => true,
             Some(Mark::Shell | Mark::Cluster) => false,
             Some(Mark::By(file)) => !asks_for(file, &block.page),
-            Some(Mark::Nobody(reason)) => reason.trim().is_empty(),
+            Some(Mark::NotRun(reason)) => reason.trim().is_empty(),
         })
         .map(|block| format!("{}:{}", block.page, block.line))
         .collect();
@@ -26,7 +26,7 @@ fn every_block_of_commands_names_its_test() {
     );
     let run = all
         .iter()
-        .filter(|block| !matches!(block.mark, Some(Mark::Nobody(_))));
+        .filter(|block| !matches!(block.mark, Some(Mark::NotRun(_))));
     assert!(run.count() * 2 > all.len(), "most commands are run");
 }
 
@@ -69,7 +69,7 @@ five
         marks,
         [
             Some(Mark::Shell),
-            Some(Mark::Nobody("takes an hour".into())),
+            Some(Mark::NotRun("takes an hour".into())),
             None
         ],
         "a mark stands right above"

@@ -9,15 +9,15 @@ use redlock::api::{LeaderLock, RedisQuorum};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::table::{Kind, NAMESPACE, Said, object};
+use super::table::{FieldErrors, Kind, NAMESPACE, object};
 
 /// Judges a lock with a quorum that has only masters.
-pub fn judge(kind: Kind, spec: &Map<String, Value>) -> Said {
+pub fn judge(kind: Kind, spec: &Map<String, Value>) -> FieldErrors {
     judge_beside(kind, spec, &Map::new())
 }
 
 /// Judges a lock with a quorum of this spec.
-pub fn judge_beside(kind: Kind, spec: &Map<String, Value>, quorum: &Map<String, Value>) -> Said {
+pub fn judge_beside(kind: Kind, spec: &Map<String, Value>, quorum: &Map<String, Value>) -> FieldErrors {
     let value = object(kind, "x", spec);
     let verdict = match kind {
         Kind::RedisQuorum => {
@@ -36,7 +36,7 @@ pub fn judge_beside(kind: Kind, spec: &Map<String, Value>, quorum: &Map<String, 
         }),
     };
     match verdict {
-        Ok(errors) => told(errors),
+        Ok(errors) => field_errors(errors),
         // An object that cannot be read has the wrong type: the text names the field.
         Err(text) => vec![(String::new(), text)],
     }
@@ -53,7 +53,7 @@ pub fn parse<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     serde_yaml::from_str(&text).map_err(|error| error.to_string())
 }
 
-pub fn told(errors: Vec<FieldError>) -> Said {
+pub fn field_errors(errors: Vec<FieldError>) -> FieldErrors {
     errors
         .into_iter()
         .map(|error| (error.field.clone(), error.statement()))

@@ -24,7 +24,7 @@ pub struct Case {
     #[serde(default)]
     pub spec: Map<String, Value>,
     pub field: Option<String>,
-    pub says: Option<String>,
+    pub message: Option<String>,
     /// A text that must not be repeated in the answer.
     pub never: Option<String>,
     server: Option<Otherwise>,
@@ -40,7 +40,7 @@ pub struct Change {
     pub before: Map<String, Value>,
     pub after: Map<String, Value>,
     pub field: Option<String>,
-    pub says: Option<String>,
+    pub message: Option<String>,
 }
 
 /// The answer of one of the two judges where it differs from that of the other.
@@ -48,7 +48,7 @@ pub struct Change {
 #[serde(deny_unknown_fields)]
 struct Otherwise {
     field: Option<String>,
-    says: Option<String>,
+    message: Option<String>,
     /// The reason why this judge accepts the object.
     accepts: Option<String>,
 }
@@ -60,12 +60,12 @@ pub enum Wanted {
     /// `field` is empty where only the text counts.
     Refused {
         field: String,
-        says: String,
+        message: String,
     },
 }
 
 /// The answer: empty, or each field with its text.
-pub type Said = Vec<(String, String)>;
+pub type FieldErrors = Vec<(String, String)>;
 
 impl Case {
     pub fn wanted_of_server(&self) -> Wanted {
@@ -78,10 +78,13 @@ impl Case {
 
     fn wanted(&self, otherwise: Option<&Otherwise>) -> Wanted {
         let otherwise = otherwise.cloned().unwrap_or_default();
-        match (otherwise.accepts, otherwise.says.or_else(|| self.says.clone())) {
-            (None, Some(says)) => Wanted::Refused {
+        match (
+            otherwise.accepts,
+            otherwise.message.or_else(|| self.message.clone()),
+        ) {
+            (None, Some(message)) => Wanted::Refused {
                 field: otherwise.field.or_else(|| self.field.clone()).unwrap_or_default(),
-                says,
+                message,
             },
             _ => Wanted::Accepted,
         }
@@ -90,10 +93,10 @@ impl Case {
 
 impl Change {
     pub fn wanted(&self) -> Wanted {
-        match &self.says {
-            Some(says) => Wanted::Refused {
+        match &self.message {
+            Some(message) => Wanted::Refused {
                 field: self.field.clone().unwrap_or_default(),
-                says: says.clone(),
+                message: message.clone(),
             },
             None => Wanted::Accepted,
         }
@@ -102,14 +105,14 @@ impl Change {
 
 impl Wanted {
     /// Returns the difference from the expected answer, if any.
-    pub fn missing_in(&self, said: &Said) -> Option<String> {
+    pub fn missing_in(&self, errors: &FieldErrors) -> Option<String> {
         let holds = match self {
-            Wanted::Accepted => said.is_empty(),
-            Wanted::Refused { field, says } => said
+            Wanted::Accepted => errors.is_empty(),
+            Wanted::Refused { field, message } => errors
                 .iter()
-                .any(|(at, text)| (field.is_empty() || at == field) && text.contains(says)),
+                .any(|(at, text)| (field.is_empty() || at == field) && text.contains(message)),
         };
-        (!holds).then(|| format!("wanted {self:?}, got {said:?}"))
+        (!holds).then(|| format!("wanted {self:?}, got {errors:?}"))
     }
 }
 

@@ -255,12 +255,12 @@ fn service_uses_its_cgroup_again() {
     wrapper.child.wait_for_line(BOUND, "is started again");
     quorum.resume();
     let second = eventually_blocking(BOUND, "the command is started again", || {
-        let said = wrapper.child.stdout();
-        let began: Vec<i64> = said
+        let lines = wrapper.child.stdout();
+        let began: Vec<i64> = lines
             .iter()
             .filter_map(|line| line.strip_prefix("began ")?.parse().ok())
             .collect();
-        began.get(1).copied().ok_or(said)
+        began.get(1).copied().ok_or(lines)
     });
     let inside = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap();
     assert!(

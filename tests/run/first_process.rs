@@ -30,13 +30,13 @@ fn the_first_process_reaps_orphans_and_forwards_signals() {
     ));
     container.child.wait_for_line(BOUND, "ready");
     eventually_blocking(BOUND, "no zombies", || {
-        let said = container.child.stdout();
-        let last = said.last().cloned().unwrap_or_default();
-        let ended = said.iter().filter(|line| line.starts_with("zombies")).count() > 5;
+        let lines = container.child.stdout();
+        let last = lines.last().cloned().unwrap_or_default();
+        let ended = lines.iter().filter(|line| line.starts_with("zombies")).count() > 5;
         if ended && last == "zombies 0" {
             Ok(())
         } else {
-            Err(said)
+            Err(lines)
         }
     });
     // unshare forwards no signal, so the test signals its child, which is process 1 inside.

@@ -83,10 +83,10 @@ fn a_service_begins_anew_with_a_greater_token() {
     assert!(!runs(first));
     quorum.resume();
     let again = eventually_blocking(BOUND, "the command is started again", || {
-        let said = wrapper.child.stdout();
-        let tokens = said.iter().filter_map(|line| line.strip_prefix("token "));
+        let lines = wrapper.child.stdout();
+        let tokens = lines.iter().filter_map(|line| line.strip_prefix("token "));
         let tokens: Vec<i64> = tokens.map(|token| token.parse().unwrap()).collect();
-        tokens.get(1).copied().ok_or(said)
+        tokens.get(1).copied().ok_or(lines)
     });
     assert!(again > token, "{token} {again}");
     // The exit code is that of the command.

@@ -24,8 +24,8 @@ fn every_signal_is_passed_on_once() {
         wrapper.signal(format!("SIG{name}").parse().unwrap());
         wrapper.child.wait_for_line(BOUND, &format!("got {name}"));
     }
-    let said = wrapper.child.stdout();
-    assert_eq!(said.len(), names.len() + 1, "{said:?}");
+    let lines = wrapper.child.stdout();
+    assert_eq!(lines.len(), names.len() + 1, "{lines:?}");
 }
 
 /// The lease is renewed however long the command takes to end, and a second signal does not change that.

@@ -73,7 +73,7 @@ fn without_a_quorum_it_does_not_begin() {
     let quorum = Quorum::start();
     quorum.servers[0].kill();
     quorum.servers[1].kill();
-    let nobody = ["no majority of the masters answers", "m0 (redis://127.0.0.1:"];
+    let no_quorum = ["no majority of the masters answers", "m0 (redis://127.0.0.1:"];
     let with = |flags: &[&str]| {
         let arguments = [
             &["run", "l", "--masters", &quorum.urls],
@@ -82,8 +82,8 @@ fn without_a_quorum_it_does_not_begin() {
         ];
         redlock(&arguments.concat())
     };
-    with(&[]).expect(69, &nobody);
-    with(&["-n", "-E", "3"]).expect(69, &nobody);
+    with(&[]).expect(69, &no_quorum);
+    with(&["-n", "-E", "3"]).expect(69, &no_quorum);
     with(&["-w", "0.2", "-E", "3"]).expect(69, &["lock l: no quorum"]);
 }
 

@@ -99,7 +99,9 @@ pub(crate) async fn work(
     stop: CancellationToken,
 ) -> Result<()> {
     let (masters, notices, mut tasks) = Masters::open(&MastersConfig::new(&urls), None)?;
-    masters.first_look(Masters::FIRST_LOOK, |_| false).await;
+    masters
+        .wait_for_first_poll(Masters::FIRST_POLL_TIMEOUT, |_| false)
+        .await;
     let lock = LockName::parse("examples/worker")?;
     let (elector, mut contending) = Elector::start(
         masters.clone(),

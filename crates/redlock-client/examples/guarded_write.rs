@@ -31,7 +31,7 @@ pub(crate) enum Write {
 
 /// The results of the writes of both holders.
 #[derive(Debug)]
-pub(crate) struct Story {
+pub(crate) struct Outcome {
     pub tokens: (FencingToken, FencingToken),
     pub first: Write,
     pub second: Write,
@@ -43,16 +43,16 @@ pub(crate) struct Story {
 async fn main() -> Result<()> {
     let urls: Vec<String> = std::env::args().skip(1).collect();
     let resource = RedisServer::start(&ServerOptions::default())?;
-    let story = if urls.is_empty() {
+    let outcome = if urls.is_empty() {
         let servers = RedisServers::start(3, &ServerOptions::default())?;
         seal(&servers.urls()).await?;
-        tell(&servers.urls(), &resource.url()).await?
+        run(&servers.urls(), &resource.url()).await?
     } else {
-        tell(&urls, &resource.url()).await?
+        run(&urls, &resource.url()).await?
     };
-    println!("first holder, token {}: {:?}", story.tokens.0, story.first);
-    println!("second holder, token {}: {:?}", story.tokens.1, story.second);
-    println!("late write of the first holder: {:?}", story.late);
+    println!("first holder, token {}: {:?}", outcome.tokens.0, outcome.first);
+    println!("second holder, token {}: {:?}", outcome.tokens.1, outcome.second);
+    println!("late write of the first holder: {:?}", outcome.late);
     Ok(())
 }
 
@@ -65,9 +65,11 @@ pub(crate) async fn seal(urls: &[String]) -> Result<()> {
 }
 
 /// Runs two holders one after the other. The first one does not notice the end of its lease in time.
-pub(crate) async fn tell(urls: &[String], resource: &str) -> Result<Story> {
+pub(crate) async fn run(urls: &[String], resource: &str) -> Result<Outcome> {
     let (masters, _notices, tasks) = Masters::open(&MastersConfig::new(urls), None)?;
-    masters.first_look(Masters::FIRST_LOOK, |_| false).await;
+    masters
+        .wait_for_first_poll(Masters::FIRST_POLL_TIMEOUT, |_| false)
+        .await;
     let mut resource = redis::Client::open(resource)?
         .get_multiplexed_async_connection()
         .await?;
@@ -90,7 +92,7 @@ pub(crate) async fn tell(urls: &[String], resource: &str) -> Result<Story> {
     drop(first_lease);
     second_lease.release().await?;
     tasks.close().await;
-    Ok(Story {
+    Ok(Outcome {
         tokens: (authority.token, newer.token),
         first,
         second,

@@ -189,12 +189,12 @@ impl Elector {
             .collect()
     }
 
-    /// Passes the current view of each lock to `look`, without a copy. `look` must return at once: it blocks
+    /// Passes the current view of each lock to `visit`, without a copy. `visit` must return at once: it blocks
     /// the publication of that lock, and adding or removing locks.
-    pub fn each(&self, mut look: impl FnMut(&LockName, &LockView)) {
+    pub fn each(&self, mut visit: impl FnMut(&LockName, &LockView)) {
         let board = self.board.read().unwrap_or_else(PoisonError::into_inner);
         for (lock, view) in board.iter() {
-            look(lock, &view.borrow());
+            visit(lock, &view.borrow());
         }
     }
 

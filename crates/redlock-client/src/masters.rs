@@ -8,7 +8,7 @@ mod adopt;
 mod config;
 mod driver;
 mod fence;
-mod first_look;
+mod first_poll;
 mod link;
 mod permission;
 mod preflight;

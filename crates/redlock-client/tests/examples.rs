@@ -39,12 +39,12 @@ async fn the_late_write_of_a_former_holder_is_refused() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let resource = RedisServer::start(&ServerOptions::default()).unwrap();
     guarded_write::seal(&servers.urls()).await.unwrap();
-    let story = guarded_write::tell(&servers.urls(), &resource.url())
+    let outcome = guarded_write::run(&servers.urls(), &resource.url())
         .await
         .unwrap();
-    assert!(story.tokens.0 < story.tokens.1, "{story:?}");
+    assert!(outcome.tokens.0 < outcome.tokens.1, "{outcome:?}");
     assert_eq!(
-        (story.first, story.second, story.late),
+        (outcome.first, outcome.second, outcome.late),
         (Accepted, Accepted, Refused)
     );
 }

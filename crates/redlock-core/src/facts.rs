@@ -1,4 +1,4 @@
-//! Parses the reply of the `look` script.
+//! Parses the reply of the `facts` script.
 
 use std::time::Duration;
 

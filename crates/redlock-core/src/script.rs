@@ -84,7 +84,7 @@ scripts! {
     MARK_FENCED = "fields_none.lua" "preamble.lua" "raise.lua" "mark_fenced.lua"
         => layout(LEASE, &[], &["stem", "name", "token", "mark", "delay"]);
     FENCE = "fields_fence.lua" "preamble.lua" "fence.lua" => layout(BOTH, &[], &["name"]);
-    LOOK = "history.lua" "look.lua";
+    FACTS = "history.lua" "facts.lua";
     REGISTERS = "registers.lua";
     SCAN = "scan.lua";
     INSPECT = "inspect.lua";

@@ -7,5 +7,5 @@ mod plan;
 mod registers;
 
 pub use known::{Known, Remembered};
-pub use plan::{Blocked, Look, Plan, Quarantine, Read, Step};
+pub use plan::{Blocked, Plan, Quarantine, Read, Response, Step};
 pub use registers::{Account, Past, Registers, Slot};

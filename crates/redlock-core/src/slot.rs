@@ -91,7 +91,7 @@ impl SlotView {
         let same = |by: &str| self.count(|seen| seen.slot == slot && same_job(&seen.job, by));
         let others = self.seen.iter().filter(|seen| seen.slot == slot);
         if let Some(other) = others.into_iter().find(|seen| {
-            [NOBODY, job].iter().all(|by| !same_job(&seen.job, by)) && same(&seen.job) >= majority
+            [NO_JOB, job].iter().all(|by| !same_job(&seen.job, by)) && same(&seen.job) >= majority
         }) {
             return Fate::Gone(Gone::To(other.job.clone()));
         }
@@ -122,7 +122,7 @@ impl SlotView {
 }
 
 /// Replaces the job if merged masters had different ones.
-const NOBODY: &str = "nobody";
+const NO_JOB: &str = "nobody";
 
 impl SlotRegister {
     /// Reports whether the script `claim` refuses the slot for this job.
@@ -131,7 +131,7 @@ impl SlotRegister {
     }
 
     fn shows(&self, slot: u64, job: &str) -> bool {
-        self.floor < slot && self.slot == slot && same_job(&self.job, job) && !same_job(job, NOBODY)
+        self.floor < slot && self.slot == slot && same_job(&self.job, job) && !same_job(job, NO_JOB)
     }
 }
 
@@ -208,13 +208,13 @@ mod tests {
         for _ in 0..2 {
             two_new.record(SlotRegister {
                 slot: 0,
-                job: NOBODY.into(),
+                job: NO_JOB.into(),
                 floor: 9,
             });
         }
         assert_eq!(two_new.fate(9, "a"), Fate::Gone(Gone::Lost));
-        let nobody = view(&[(9, "nobody"), (9, "nobody"), (9, "nobody")]);
-        assert_ne!(nobody.fate(9, "nobody"), Fate::Open);
+        let no_job = view(&[(9, "nobody"), (9, "nobody"), (9, "nobody")]);
+        assert_ne!(no_job.fate(9, "nobody"), Fate::Open);
     }
 
     #[test]

@@ -241,18 +241,21 @@ mod tests {
             ),
         ];
         for (named, change) in cases {
-            let (code, said) = refusal(change);
-            assert_eq!(code, tonic::Code::InvalidArgument, "{said}");
-            assert!(said.contains(named), "{named}: {said}");
+            let (code, message) = refusal(change);
+            assert_eq!(code, tonic::Code::InvalidArgument, "{message}");
+            assert!(message.contains(named), "{named}: {message}");
         }
     }
 
     #[test]
     fn a_driver_object_without_pod_info_is_named() {
         for name in [POD_NAME, POD_NAMESPACE, POD_UID] {
-            let (code, said) = refusal(|call| drop(call.volume_context.remove(name)));
+            let (code, message) = refusal(|call| drop(call.volume_context.remove(name)));
             assert_eq!(code, tonic::Code::FailedPrecondition);
-            assert!(said.contains("podInfoOnMount") && said.contains(name), "{said}");
+            assert!(
+                message.contains("podInfoOnMount") && message.contains(name),
+                "{message}"
+            );
         }
     }
 

@@ -32,8 +32,8 @@ pub struct Claim {
 impl Claim {
     /// Returns the earlier of `valid_until` and the end that the replica reported.
     pub fn end(&self) -> BootInstant {
-        let said = self.ended.map(|ended| ended.max(self.answered));
-        said.map_or(self.valid_until, |said| said.min(self.valid_until))
+        let reported_end = self.ended.map(|ended| ended.max(self.answered));
+        reported_end.map_or(self.valid_until, |end| end.min(self.valid_until))
     }
 
     pub fn holds_at(&self, now: BootInstant) -> bool {
@@ -60,17 +60,17 @@ impl Claims {
         claim.valid_until = claim.valid_until.max(valid_until);
     }
 
-    /// Records an answer of `/locks` that reports the lock as held: asked at `asked`, received by `heard`.
+    /// Records an answer of `/locks` that reports the lock as held: requested at `asked`, received by `received`.
     pub fn answered(
         &mut self,
         who: &Incarnation,
         lock: &str,
         token: u64,
-        (asked, heard): (BootInstant, BootInstant),
+        (asked, received): (BootInstant, BootInstant),
         valid_until: BootInstant,
     ) {
-        let claim = self.entry(who, lock, token, heard);
-        claim.began = claim.began.min(heard);
+        let claim = self.entry(who, lock, token, received);
+        claim.began = claim.began.min(received);
         claim.answered = claim.answered.max(asked);
         claim.valid_until = claim.valid_until.max(valid_until);
     }
@@ -139,7 +139,7 @@ mod tests {
     fn a_claim_ends_at_the_earlier_of_lost_and_valid_until() {
         let mut claims = Claims::default();
         claims.acquired(&who("a"), "l", 7, at(10), at(100));
-        assert_eq!(claims.all()[0].end(), at(100), "a paused replica says nothing");
+        assert_eq!(claims.all()[0].end(), at(100), "a paused replica reports nothing");
         claims.answered(&who("a"), "l", 7, (at(40), at(42)), at(140));
         assert_eq!(claims.all()[0].end(), at(140), "renewed");
         claims.ended(&who("a"), "l", 7, at(60));
@@ -162,7 +162,7 @@ mod tests {
         claims.answered(&who("a"), "l", 7, (at(40), at(42)), at(140));
         assert_eq!(claims.all()[0].began, at(42));
         claims.acquired(&who("a"), "l", 7, at(30), at(130));
-        assert_eq!(claims.all()[0].began, at(30), "its log says more exactly");
+        assert_eq!(claims.all()[0].began, at(30), "its log is more exact");
     }
 
     #[test]

@@ -19,11 +19,11 @@ use redlock_core::BootInstant;
 pub struct Line {
     /// The time of the line, on the boot-time clock.
     pub at: BootInstant,
-    pub said: Said,
+    pub event: Event,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Said {
+pub enum Event {
     Acquired {
         lock: String,
         token: u64,
@@ -45,7 +45,7 @@ pub enum Said {
     },
 }
 
-impl Said {
+impl Event {
     pub fn lock(&self) -> Option<&str> {
         match self {
             Self::Acquired { lock, .. } | Self::Lost { lock, .. } | Self::GivenUp { lock, .. } => Some(lock),
@@ -100,19 +100,19 @@ fn parse(line: &str, boot_time: impl FnOnce(Duration) -> BootInstant) -> Option<
         value.as_u64().or_else(|| value.as_str()?.parse().ok())
     };
     let message = text("message")?;
-    let said = match (message.as_str(), text("lock"), number("token")) {
-        ("lease acquired", Some(lock), Some(token)) => Said::Acquired {
+    let event = match (message.as_str(), text("lock"), number("token")) {
+        ("lease acquired", Some(lock), Some(token)) => Event::Acquired {
             lock,
             token,
             valid: Duration::from_millis(number("valid_ms").unwrap_or(0)),
         },
-        ("lease lost", Some(lock), Some(token)) => Said::Lost { lock, token },
-        ("lease given up", Some(lock), Some(token)) => Said::GivenUp { lock, token },
-        (_, lock, _) => Said::Other { lock, message },
+        ("lease lost", Some(lock), Some(token)) => Event::Lost { lock, token },
+        ("lease given up", Some(lock), Some(token)) => Event::GivenUp { lock, token },
+        (_, lock, _) => Event::Other { lock, message },
     };
     Some(Line {
         at: boot_time(since_1970),
-        said,
+        event,
     })
 }
 
@@ -122,13 +122,13 @@ mod tests {
 
     use super::*;
 
-    fn said(line: &str) -> Option<Said> {
-        parse(line, |_| BootInstant::default()).map(|line| line.said)
+    fn event(line: &str) -> Option<Event> {
+        parse(line, |_| BootInstant::default()).map(|line| line.event)
     }
 
     #[test]
     fn events_are_read_nested_and_flat() {
-        let acquired = Said::Acquired {
+        let acquired = Event::Acquired {
             lock: "a/b".into(),
             token: 7,
             valid: Duration::from_millis(2960),
@@ -137,17 +137,17 @@ mod tests {
             r#"{"timestamp":"2026-01-01T00:00:00.000001Z","fields":{"message":"lease acquired","lock":"a/b","token":7,"valid_ms":2960}}"#,
             r#"{"timestamp":"2026-01-01T00:00:00.000001Z","message":"lease acquired","lock":"a/b","token":7,"valid_ms":"2960"}"#,
         ] {
-            assert_eq!(said(line), Some(acquired.clone()), "{line}");
+            assert_eq!(event(line), Some(acquired.clone()), "{line}");
         }
         let lost = r#"{"timestamp":"2026-01-01T00:00:00Z","fields":{"message":"lease lost","lock":"a/b","token":7}}"#;
         assert_eq!(
-            said(lost),
-            Some(Said::Lost {
+            event(lost),
+            Some(Event::Lost {
                 lock: "a/b".into(),
                 token: 7
             })
         );
-        assert_eq!(said("thread 'main' panicked"), None);
+        assert_eq!(event("thread 'main' panicked"), None);
     }
 
     #[test]

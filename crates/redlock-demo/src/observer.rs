@@ -5,7 +5,7 @@
 //! [`redlock_client::elector`].
 
 mod follow;
-mod look;
+mod masters;
 mod record;
 
 use std::path::Path;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::claims::Incarnation;
 use super::error::DemoError;
 pub(super) use record::{MasterView, Record, ReplicaView};
-use redlock_testkit::observer::Looks;
+use redlock_testkit::observer::Poller;
 
 /// The time between two reads: short enough to see a lease that lasted ten milliseconds. The end of a lease
 /// is known more precisely, because PTTL shows it in advance. A shorter interval would slow down the observed
@@ -32,7 +32,7 @@ type Shared = Arc<Mutex<Record>>;
 #[derive(Debug)]
 pub(super) struct Observer {
     record: Shared,
-    looks: Looks,
+    poller: Poller,
     follows: Vec<Follow>,
 }
 
@@ -50,10 +50,10 @@ impl Observer {
     /// Returns an error for a url that cannot be used.
     pub(super) fn start(urls: &[String], locks: &[String]) -> Result<Self, DemoError> {
         let record = Arc::new(Mutex::new(Record::new(locks, urls.len())));
-        let (of_looks, names) = (record.clone(), locks.to_vec());
-        let report = move |master, shown| look::write_down(master, &names, shown, &of_looks);
+        let (shared, names) = (record.clone(), locks.to_vec());
+        let report = move |master, shown| masters::record(master, &names, shown, &shared);
         Ok(Self {
-            looks: Looks::start(urls, locks, EVERY, report).map_err(DemoError::Observe)?,
+            poller: Poller::start(urls, locks, EVERY, report).map_err(DemoError::Observe)?,
             record,
             follows: Vec::new(),
         })
@@ -93,7 +93,7 @@ impl Observer {
 
     /// Reports whether every task still runs. An observer with an ended task would miss an overlap.
     pub(super) fn watches(&self) -> bool {
-        self.looks.all_run() && self.follows.iter().all(|follow| !follow.task.is_finished())
+        self.poller.all_run() && self.follows.iter().all(|follow| !follow.task.is_finished())
     }
 }
 

@@ -53,7 +53,7 @@ pub struct Check {
 /// The numbers of observations.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Looks {
+pub struct Observations {
     /// Number of reads, each of all leases of one master.
     pub masters: u64,
     /// Number of answers of replicas to `/locks`.
@@ -81,7 +81,7 @@ pub struct Report {
     pub checks: Vec<Check>,
     /// The reason why the demo ended early.
     pub failure: Option<String>,
-    pub looks: Looks,
+    pub observations: Observations,
 }
 
 /// The findings of the script.
@@ -124,7 +124,7 @@ impl Report {
             takeovers: findings.takeovers,
             checks,
             failure: findings.failure,
-            looks: looks(record),
+            observations: observations(record),
         }
     }
 
@@ -134,9 +134,9 @@ impl Report {
     }
 }
 
-fn looks(record: &Record) -> Looks {
-    Looks {
-        masters: record.masters.iter().map(|view| view.looks).sum(),
+fn observations(record: &Record) -> Observations {
+    Observations {
+        masters: record.masters.iter().map(|view| view.reads).sum(),
         replicas: record.replicas.iter().map(|view| view.answered).sum(),
         log_lines: record
             .replicas

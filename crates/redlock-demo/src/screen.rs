@@ -65,7 +65,7 @@ impl Screen {
         self.put(&line);
     }
 
-    pub fn say(&mut self, text: &str) {
+    pub fn print(&mut self, text: &str) {
         self.put(&format!("  {text}\n"));
     }
 

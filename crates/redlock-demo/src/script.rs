@@ -52,10 +52,10 @@ impl Play<'_> {
         self.heading(&format!(
             "Five masters and three replicas, with the {locks} locks of examples/standalone"
         ));
-        self.say(&format!(
+        self.print(&format!(
             "In the demo's copy every lease, and the longest of the quorum, is {LEASE_SECONDS} s, so that all fits into a minute."
         ));
-        self.say(&format!("The masters to fail are drawn with --seed {seed}."));
+        self.print(&format!("The masters to fail are drawn with --seed {seed}."));
         for who in self.stage.running() {
             self.ready(&who).await?;
         }
@@ -75,7 +75,7 @@ impl Play<'_> {
         self.stage
             .wait(SOON, &what, |record, _| {
                 let view = record.replica(who).filter(|view| view.ready && view.answers)?;
-                let knows = |lock: &String| view.lines.iter().any(|line| line.said.lock() == Some(lock));
+                let knows = |lock: &String| view.lines.iter().any(|line| line.event.lock() == Some(lock));
                 record.locks.iter().all(knows).then_some(())
             })
             .await
@@ -115,8 +115,8 @@ impl Play<'_> {
         self.stage.screen.heading(text);
     }
 
-    fn say(&mut self, text: &str) {
-        self.stage.screen.say(text);
+    fn print(&mut self, text: &str) {
+        self.stage.screen.print(text);
     }
 
     /// Records a fault for the timeline.
@@ -131,7 +131,7 @@ impl Play<'_> {
 
     /// Records whether an expectation was met, and prints it.
     fn check(&mut self, ok: bool, what: &str, detail: String) {
-        self.say(&format!("{} {what}: {detail}", if ok { '✓' } else { '✗' }));
+        self.print(&format!("{} {what}: {detail}", if ok { '✓' } else { '✗' }));
         self.findings.checks.push(Check {
             what: what.to_owned(),
             ok,

@@ -181,7 +181,7 @@ mod tests {
         }
         assert_eq!(account.current().unwrap().free_at(), ms(800));
         account.saw(2, lease("n", 1), ms(799), ms(5));
-        assert_eq!(account.current().unwrap().free_at(), ms(799), "a closer look");
+        assert_eq!(account.current().unwrap().free_at(), ms(799), "a second read");
         for master in 0..3 {
             account.saw(master, lease("n", 1), ms(1500), ms(500));
         }

@@ -96,12 +96,12 @@ impl Shown {
 }
 
 /// Reads every master repeatedly, from a thread for each. Drop ends the threads.
-pub struct Looks {
+pub struct Poller {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Looks {
+impl Poller {
     /// Passes each read of a master, with its index, to `report`: `None` while the master is down, hangs or restarts.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl Looks {
             thread::spawn(move || {
                 let mut connection = None;
                 while !stop.load(Ordering::Relaxed) {
-                    let shown = look(&client, &mut connection, &questions);
+                    let shown = read_master(&client, &mut connection, &questions);
                     if shown.is_err() {
                         connection = None;
                     }
@@ -145,7 +145,7 @@ impl Looks {
     }
 }
 
-impl Drop for Looks {
+impl Drop for Poller {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -155,9 +155,9 @@ impl Drop for Looks {
     }
 }
 
-impl fmt::Debug for Looks {
+impl fmt::Debug for Poller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Looks").finish_non_exhaustive()
+        f.debug_struct("Poller").finish_non_exhaustive()
     }
 }
 
@@ -181,7 +181,11 @@ fn questions(locks: &[String]) -> Pipeline {
 /// A connection and the run that it leads to; no connection outlives a run.
 type Dialled = (Connection, String);
 
-fn look(client: &Client, connection: &mut Option<Dialled>, questions: &Pipeline) -> RedisResult<Shown> {
+fn read_master(
+    client: &Client,
+    connection: &mut Option<Dialled>,
+    questions: &Pipeline,
+) -> RedisResult<Shown> {
     let (connection, run_id) = match connection {
         Some(dialled) => dialled,
         None => connection.insert(dial(client)?),

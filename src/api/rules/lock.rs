@@ -3,7 +3,7 @@
 use kube::core::Rule;
 use schemars::Schema;
 
-use super::{of_items, required, rule, said};
+use super::{message_expression, of_items, required, rule};
 use crate::api::reasons;
 
 /// White space and control characters as Rust knows them, in the words of RE2.
@@ -38,7 +38,7 @@ pub(in crate::api) fn reason_given() -> Rule {
     required(
         "reason",
         "self.state == 'Enabled' || (has(self.reason) && self.reason.trim() != '')",
-        said("'is required with state: ' + self.state + ': give the reason'"),
+        message_expression("'is required with state: ' + self.state + ': give the reason'"),
     )
 }
 

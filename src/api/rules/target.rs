@@ -5,7 +5,7 @@ use kube::core::Rule;
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-use super::{LABEL_KEY, LABEL_VALUE, required, rule, said};
+use super::{LABEL_KEY, LABEL_VALUE, message_expression, required, rule};
 use crate::api::{
     reasons,
     target::{EXPRESSION_LIMIT, LABEL_LIMIT, OPERATORS, VALUE_LIMIT},
@@ -15,7 +15,7 @@ pub(in crate::api) fn ref_given() -> Rule {
     required(
         "ref",
         "self.action == 'LabelPods' || has(self.ref)",
-        said("'is required with action: ' + self.action + ': name the object to switch'"),
+        message_expression("'is required with action: ' + self.action + ': name the object to switch'"),
     )
 }
 
@@ -50,7 +50,7 @@ pub(in crate::api) fn block_of(action: &str, block: &str) -> Rule {
     rule(
         block,
         format!("self.action == '{action}' || !has(self.{block})"),
-        said(format!(
+        message_expression(format!(
             "'is used only with action: {action}, and the action is ' + self.action"
         )),
     )
@@ -60,7 +60,7 @@ pub(in crate::api) fn stop_of_use() -> Rule {
     rule(
         "stopSeconds",
         "self.action in ['Scale', 'Suspend', 'Lease', 'Patch'] || !has(self.stopSeconds)",
-        said("'has no effect: ' + self.action + ' stops nothing; remove it'"),
+        message_expression("'has no effect: ' + self.action + ' stops nothing; remove it'"),
     )
 }
 

@@ -62,10 +62,10 @@ impl Executor {
             }
             Effect::AskSiblings(quorums) => {
                 let round = self.round(self.siblings.all(), quorums, PATIENCE);
-                let broken = Input::Said(Round::default());
+                let broken = Input::SiblingsAnswered(Round::default());
                 self.tasks
                     .jobs
-                    .start(broken, async move { Input::Said(round.await) });
+                    .start(broken, async move { Input::SiblingsAnswered(round.await) });
             }
             Effect::AskUses(name, quorums) => {
                 let round = self.round(self.siblings.all(), quorums, PATIENCE);
@@ -241,7 +241,7 @@ impl Executor {
             telemetry: self.state.telemetry.clone(),
             view,
             masters,
-            said: self.said.subscribe(),
+            sibling_answers: self.sibling_answers.subscribe(),
             lost: kubernetes.clients.lost.clone(),
             own_tokens,
         };

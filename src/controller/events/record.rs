@@ -73,7 +73,7 @@ pub(super) async fn record(
     client: Client,
     reporter: Reporter,
     rate_limiter: Arc<RateLimiter>,
-    mut told: mpsc::Receiver<EventRecord>,
+    mut receiver: mpsc::Receiver<EventRecord>,
 ) {
     let (mut queue, mut pause) = (Queue::default(), Pause::default());
     let mut recorder = Recorder {
@@ -83,7 +83,7 @@ pub(super) async fn record(
     };
     loop {
         let open = loop {
-            match told.try_recv() {
+            match receiver.try_recv() {
                 Ok(record) => push(&mut queue, record),
                 Err(error) => break error == TryRecvError::Empty,
             }
@@ -95,7 +95,7 @@ pub(super) async fn record(
             }
             let due = queue.due_at(now).unwrap_or(now + KEPT);
             tokio::select! {
-                record = told.recv() => if let Some(record) = record {
+                record = receiver.recv() => if let Some(record) = record {
                     push(&mut queue, record);
                 },
                 () = clock::sleep_until(due) => {}
@@ -362,7 +362,7 @@ mod tests {
     #[tokio::test]
     async fn events_that_are_refused_hold_up_no_other_namespace_and_hopeless_ones_not_even_their_own() {
         let (client, mut asks) = server().await;
-        let (tell, told) = mpsc::channel(16);
+        let (sender, receiver) = mpsc::channel(16);
         for (namespace, note) in [
             ("full", "1"),
             ("full", "2"),
@@ -371,13 +371,13 @@ mod tests {
             ("good", "1"),
             ("good", "2"),
         ] {
-            tell.try_send(in_namespace(namespace, note)).unwrap();
+            sender.try_send(in_namespace(namespace, note)).unwrap();
         }
         let reporter = Reporter {
             controller: "redlock.dev/operator",
             instance: "me".to_owned(),
         };
-        let recording = record(client, reporter, Arc::new(RateLimiter::new(100)), told);
+        let recording = record(client, reporter, Arc::new(RateLimiter::new(100)), receiver);
         let recorder = tokio::spawn(recording);
         let mut seen: Vec<(String, String)> = Vec::new();
         let wanted = [("gone", "2"), ("good", "2")].map(|(n, t)| (n.to_owned(), t.to_owned()));

@@ -92,8 +92,8 @@ impl Settled {
 
 /// Returns the intended action once for each change of intention.
 fn would(before: Option<&TargetStatus>, target: &TargetStatus) -> Option<(EventReason, String)> {
-    let said = before.and_then(intention);
-    let intention = intention(target).filter(|now| said.as_ref() != Some(now))?;
+    let previous = before.and_then(intention);
+    let intention = intention(target).filter(|now| previous.as_ref() != Some(now))?;
     Some((
         EventReason::Observed,
         format!("enforcement: Observe: {intention}"),
@@ -156,7 +156,7 @@ mod tests {
         )
         .unwrap();
         // In order, each state that is written, and the event that it leads to.
-        for (observed, told) in [
+        for (observed, event) in [
             (Unknown, None),
             (Standby, None),
             (Changing, None),
@@ -170,7 +170,7 @@ mod tests {
         ] {
             lock.status = Some(status(observed));
             let news = settled.news(lock.status.as_ref().unwrap()).into_iter().next();
-            assert_eq!(news.map(|(what, _)| what), told, "{observed:?}");
+            assert_eq!(news.map(|(what, _)| what), event, "{observed:?}");
             settled.see(&lock);
         }
     }

@@ -176,7 +176,7 @@ impl Index {
     }
 
     /// Removes the finalizers that neither this replica nor a sibling needs.
-    pub(super) fn on_uses(&mut self, name: &str, said: Option<&Round>, at: &World<'_>) {
+    pub(super) fn on_uses(&mut self, name: &str, round: Option<&Round>, at: &World<'_>) {
         let change = self.change_of(name);
         let finalizers = self.me.in_use.clone();
         let Some(entry) = self.quorums.get_mut(name) else {
@@ -189,7 +189,7 @@ impl Index {
                 Change::RemoveStale => finalizers.is_stale(one),
                 Change::Nothing | Change::Add => false,
             };
-            mine && said.is_some_and(|said| !said.needs(name, one))
+            mine && round.is_some_and(|round| !round.needs(name, one))
         };
         if entry.object.metadata.finalizers.iter().flatten().any(goes) {
             self.set_guard(name, false, |finalizers| finalizers.retain(|one| !goes(one)));
@@ -353,11 +353,11 @@ mod tests {
     #[test]
     fn locks_that_keep_a_quorum_are_named() {
         let names: Vec<String> = (0..7).map(|index| format!("billing/l{index}")).collect();
-        let said = text(&names[..1], &[]).unwrap();
-        assert!(said.contains("(billing/l0): delete them"), "{said}");
-        let said = text(&names, &["redlock.dev/in-use-1"]).unwrap();
-        assert!(said.contains("billing/l4 and 2 more"), "{said}");
-        assert!(said.contains(
+        let message = text(&names[..1], &[]).unwrap();
+        assert!(message.contains("(billing/l0): delete them"), "{message}");
+        let message = text(&names, &["redlock.dev/in-use-1"]).unwrap();
+        assert!(message.contains("billing/l4 and 2 more"), "{message}");
+        assert!(message.contains(
             "another release of the operator keeps the object by the finalizer redlock.dev/in-use-1"
         ));
         assert_eq!(text(&[], &[]), None);

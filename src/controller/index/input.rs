@@ -76,7 +76,7 @@ pub(in crate::controller) enum Input {
     Clusters(String, Reporters),
     /// Whether the server behind the old URL has lost its vote.
     Retired(RetiredUrl, Result<RetireOutcome, String>),
-    Said(Round),
+    SiblingsAnswered(Round),
     /// The nodes whose agents and guardians are ready.
     NodeGuards(NodeGuards),
     /// The siblings' answers about the use of a quorum whose finalizer is to be removed; `None` if the

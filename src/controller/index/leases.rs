@@ -16,7 +16,7 @@ use crate::{
 
 impl Index {
     /// Emits the event of a change of holder.
-    pub(super) fn tell_lease(
+    pub(super) fn emit_lease_event(
         &mut self,
         key: &ObjectKey,
         snapshot: &LockSnapshot,

@@ -133,7 +133,7 @@ impl Index {
         &mut self,
         key: &ObjectKey,
         object: &LeaderLock,
-        told: LeaderLockStatus,
+        new_status: LeaderLockStatus,
         who: Author,
         at: &World<'_>,
     ) -> Option<Effect> {
@@ -144,20 +144,20 @@ impl Index {
             self.writer.push_later(Item::Lock(key.clone()), until);
             return None;
         }
-        tracing::debug!(lock = %key, author = ?who, status = ?told, "status to be written");
-        let status = writer::replacement(&before, &told)?;
+        tracing::debug!(lock = %key, author = ?who, status = ?new_status, "status to be written");
+        let status = writer::replacement(&before, &new_status)?;
         let entry = self.locks.get_mut(key)?;
         let switched = off(object, entry.phase.active_plan().map(AsRef::as_ref)).is_none();
         let memory = &mut entry.status;
         memory.events = if switched {
-            memory.settled.news(&told)
+            memory.settled.news(&new_status)
         } else {
             Vec::new()
         };
-        memory.events.extend(surge_news(&before, &told));
+        memory.events.extend(surge_news(&before, &new_status));
         memory.blind = blind.then_some(BlindStatus {
             written: at.now,
-            status: told,
+            status: new_status,
         });
         Some(Effect::WriteLock {
             key: key.clone(),

@@ -105,7 +105,7 @@ impl Index {
         self.writer.push(Item::Lock(key.clone()));
         self.answer_hand_over(&key, at);
         if let Some(snapshot) = snapshot {
-            self.tell_lease(&key, &snapshot, change.ended, at);
+            self.emit_lease_event(&key, &snapshot, change.ended, at);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
     controller::{
         events::{EventReason, EventRecord},
         problem::Reason,
-        status::{Health, QuorumFacts, has_silent, heard, quorum_status, replicas_status, reported},
+        status::{Health, QuorumFacts, has_silent, quorum_status, replicas_status, reported, without_silent},
         writer::{self, Item},
     },
     masters::Reporters,
@@ -31,14 +31,14 @@ impl Index {
         };
         entry.sight.note(health.as_ref(), at.now);
         let Some(health) = health else { return };
-        let Some(turn) = entry.reporting.look(name, at) else {
+        let Some(turn) = entry.reporting.observe(name, at) else {
             return;
         };
         let change = entry.sight.take(health, at.now);
-        self.follow_look(name, turn, &change, at);
+        self.queue_changes(name, turn, &change, at);
         let entry = self.quorums.get(name);
         if entry.is_some_and(|entry| entry.reporting.is_mine()) {
-            self.tell_quorum(name, &change, at);
+            self.emit_quorum_events(name, &change, at);
         }
         self.initialize(name, at);
         let entry = self.quorums.get(name);
@@ -48,7 +48,7 @@ impl Index {
     }
 
     /// Queues the writes and judgements that depend on the changes.
-    fn follow_look(&mut self, name: &str, turn: Turn, change: &SightChange, at: &World<'_>) {
+    fn queue_changes(&mut self, name: &str, turn: Turn, change: &SightChange, at: &World<'_>) {
         let internal = turn.put.map(|(lock, terms)| Effect::PutInternal {
             quorum: name.to_owned(),
             lock,
@@ -97,7 +97,7 @@ impl Index {
         }
     }
 
-    fn tell_quorum(&mut self, name: &str, change: &SightChange, at: &World<'_>) {
+    fn emit_quorum_events(&mut self, name: &str, change: &SightChange, at: &World<'_>) {
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
@@ -154,7 +154,11 @@ impl Index {
         let all = may && !newcomer;
         let list = &before.not_ready_replicas;
         let mine = readiness.is_due(list, &own, entry.reported_not_ready, at.now);
-        let mut list = if all { heard(list, stamp) } else { list.clone() };
+        let mut list = if all {
+            without_silent(list, stamp)
+        } else {
+            list.clone()
+        };
         if mine {
             list = reported(&list, &own, &readiness, stamp);
         }

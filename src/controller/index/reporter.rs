@@ -60,7 +60,7 @@ impl Seat {
     }
 
     /// Records the state of the lock. Returns whether this replica became the reporter, or ceased to be it.
-    fn look(&mut self, seen: &View, now: BootInstant) -> bool {
+    fn observe(&mut self, seen: &View, now: BootInstant) -> bool {
         let before = std::mem::replace(&mut self.mine, *seen == View::Mine);
         self.free_since = match seen {
             View::Free => self.free_since.or(Some(now)),
@@ -177,7 +177,7 @@ impl Reporter {
     }
 
     /// Observes the locks. The caller polls this, because some changes result from time alone.
-    pub(in crate::controller) fn look(
+    pub(in crate::controller) fn observe(
         &mut self,
         lock: &dyn Fn(&LockName) -> Option<LockSnapshot>,
         now: BootInstant,
@@ -195,8 +195,8 @@ impl Reporter {
         };
         let put = (contends != contended).then(|| (self.name.clone(), self.terms(participation)));
         Turn {
-            quorum: self.quorum.look(&quorum, now),
-            locks: self.locks.look(&locks, now),
+            quorum: self.quorum.observe(&quorum, now),
+            locks: self.locks.observe(&locks, now),
             name: before != (self.confirmed, self.clash.clone()),
             put,
         }
@@ -289,12 +289,12 @@ mod tests {
     fn reporter_is_absent_from_when_its_lock_was_first_seen_free() {
         let at = |second: u64| BootInstant::from_nanos(second * 1_000_000_000);
         let mut seat = Seat::new(lock(&[]), at(1));
-        assert!(!seat.look(&View::Free, at(3)));
+        assert!(!seat.observe(&View::Free, at(3)));
         assert_eq!(seat.absent_for(at(4)), Some(Duration::from_secs(3)));
-        assert!(!seat.look(&View::Held("eu/u".parse().unwrap()), at(5)));
+        assert!(!seat.observe(&View::Held("eu/u".parse().unwrap()), at(5)));
         assert_eq!(seat.absent_for(at(5)), None);
-        assert!(seat.look(&View::Mine, at(6)));
-        assert!(seat.look(&View::Free, at(7)));
+        assert!(seat.observe(&View::Mine, at(6)));
+        assert!(seat.observe(&View::Free, at(7)));
         assert_eq!(seat.absent_for(at(9)), Some(Duration::from_secs(2)));
     }
 }

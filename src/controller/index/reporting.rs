@@ -60,9 +60,9 @@ impl Reporting {
     }
 
     /// Observes the internal locks; the caller polls this. Returns `None` while the quorum is not open.
-    pub(super) fn look(&mut self, quorum: &str, at: &World<'_>) -> Option<Turn> {
+    pub(super) fn observe(&mut self, quorum: &str, at: &World<'_>) -> Option<Turn> {
         let reporter = self.reporter.as_mut()?;
-        let turn = reporter.look(&|lock| at.views.lock(quorum, lock, at.now), at.now);
+        let turn = reporter.observe(&|lock| at.views.lock(quorum, lock, at.now), at.now);
         if reporter.quorum_unreported(at.now).is_none() {
             (self.caretaker, self.contradicted) = (reporter.reports_quorum(), false);
         }
@@ -83,8 +83,8 @@ impl Reporting {
         let Some(absent) = reporter.quorum_unreported(now) else {
             return reporter.reports_quorum();
         };
-        let nobody = absent >= ELECTION && !shown.reported;
-        !self.contradicted && (self.caretaker || nobody || absent >= reporter.long())
+        let no_reporter = absent >= ELECTION && !shown.reported;
+        !self.contradicted && (self.caretaker || no_reporter || absent >= reporter.long())
     }
 
     /// Reports, once, whether the statuses of locks must be written again because no replica can report on

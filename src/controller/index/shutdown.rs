@@ -61,8 +61,8 @@ impl Index {
                 continue;
             };
             // Every replica manages the targets of an agent's lock, so the last one stops them.
-            let looks_after = plan.candidates == Candidates::Agents || self.holds(key, at);
-            if !looks_after || plan.enforcement == Enforcement::Observe {
+            let is_responsible = plan.candidates == Candidates::Agents || self.holds(key, at);
+            if !is_responsible || plan.enforcement == Enforcement::Observe {
                 continue;
             }
             let observed = plan.candidates == Candidates::Agents;

@@ -12,7 +12,7 @@ use crate::{
     controller::{
         index::{lock_store::LockEntry, quorum_store::QuorumEntry},
         object::ObjectKey,
-        sibling_answers::{Asked, Round, Witness, Word},
+        sibling_answers::{Asked, CombinedAnswer, Round, Witness},
         writer::Item,
     },
     lease::{BootInstant, FencingToken, LockName},
@@ -34,7 +34,7 @@ const AT_ONCE: usize = 512;
 #[derive(Debug, Default)]
 pub(super) struct Asking {
     /// The last completed round.
-    pub(super) said: Round,
+    pub(super) round: Round,
     under_way: bool,
     /// Locks whose statuses this replica may have to write once the siblings have answered.
     waiting: BTreeMap<ObjectKey, (String, LockName)>,
@@ -59,10 +59,10 @@ impl Index {
         self.effects.push(Effect::AskSiblings(quorums));
     }
 
-    pub(super) fn on_said(&mut self, round: Round) {
+    pub(super) fn on_siblings_answered(&mut self, round: Round) {
         self.asking.under_way = false;
-        let before = std::mem::replace(&mut self.asking.said, round);
-        let seen = self.asking.said.seen_by_siblings();
+        let before = std::mem::replace(&mut self.asking.round, round);
+        let seen = self.asking.round.seen_by_siblings();
         for quorum in before.seen_by_siblings().difference(&seen) {
             // This replica may have to write the statuses that a sibling has written so far.
             self.write_locks_of(quorum);
@@ -70,7 +70,7 @@ impl Index {
         }
         let waiting = std::mem::take(&mut self.asking.waiting);
         for (key, name) in waiting {
-            if self.asking.said.asked_about(&name.0, &name.1) {
+            if self.asking.round.asked_about(&name.0, &name.1) {
                 self.writer.push(Item::Lock(key));
             } else {
                 self.asking.waiting.insert(key, name);
@@ -89,7 +89,7 @@ impl Index {
         at: &World<'_>,
     ) -> Witness {
         let now = at.now;
-        let round = &self.asking.said;
+        let round = &self.asking.round;
         let fresh = round.sent.is_some_and(|sent| sent >= since && now < sent + FRESH);
         if fresh {
             round.witness(quorum, lock, former)
@@ -151,7 +151,7 @@ impl Index {
     }
 
     /// Evaluates the last round for a lock that this replica cannot see.
-    fn said_of<T>(
+    fn evaluate_last_round<T>(
         &self,
         key: &ObjectKey,
         of: impl FnOnce(&Round, &str, &LockName) -> T,
@@ -159,14 +159,14 @@ impl Index {
     ) -> Option<T> {
         let entry = self.locks.get(key).filter(|entry| !self.is_seen(entry, at))?;
         let (quorum, lock) = name(entry)?;
-        Some(of(&self.asking.said, &quorum, &lock))
+        Some(of(&self.asking.round, &quorum, &lock))
     }
 
     /// Reports whether a sibling with a majority is responsible for the lock, which this replica cannot see.
     pub(super) fn sibling_is_responsible(&self, key: &ObjectKey, at: &World<'_>) -> bool {
         let now = at.now;
         let fresh = |round: &Round| round.sent.is_some_and(|sent| now < sent + FRESH);
-        self.said_of(
+        self.evaluate_last_round(
             key,
             |round, quorum, lock| fresh(round) && round.sibling_is_responsible(quorum, lock),
             at,
@@ -180,7 +180,7 @@ impl Index {
         let now = at.now;
         let fresh = |round: &Round| round.sent.is_some_and(|sent| now < sent + FRESH);
         let complete = |round: &Round| !round.is_silent() || self.plants(Planted::UnguardsBesideSilence);
-        self.said_of(
+        self.evaluate_last_round(
             key,
             |round, quorum, lock| fresh(round) && complete(round) && round.asked_about(quorum, lock),
             at,
@@ -191,16 +191,16 @@ impl Index {
     /// Reports whether a sibling proves that this cluster holds the lock, which this replica cannot see.
     pub(super) fn is_proven_held(&self, key: &ObjectKey, at: &World<'_>) -> bool {
         let now = at.now;
-        let word = self
-            .said_of(key, |round, quorum, lock| round.word(quorum, lock), at)
+        let answer = self
+            .evaluate_last_round(key, |round, quorum, lock| round.combined_answer(quorum, lock), at)
             .flatten();
-        matches!(word, Some(Word::Held(until, _)) if now < until)
+        matches!(answer, Some(CombinedAnswer::Held(until, _)) if now < until)
     }
 
     /// Reports whether the siblings have had time to answer since this time.
     pub(super) fn asked_since(&self, since: BootInstant, at: &World<'_>) -> bool {
         let now = at.now;
-        let sent = self.asking.said.sent;
+        let sent = self.asking.round.sent;
         sent.is_some_and(|sent| sent >= since) || now.since(since) >= FRESH
     }
 }

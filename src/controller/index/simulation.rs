@@ -269,7 +269,7 @@ fn failure(seeds: std::ops::Range<u64>, planted: Option<Planted>, part: &str) ->
 }
 
 #[test]
-fn index_keeps_its_rules_whatever_comes_in() {
+fn index_keeps_its_rules_under_any_input() {
     if let Some(seed) = number("REDLOCK_SEED") {
         run(seed, None, true).unwrap();
         return;
@@ -348,8 +348,8 @@ fn quorum_that_could_not_be_opened_is_reported_and_opened_later() {
     for _ in 0..90 {
         simulation.calm_step().unwrap();
     }
-    let said = simulation.outside.server.messages_of("q");
-    assert!(said.contains("a test"), "{said}");
+    let messages = simulation.outside.server.messages_of("q");
+    assert!(messages.contains("a test"), "{messages}");
     simulation.outside.delete("a");
     for _ in 0..60 {
         simulation.calm_step().unwrap();
@@ -371,8 +371,8 @@ fn url_that_could_not_be_replaced_is_reported_and_replaced_later() {
         simulation.calm_step().unwrap();
     }
     for _ in 0..10 {
-        let said = simulation.outside.server.messages_of("q");
-        assert!(said.contains("a test"), "{said}");
+        let messages = simulation.outside.server.messages_of("q");
+        assert!(messages.contains("a test"), "{messages}");
         simulation.calm_step().unwrap();
     }
     simulation.outside.refuse(false);

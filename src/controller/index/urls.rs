@@ -246,10 +246,10 @@ fn problem(retired: &RetiredUrl, outcome: Result<RetireOutcome, String>) -> Prob
                 "the server behind the old url still has its vote ({reason}): make it writable, {stated}"
             ),
         ),
-        Ok(RetireOutcome::RetiredForAnother { said }) => (
+        Ok(RetireOutcome::RetiredForAnother { retirement }) => (
             Reason::OldMasterStillReachable,
             format!(
-                "the old server was retired for another server ({said}); if that is the server of the new url, set \
+                "the old server was retired for another server ({retirement}); if that is the server of the new url, set \
                  the annotation {annotation}"
             ),
         ),

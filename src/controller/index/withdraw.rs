@@ -73,12 +73,12 @@ impl Index {
         let guarded = super::targets::has_finalizer(&entry.object);
         // The first observation of the masters, and the first answers of the siblings, arrive shortly after the first
         // plan.
-        let looked = entry.phase.contention().is_none_or(|contention| {
+        let observed = entry.phase.contention().is_none_or(|contention| {
             now.since(contention.since) >= UNCONFIRMED && self.asked_since(contention.since, at)
         });
-        let looked = looked && !self.sibling_is_responsible(key, at);
+        let sibling_ruled_out = observed && !self.sibling_is_responsible(key, at);
         let held_by_sibling = self.held_by_us(key, at) && !self.holds(key, at);
-        let looked = looked || self.plants(Planted::StopsDespiteSibling);
+        let sibling_ruled_out = sibling_ruled_out || self.plants(Planted::StopsDespiteSibling);
         Some(Departing {
             deleted,
             orphan: deleted && entry.object.spec.deletion_policy == DeletionPolicy::Orphan,
@@ -87,7 +87,8 @@ impl Index {
             enforced: plan.enforcement == Enforcement::Enforce,
             targets: !plan.targets.is_empty(),
             runs: entry.phase.task().map(TargetTask::runs),
-            for_sibling: plan.candidates == Candidates::Operator && (held_by_sibling || (guarded && !looked)),
+            for_sibling: plan.candidates == Candidates::Operator
+                && (held_by_sibling || (guarded && !sibling_ruled_out)),
         })
     }
 

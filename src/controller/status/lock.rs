@@ -113,9 +113,9 @@ fn known(
     let mut held_message = "no replica holds the lock".to_owned();
     if let Some(holder) = &facts.holder {
         let same = holder::show(holder, holds, before, status, facts.now);
-        let said = conditions.before(ConditionType::Held);
-        let said = said.filter(|held| same && held.status == "True");
-        held_message = said.map_or_else(|| taken(holder, before), |held| held.message.clone());
+        let previous = conditions.before(ConditionType::Held);
+        let previous = previous.filter(|held| same && held.status == "True");
+        held_message = previous.map_or_else(|| taken(holder, before), |held| held.message.clone());
     }
     let progress = progress(facts, plan, here, role);
     progress.ready(conditions);

@@ -86,9 +86,12 @@ pub(in crate::controller) fn has_silent(list: &[NotReadyReplica], now: Timestamp
 }
 
 /// Returns the entries that the reporter keeps.
-pub(in crate::controller) fn heard(list: &[NotReadyReplica], now: Timestamp) -> Vec<NotReadyReplica> {
-    let heard = list.iter().filter(|replica| !is_silent(replica, now));
-    heard.cloned().collect()
+pub(in crate::controller) fn without_silent(
+    list: &[NotReadyReplica],
+    now: Timestamp,
+) -> Vec<NotReadyReplica> {
+    let current = list.iter().filter(|replica| !is_silent(replica, now));
+    current.cloned().collect()
 }
 
 fn is_silent(replica: &NotReadyReplica, now: Timestamp) -> bool {
@@ -200,7 +203,7 @@ mod tests {
 
         let conditions = |kind: ConditionType| {
             let mut conditions = Conditions::new(&[], 4, stamp(0));
-            conditions.set(kind, true, Reason::Fit, "as the reporter says".into());
+            conditions.set(kind, true, Reason::Fit, "as the reporter reports".into());
             conditions.into_list()
         };
         let before = RedisQuorumStatus {
@@ -239,8 +242,8 @@ mod tests {
     fn the_reporter_removes_the_entry_of_a_replica_that_is_gone() {
         let list = [not_ready("gone", 0), not_ready("here", 1)];
         assert!(!has_silent(&list, stamp(44)));
-        assert_eq!(heard(&list, stamp(44)), list);
+        assert_eq!(without_silent(&list, stamp(44)), list);
         assert!(has_silent(&list, stamp(45)));
-        assert_eq!(heard(&list, stamp(45)), list[1..]);
+        assert_eq!(without_silent(&list, stamp(45)), list[1..]);
     }
 }

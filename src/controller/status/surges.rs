@@ -37,11 +37,11 @@ pub(in crate::controller) fn surge_news(
     before: &LeaderLockStatus,
     now: &LeaderLockStatus,
 ) -> Option<(EventReason, String)> {
-    let said = |status: &LeaderLockStatus| {
+    let message = |status: &LeaderLockStatus| {
         let mut conditions = status.conditions.iter();
         let found = conditions.find(|condition| condition.type_ == KIND.name() && condition.status == "True");
         found.map(|condition| condition.message.clone())
     };
-    let text = said(now).filter(|text| said(before).as_ref() != Some(text))?;
+    let text = message(now).filter(|text| message(before).as_ref() != Some(text))?;
     Some((EventReason::SurgesOnRollout, text))
 }

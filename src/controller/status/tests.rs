@@ -59,9 +59,9 @@ fn status_of<'a>(conditions: &'a [Condition], kind: &str) -> (&'a str, &'a str) 
 /// Asserts that the CRD accepts the conditions, and that exactly one of `Ready`, `Reconciling` and `Stalled` is true.
 fn assert_valid(conditions: &[Condition], what: &str) {
     let is_true = |kind: &str| status_of(conditions, kind).0 == "True";
-    let said = ["Ready", "Reconciling", "Stalled"].map(is_true);
-    let exactly_one = said.iter().filter(|said| **said).count() == 1;
-    assert!(exactly_one, "Ready, Reconciling, Stalled {said:?}: {what}");
+    let states = ["Ready", "Reconciling", "Stalled"].map(is_true);
+    let exactly_one = states.iter().filter(|state| **state).count() == 1;
+    assert!(exactly_one, "Ready, Reconciling, Stalled {states:?}: {what}");
     for condition in conditions {
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let reason = &condition.reason;

@@ -7,7 +7,7 @@ use std::{
 
 use super::{goal::Siblings, lease_view::LeaseView};
 use crate::{
-    controller::sibling_answers::{Round, Word},
+    controller::sibling_answers::{CombinedAnswer, Round},
     lease::{BootInstant, LockName},
     masters::Masters,
 };
@@ -33,24 +33,25 @@ pub(super) struct Blind {
     pub(super) passed_on: bool,
 }
 
-/// The answers of the last round.
+/// The answer of the last round about one lock.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Said {
+pub(super) struct LatestAnswer {
     /// The time at which the questions were sent.
     pub(super) sent: Option<BootInstant>,
     /// The answer about the lock.
-    pub(super) word: Option<Word>,
+    pub(super) answer: Option<CombinedAnswer>,
 }
 
-impl Said {
+impl LatestAnswer {
     /// Returns the answer about the lock. An answer that this cluster holds the lock is dropped if this
     /// replica has seen a later lease of another cluster.
     pub(super) fn of(round: &Round, quorum: &str, lock: &LockName, seen: &LeaseView) -> Self {
-        let word = round.word(quorum, lock);
+        let answer = round.combined_answer(quorum, lock);
         Self {
             sent: round.sent,
-            word: word
-                .filter(|word| !matches!(word, Word::Held(_, token) if seen.elsewhere() > Some(*token))),
+            answer: answer.filter(
+                |answer| !matches!(answer, CombinedAnswer::Held(_, token) if seen.elsewhere() > Some(*token)),
+            ),
         }
     }
 }
@@ -82,7 +83,7 @@ impl Blind {
     }
 
     /// Returns the judgement of the siblings' answers, which counts while this replica has no majority.
-    pub(super) fn siblings(&mut self, majority: bool, said: Said, now: BootInstant) -> Siblings {
+    pub(super) fn siblings(&mut self, majority: bool, latest: LatestAnswer, now: BootInstant) -> Siblings {
         let found = *self.found();
         if let Some(found) = found {
             self.note_change(found);
@@ -93,15 +94,15 @@ impl Blind {
             return Siblings::Unasked;
         }
         let since = *self.since.get_or_insert(now);
-        let fresh = said.sent.filter(|sent| now < *sent + FRESH);
+        let fresh = latest.sent.filter(|sent| now < *sent + FRESH);
         let answered = fresh.filter(|sent| *sent >= since);
         if answered.is_some_and(|sent| self.changed.is_some_and(|changed| changed <= sent)) {
             self.changed = None;
         }
-        let leaves = match said.word {
-            Some(Word::Held(until, _)) => now < until,
-            Some(Word::Free) => true,
-            Some(Word::Elsewhere(_)) | None => false,
+        let leaves = match latest.answer {
+            Some(CombinedAnswer::Held(until, _)) => now < until,
+            Some(CombinedAnswer::Free) => true,
+            Some(CombinedAnswer::Elsewhere(_)) | None => false,
         };
         if leaves && answered.is_some_and(|sent| found.is_some_and(|found| found <= sent)) {
             // A later finding needs a new round. Under any other answer the stop is still to be carried out.
@@ -116,13 +117,13 @@ impl Blind {
                 Siblings::Awaited(awaited)
             }
         };
-        match said.word {
-            Some(Word::Held(until, token)) if now < until => {
+        match latest.answer {
+            Some(CombinedAnswer::Held(until, token)) if now < until => {
                 self.passed_on = false;
                 Siblings::Held(until, token)
             }
-            Some(Word::Free) if let Some(sent) = fresh => Siblings::Free(sent),
-            Some(Word::Elsewhere(_)) if fresh.is_some() => {
+            Some(CombinedAnswer::Free) if let Some(sent) = fresh => Siblings::Free(sent),
+            Some(CombinedAnswer::Elsewhere(_)) if fresh.is_some() => {
                 self.passed_on = true;
                 decided(Siblings::Elsewhere)
             }
@@ -140,22 +141,22 @@ mod tests {
         BootInstant::from_nanos(milliseconds * 1_000_000)
     }
 
-    fn said(sent: BootInstant, word: Word) -> Said {
-        Said {
+    fn latest(sent: BootInstant, answer: CombinedAnswer) -> LatestAnswer {
+        LatestAnswer {
             sent: Some(sent),
-            word: Some(word),
+            answer: Some(answer),
         }
     }
 
-    const ELSEWHERE: Word = Word::Elsewhere(FencingToken(8));
+    const ELSEWHERE: CombinedAnswer = CombinedAnswer::Elsewhere(FencingToken(8));
 
     /// Returns the state of a blind replica that found a stopped target running again at 1000 ms.
     fn found() -> Blind {
         let mut blind = Blind::default();
-        let siblings = blind.siblings(false, said(at(10), ELSEWHERE), at(0));
+        let siblings = blind.siblings(false, latest(at(10), ELSEWHERE), at(0));
         assert_eq!(siblings, Siblings::Elsewhere);
         blind.note_started(at(1_000));
-        let awaited = blind.siblings(false, said(at(900), ELSEWHERE), at(1_000));
+        let awaited = blind.siblings(false, latest(at(900), ELSEWHERE), at(1_000));
         assert_eq!(awaited, Siblings::Awaited(at(2_500)));
         blind
     }
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn a_start_is_asked_after_once_until_it_is_stopped() {
         let mut blind = found();
-        let asked = said(at(1_100), ELSEWHERE);
+        let asked = latest(at(1_100), ELSEWHERE);
         assert_eq!(blind.siblings(false, asked, at(1_200)), Siblings::Elsewhere);
         // The step that is to stop the target finds it running, too.
         blind.note_started(at(1_300));
@@ -176,29 +177,29 @@ mod tests {
 
     #[test]
     fn a_start_after_one_that_was_left_to_a_sibling_is_asked_after() {
-        for (word, left) in [
+        for (answer, left) in [
             (
-                Word::Held(at(4_000), FencingToken(7)),
+                CombinedAnswer::Held(at(4_000), FencingToken(7)),
                 Siblings::Held(at(4_000), FencingToken(7)),
             ),
-            (Word::Free, Siblings::Free(at(1_100))),
+            (CombinedAnswer::Free, Siblings::Free(at(1_100))),
         ] {
             let mut blind = found();
-            assert_eq!(blind.siblings(false, said(at(1_100), word), at(1_200)), left);
-            let asked = said(at(5_000), ELSEWHERE);
+            assert_eq!(blind.siblings(false, latest(at(1_100), answer), at(1_200)), left);
+            let asked = latest(at(5_000), ELSEWHERE);
             assert_eq!(blind.siblings(false, asked, at(5_100)), Siblings::Elsewhere);
             blind.note_started(at(5_200));
             let later = blind.siblings(false, asked, at(5_200));
-            assert_eq!(later, Siblings::Awaited(at(6_700)), "{word:?}");
+            assert_eq!(later, Siblings::Awaited(at(6_700)), "{answer:?}");
         }
     }
 
     #[test]
-    fn a_word_from_before_the_start_leaves_it_to_be_asked_after() {
+    fn an_answer_from_before_the_start_leaves_it_to_be_asked_after() {
         let mut blind = found();
-        let held = Word::Held(at(1_050), FencingToken(7));
-        blind.siblings(false, said(at(900), held), at(1_010));
-        let awaited = blind.siblings(false, said(at(900), ELSEWHERE), at(1_060));
+        let held = CombinedAnswer::Held(at(1_050), FencingToken(7));
+        blind.siblings(false, latest(at(900), held), at(1_010));
+        let awaited = blind.siblings(false, latest(at(900), ELSEWHERE), at(1_060));
         assert_eq!(awaited, Siblings::Awaited(at(2_500)));
     }
 }

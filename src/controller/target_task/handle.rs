@@ -122,7 +122,7 @@ pub(in crate::controller) struct Config {
     /// The masters of the quorum; `None` if no masters can be asked.
     pub(in crate::controller) masters: Option<Masters>,
     /// The latest answers of the siblings.
-    pub(in crate::controller) said: watch::Receiver<Arc<Round>>,
+    pub(in crate::controller) sibling_answers: watch::Receiver<Arc<Round>>,
     /// Whether the API server does not answer.
     pub(in crate::controller) lost: watch::Receiver<bool>,
     /// The tokens of this cluster's holders, from the statuses of the object and from this task's own marks.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    blind::{Blind, Said},
+    blind::{Blind, LatestAnswer},
     delay::Delays,
     goal::{Other, Siblings, TargetFacts, has_room},
     lease_view::LeaseView,
@@ -24,7 +24,7 @@ pub(super) struct Observation {
     /// Whether this replica has a majority of the masters.
     pub(super) majority: bool,
     /// The latest answers of the siblings.
-    pub(super) said: Said,
+    pub(super) latest_answer: LatestAnswer,
     /// Whether every pod of the targets is fenced.
     pub(super) fenced: bool,
     /// The deadline of a requested stop.
@@ -101,7 +101,7 @@ impl Leases {
             self.lost = None;
             self.sibling_until = Some(sibling.ends);
         }
-        let siblings = self.blind.siblings(seen.majority, seen.said, now);
+        let siblings = self.blind.siblings(seen.majority, seen.latest_answer, now);
         // A lease that a sibling proves counts like one that this replica has observed.
         if let Siblings::Held(until, _) = siblings {
             self.sibling_until = self.sibling_until.max(Some(until));

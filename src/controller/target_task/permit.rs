@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::{
     TargetTask,
-    blind::{Blind, Said, has_majority},
+    blind::{Blind, LatestAnswer, has_majority},
     goal::{Goal, Other, Siblings, TargetFacts, goal},
     lease_view::LeaseView,
     leases::still_owed,
@@ -74,7 +74,7 @@ struct Watched {
     cluster: ClusterId,
     view: watch::Receiver<LockView>,
     masters: Option<Masters>,
-    said: watch::Receiver<Arc<Round>>,
+    sibling_answers: watch::Receiver<Arc<Round>>,
 }
 
 impl Watched {
@@ -84,14 +84,14 @@ impl Watched {
             // The latest answers of the siblings may be older than this finding.
             self.blind.note_started(now);
         }
-        let said = Said::of(
-            &self.said.borrow(),
+        let latest = LatestAnswer::of(
+            &self.sibling_answers.borrow(),
             &self.plan.quorum,
             &self.plan.lock_name,
             &lease,
         );
         let majority = has_majority(self.masters.as_ref());
-        let siblings = self.blind.clone().siblings(majority, said, now);
+        let siblings = self.blind.clone().siblings(majority, latest, now);
         let stands = self.decided.stands(Now { lease, siblings }, now);
         if stands {
             self.blind.forget_started();
@@ -114,7 +114,7 @@ impl TargetTask {
             cluster: self.config.cluster.clone(),
             view: self.config.view.clone(),
             masters: self.config.masters.clone(),
-            said: self.config.said.clone(),
+            sibling_answers: self.config.sibling_answers.clone(),
         };
         StopPermit::new(move |found| watched.holds(found, clock::now()))
     }

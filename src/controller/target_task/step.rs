@@ -4,7 +4,7 @@ use futures_util::future::{self, join_all};
 
 use super::{
     RETRY, TargetTask,
-    blind::{Said, has_majority},
+    blind::{LatestAnswer, has_majority},
     fencing::Fencing,
     goal::{Goal, TargetFacts, depends_on_fencing, goal},
     lease_view::LeaseView,
@@ -74,8 +74,8 @@ impl TargetTask {
         let plan = &config.plan;
         self.stop_requests.expire(lease.token(), now);
         let seen = Observation {
-            said: Said::of(
-                &config.said.borrow_and_update(),
+            latest_answer: LatestAnswer::of(
+                &config.sibling_answers.borrow_and_update(),
                 &plan.quorum,
                 &plan.lock_name,
                 &lease,

@@ -26,19 +26,19 @@ pub enum ClusterError {
     Pod(#[source] InClusterError),
     #[error("setting up the client of the API server")]
     Client(#[source] Box<kube::Error>),
-    #[error("{doing}: not allowed: {said}{instead}")]
+    #[error("{doing}: not allowed: {message}{instead}")]
     Forbidden {
         doing: String,
-        said: String,
+        message: String,
         /// A way that does not need the right, beginning with `; `.
         instead: String,
     },
-    #[error("{doing}: the API server does not accept the credentials: {said}; log in again")]
-    Unauthenticated { doing: String, said: String },
+    #[error("{doing}: the API server does not accept the credentials: {message}; log in again")]
+    Unauthenticated { doing: String, message: String },
     #[error("{doing}: the API server cannot be reached: {reason}")]
     Unreachable { doing: String, reason: String },
-    #[error("{doing}: the API server refused: {said}")]
-    Refused { doing: String, said: String },
+    #[error("{doing}: the API server refused: {message}")]
+    Refused { doing: String, message: String },
     #[error("{doing}: the API server has no such kind: install it with `redlock crd | kubectl apply -f -`")]
     NotInstalled { doing: String },
     #[error("there is no {0}")]
@@ -107,34 +107,37 @@ impl ClusterError {
         let kube::Error::Api(status) = error else {
             let reason = chain(error);
             return match error {
-                kube::Error::Auth(_) => Self::Unauthenticated { doing, said: reason },
+                kube::Error::Auth(_) => Self::Unauthenticated {
+                    doing,
+                    message: reason,
+                },
                 _ => Self::Unreachable { doing, reason },
             };
         };
-        let said = status.message.trim().to_owned();
+        let message = status.message.trim().to_owned();
         let named = status
             .details
             .as_ref()
             .is_some_and(|details| !details.name.is_empty());
         match (status.code, object) {
-            (401, _) => Self::Unauthenticated { doing, said },
+            (401, _) => Self::Unauthenticated { doing, message },
             (403, _) => Self::Forbidden {
                 doing,
-                said,
+                message,
                 instead: String::new(),
             },
             (404, Some(object)) if named => Self::NotFound(object.to_owned()),
             (404, _) => Self::NotInstalled { doing },
-            _ => Self::Refused { doing, said },
+            _ => Self::Refused { doing, message },
         }
     }
 
     /// Adds a way that does not need the right.
     pub(super) fn or_else(self, what: &str) -> Self {
         match self {
-            Self::Forbidden { doing, said, .. } => Self::Forbidden {
+            Self::Forbidden { doing, message, .. } => Self::Forbidden {
                 doing,
-                said,
+                message,
                 instead: format!("; {what}"),
             },
             other => other,
@@ -147,9 +150,9 @@ fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        let said = cause.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
+        let message = cause.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
         source = cause.source();
     }

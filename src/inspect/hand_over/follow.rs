@@ -86,7 +86,7 @@ pub(super) async fn follow(
             ending
         }
     };
-    Ok(told(plan, ending, seen))
+    Ok(result_of(plan, ending, seen))
 }
 
 const fn unfinished(answer: &HandOverAnswer) -> Ending {
@@ -254,7 +254,7 @@ fn by_status(object: &LeaderLock, token: u64) -> Option<Next> {
     })
 }
 
-fn told(plan: &Plan, ending: Ending, seen: HandOverProgress) -> HandedOver {
+fn result_of(plan: &Plan, ending: Ending, seen: HandOverProgress) -> HandedOver {
     let next = seen.next;
     let holder = next.as_ref().map_or_else(String::new, |next| {
         format!(

@@ -100,7 +100,7 @@ mod tests {
         for (to, found) in [("us-1", "us-1/b"), ("us-1/b", "us-1/b"), ("eu-1", "eu-1/a")] {
             assert_eq!(find(to, false).unwrap(), found);
         }
-        for (to, said) in [
+        for (to, message) in [
             ("ap-1", "no operator of that cluster has reported"),
             ("ap-1/c", "--force"),
             ("us-1/old", "--force"),
@@ -113,7 +113,7 @@ mod tests {
             ("", "empty"),
         ] {
             let error = find(to, false).unwrap_err().to_string();
-            assert!(error.contains(said), "{to}: {error}");
+            assert!(error.contains(message), "{to}: {error}");
         }
         assert_eq!(find("ap-1", true).unwrap(), "ap-1/c");
         assert_eq!(find("us-2/x", true).unwrap(), "us-2/x");

@@ -242,7 +242,7 @@ mod tests {
         assert!(all.text().contains("no locks"), "{}", all.text());
         let forbidden = ClusterError::Forbidden {
             doing: String::new(),
-            said: String::new(),
+            message: String::new(),
             instead: String::new(),
         };
         let none = of(vec![("a", Err(away())), ("b", Err(forbidden))]);

@@ -58,7 +58,7 @@ impl DeclaredStatus {
             quorum: object.spec.quorum_ref.name,
             source: Source::Statuses,
             trouble,
-            seen: told(lock_name, object.status.as_ref()),
+            seen: lock_status(lock_name, object.status.as_ref()),
             status: object.status,
         }
     }
@@ -87,7 +87,7 @@ impl DeclaredStatus {
     }
 }
 
-fn told(lock_name: String, status: Option<&LeaderLockStatus>) -> LockStatus {
+fn lock_status(lock_name: String, status: Option<&LeaderLockStatus>) -> LockStatus {
     let held = status.and_then(|status| {
         let conditions = status.conditions.iter();
         let mut held = conditions.filter(|condition| condition.type_ == "Held");

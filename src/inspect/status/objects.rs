@@ -118,13 +118,13 @@ pub async fn gather_declared(
         quorums,
         masters,
         locks,
-        unread: unread.iter().map(told).collect(),
+        unread: unread.iter().map(describe).collect(),
         namespace: (!wanted.all_namespaces).then(|| cluster.namespace().to_owned()),
         every_account: !wanted.names.is_empty(),
     })
 }
 
-fn told(unread: &Unread) -> String {
+fn describe(unread: &Unread) -> String {
     format!(
         "LeaderLock {}/{}: {}",
         unread.namespace, unread.name, unread.reason

@@ -135,7 +135,7 @@ fn a_lock_is_not_unknown_before_the_first_list() {
 }
 
 #[test]
-fn a_watch_that_fails_keeps_what_was_listed() {
+fn a_watch_that_fails_keeps_the_listed_objects() {
     let mut declared = declared(&[lock("report", &json!({}))]);
     let all = declared.locks.get_mut("").unwrap();
     all.take(Change::Failed(kube::runtime::watcher::Error::NoResourceVersion));

@@ -14,7 +14,7 @@ pub(super) const MIN_READY: Duration = Duration::from_secs(10);
 /// The pod that the label is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    Nobody,
+    NoPod,
     /// A Ready pod. A Ready pod that has the label keeps it, unless a rollout replaces the pod.
     Ready,
     /// The pod that holds the lock, ready or not: the pod knows best whether it works, and its lease limits
@@ -45,7 +45,7 @@ pub(super) fn choose(pods: &[PodSnapshot], wanted: &Wanted, by: &str, now: Times
     let fits = |pod: &&PodSnapshot| {
         pod.selected
             && match wanted {
-                Wanted::Nobody => false,
+                Wanted::NoPod => false,
                 Wanted::Ready => pod.ready.is_some(),
                 Wanted::Holder { name, uid } => pod.name == *name && pod.uid == *uid,
             }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    LOOK, OncePerSchedule, SOON,
+    OncePerSchedule, POLL_INTERVAL, SOON,
     job::{Job, Mark, Stage, When, job},
 };
 use crate::{
@@ -197,7 +197,7 @@ impl OncePerSchedule {
         Verdict::NotYet(if now.since(since) < GIVES_WAY {
             Next::Blocks(SOON)
         } else {
-            Next::Later(LOOK)
+            Next::Later(POLL_INTERVAL)
         })
     }
 
@@ -208,7 +208,7 @@ impl OncePerSchedule {
             Shown::Mine if self.ask(job, slot).await == Claim::Granted => Verdict::Mine,
             Shown::Never(why) => Verdict::Never(why),
             Shown::Mine | Shown::Unknown if power.claims => self.hold_up(job),
-            Shown::Mine | Shown::Unknown => Verdict::NotYet(Next::Later(LOOK)),
+            Shown::Mine | Shown::Unknown => Verdict::NotYet(Next::Later(POLL_INTERVAL)),
         }
     }
 

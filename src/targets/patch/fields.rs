@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn patch_sets_what_differs_and_nothing_else() {
+    fn patch_sets_only_the_fields_that_differ() {
         let set = |object: Value, value: Option<Value>| patch(&object, "/spec/a", value.as_ref());
         for (object, value, wanted) in [
             // The value is the wanted one, even if a parent is missing: a merge patch would create the

@@ -78,7 +78,7 @@ impl Scale {
         }
         let left: Vec<_> = left
             .into_iter()
-            .filter(|pod| keep == 0 || pod.is_going())
+            .filter(|pod| keep == 0 || pod.is_terminating())
             .collect();
         object.pods().hurry(&left, by, permit).await?;
         Ok(Step::Working(TargetState::Changing))

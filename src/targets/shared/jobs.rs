@@ -121,7 +121,7 @@ struct Content {
 
 impl Content {
     /// Notifies the followers of these CronJobs. During the first list they are not notified: its end notifies all.
-    fn tell(&self, cron_jobs: impl IntoIterator<Item = String>) {
+    fn notify(&self, cron_jobs: impl IntoIterator<Item = String>) {
         for name in cron_jobs.into_iter().filter(|_| self.synced) {
             if let Some(follower) = self.followers.get(&name) {
                 follower.send_modify(|count| *count += 1);
@@ -129,7 +129,7 @@ impl Content {
         }
     }
 
-    fn tell_all(&self) {
+    fn notify_all(&self) {
         let all = self.followers.values();
         all.for_each(|follower| follower.send_modify(|count| *count += 1));
     }
@@ -142,16 +142,16 @@ impl Content {
         match change {
             Change::Seen(job, _) => {
                 let changed = self.index.put(job);
-                self.tell(changed.into_iter().flatten());
+                self.notify(changed.into_iter().flatten());
             }
             Change::Gone(key) => {
                 let changed = self.index.remove(&key.name);
-                self.tell(changed);
+                self.notify(changed);
             }
             Change::Synced => {
                 self.synced = true;
                 self.trouble = None;
-                self.tell_all();
+                self.notify_all();
             }
             Change::Failed(error) => self.fail(super::watch::failure(what, &error)),
         }
@@ -161,7 +161,7 @@ impl Content {
     fn fail(&mut self, error: Option<TargetError>) {
         if error.is_some() && self.trouble != error {
             self.trouble = error;
-            self.tell_all();
+            self.notify_all();
         }
     }
 }
@@ -191,12 +191,12 @@ impl Jobs {
         let api = Api::<Job>::namespaced(client.clone(), namespace);
         let content = Arc::new(Mutex::new(Content::default()));
         let (wanted, asked) = watch::channel(());
-        let (tell, lists) = watch::channel(Listing::Idle);
+        let (sender, lists) = watch::channel(Listing::Idle);
         let what = format!("following jobs in namespace {namespace}");
         let mut tasks = JoinSet::new();
         tasks.spawn(run(api.clone(), content.clone(), what));
         let what = format!("listing jobs in namespace {namespace}");
-        tasks.spawn(list(api, content.clone(), asked, tell, what));
+        tasks.spawn(list(api, content.clone(), asked, sender, what));
         Self {
             content,
             wanted,

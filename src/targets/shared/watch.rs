@@ -94,10 +94,10 @@ pub(in crate::targets) struct Objects {
 impl Objects {
     pub(super) fn follow(client: &Client, resource: &ApiResource, namespace: &str) -> Self {
         let api = Api::<Partial>::namespaced_with(client.clone(), namespace, resource);
-        let (tell, trouble) = watch::channel(None);
+        let (sender, trouble) = watch::channel(None);
         let seen = Arc::new(Mutex::new(Seen::new()));
         let what = format!("following {} in namespace {namespace}", resource.plural);
-        let task = tokio::spawn(run(api, seen.clone(), tell, what));
+        let task = tokio::spawn(run(api, seen.clone(), sender, what));
         Self { seen, trouble, task }
     }
 }

@@ -43,7 +43,7 @@ fn pods(world: &World) -> Vec<Value> {
     found["items"].as_array().unwrap().clone()
 }
 
-fn is_going(pod: &Value) -> bool {
+fn is_terminating(pod: &Value) -> bool {
     pod["metadata"]["deletionTimestamp"].is_string()
 }
 
@@ -142,15 +142,15 @@ async fn the_last_replica_stops_the_workloads_and_no_finalizer_remains() {
     let draining = drain(&world, &kubeconfig).await;
     // Acts as a kubelet.
     while !operators.is_empty() {
-        let going = eventually(BOUND, "a pod is deleted", async || {
+        let terminating = eventually(BOUND, "a pod is deleted", async || {
             let pods = pods(&world);
-            let going = pods
+            let terminating = pods
                 .iter()
-                .find(|pod| is_going(pod))
+                .find(|pod| is_terminating(pod))
                 .map(|pod| pod["metadata"]["name"].clone());
-            going.ok_or(pods)
+            terminating.ok_or(pods)
         });
-        let name = going.await.as_str().unwrap().to_owned();
+        let name = terminating.await.as_str().unwrap().to_owned();
         assert_eq!(
             gates.replicas("gate").await,
             1,

@@ -215,11 +215,11 @@ impl Side {
                 .world
                 .plane
                 .kubectl(&[namespace.as_slice(), &delete].concat());
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.success(), !fenced(), "{said}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.success(), !fenced(), "{stderr}");
             assert!(
-                !fenced() || said.contains("only the operator may free it"),
-                "{said}"
+                !fenced() || stderr.contains("only the operator may free it"),
+                "{stderr}"
             );
         }
     }

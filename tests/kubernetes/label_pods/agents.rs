@@ -41,10 +41,10 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     first.holds().await;
     web.until(&["web-0"]).await;
     status_of("is active", "Active", &identity(0)).await;
-    let told = world.told("web", "Acquired").await;
+    let note = world.event_message("web", "Acquired").await;
     assert!(
-        told.contains(&identity(0)) && told.contains("acquired the lock"),
-        "{told}"
+        note.contains(&identity(0)) && note.contains("acquired the lock"),
+        "{note}"
     );
 
     // The same is true if another agent takes it, which is reported, or if the holder is killed, which is
@@ -62,8 +62,8 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     web.until(&[]).await;
     println!("taken off {:?} after the holder was killed", asked.elapsed());
     assert!(asked.elapsed() < LEASE * 2);
-    let told = world.told("web", "LeaseLost").await;
-    assert!(told.contains(&identity(1)), "{told}");
+    let note = world.event_message("web", "LeaseLost").await;
+    assert!(note.contains(&identity(1)), "{note}");
 
     // The pod of an agent of another cluster does not count, even under the same name; nor does a pod that was
     // created again.
@@ -71,7 +71,11 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     let elsewhere = start(0, &other);
     elsewhere.holds().await;
     let status = status_of("stands by", "Standby", &identity(0)).await;
-    assert_eq!(status["holderCluster"], other.to_string(), "its UID is told, too");
+    assert_eq!(
+        status["holderCluster"],
+        other.to_string(),
+        "its UID is reported, too"
+    );
     elsewhere.release();
     let stranger = AgentProcess::start(&world, "web-0", "another-uid", &own, LEASE);
     stranger.holds().await;
@@ -88,12 +92,12 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     second.stands_by().await;
     first.kill();
     web.until(&["web-1"]).await;
-    let told = world.told("web", "TakenOver").await;
-    assert!(told.contains(&identity(1)), "{told}");
+    let note = world.event_message("web", "TakenOver").await;
+    assert!(note.contains(&identity(1)), "{note}");
     second.release();
     web.until(&[]).await;
-    let told = world.told("web", "Released").await;
-    assert!(told.contains("released the lock"), "{told}");
+    let note = world.event_message("web", "Released").await;
+    assert!(note.contains("released the lock"), "{note}");
 
     // Either replica may be the first to write. A replica that has just started, and has seen no lease yet,
     // may once remove the label that the other replica set.

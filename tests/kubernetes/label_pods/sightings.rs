@@ -27,7 +27,7 @@ impl Sightings {
     pub fn of(client: Client, namespace: &str) -> Self {
         let api = Api::<Pod>::namespaced(client, namespace);
         let seen = Arc::new(Mutex::new(vec![(Instant::now(), Names::new())]));
-        let told = seen.clone();
+        let shared = seen.clone();
         let task = tokio::spawn(async move {
             let mut events = pin!(watcher(api, watcher::Config::default()));
             let mut labelled = BTreeMap::new();
@@ -47,9 +47,9 @@ impl Sightings {
                     Event::Init | Event::InitDone => {}
                 }
                 let names: Names = labelled.values().cloned().collect();
-                let mut told = told.lock().unwrap();
-                if told.last().is_none_or(|(_, before)| *before != names) {
-                    told.push((Instant::now(), names));
+                let mut seen = shared.lock().unwrap();
+                if seen.last().is_none_or(|(_, before)| *before != names) {
+                    seen.push((Instant::now(), names));
                 }
             }
         });

@@ -45,12 +45,12 @@ impl Web {
         let status = if ready { "True" } else { "False" };
         let patch =
             json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": status}]}});
-        let said = Instant::now();
+        let before = Instant::now();
         self.api
             .patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))
             .await
             .unwrap();
-        said
+        before
     }
 
     /// Sets the condition to True with the time of the transition, like a kubelet.

@@ -84,7 +84,7 @@ async fn lock_is_accepted_from_users_that_may_patch_its_fields() {
     );
     eventually(BOUND, "the policy is in effect", async || {
         match apply(&world, "alice", &flux) {
-            (false, said) if said.contains("may not do by hand") => Ok(()),
+            (false, output) if output.contains("may not do by hand") => Ok(()),
             other => {
                 world.kubectl(&["delete", "leaderlock", "report", "--ignore-not-found"]);
                 Err(other)
@@ -92,8 +92,11 @@ async fn lock_is_accepted_from_users_that_may_patch_its_fields() {
         }
     })
     .await;
-    let says = "patch kustomizations.kustomize.toolkit.fluxcd.io it in namespace";
-    refused(apply(&world, "alice", &flux), &["alice may not do by hand", says]);
+    let expected = "patch kustomizations.kustomize.toolkit.fluxcd.io it in namespace";
+    refused(
+        apply(&world, "alice", &flux),
+        &["alice may not do by hand", expected],
+    );
     accepted(apply(&world, "bob", &flux));
     // A right on one object does not cover another.
     let other = flux.replace(

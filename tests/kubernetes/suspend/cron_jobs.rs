@@ -28,12 +28,12 @@ async fn made(place: &Place<'_>, cron_job: &str) -> Vec<Job> {
     jobs
 }
 
-pub(super) async fn it_and_what_it_makes(place: &Place<'_>) {
+pub(super) async fn a_cron_job_and_its_jobs(place: &Place<'_>) {
     let world = place.world;
     world.apply(&cron_job("report", NEVER, ""));
     world.apply(&guarded("report", "CronJob"));
     place.is("report", "Active").await;
-    let note = world.told("report", "NoStartingDeadline").await;
+    let note = world.event_message("report", "NoStartingDeadline").await;
     assert!(note.contains("startingDeadlineSeconds: 60"), "{note}");
     place.run("report", "half-done");
     place.until_it_runs("half-done").await;
@@ -43,7 +43,7 @@ pub(super) async fn it_and_what_it_makes(place: &Place<'_>) {
     assert_eq!(place.processes("half-done"), (0, 1));
     place.until_cron_job("report", true).await;
     place.until_job("half-done", "is abandoned", is_abandoned).await;
-    world.told("report", "JobAbandoned").await;
+    world.event_message("report", "JobAbandoned").await;
 
     // The CronJob and a Job are resumed by hand, and the controller creates another Job slightly late.
     place.suspend("cronjob", "report", false);

@@ -33,7 +33,7 @@ pub struct Replica {
     kubeconfig: PathBuf,
     running: Option<Operator>,
     /// The logs of its processes that have ended.
-    said: Vec<String>,
+    log: Vec<String>,
 }
 
 impl Replica {
@@ -49,9 +49,9 @@ impl Replica {
     }
 
     /// Returns all log lines of the replica, including those of processes that have ended.
-    pub fn said(&self) -> Vec<String> {
+    pub fn log(&self) -> Vec<String> {
         let running = self.running.as_ref().map(|operator| operator.child.stderr());
-        [self.said.clone(), running.unwrap_or_default()].concat()
+        [self.log.clone(), running.unwrap_or_default()].concat()
     }
 
     pub fn start(&mut self) {
@@ -69,7 +69,7 @@ impl Replica {
             return;
         };
         operator.child.kill();
-        self.said.append(&mut operator.child.stderr());
+        self.log.append(&mut operator.child.stderr());
     }
 
     /// Returns the process id of the replica.
@@ -87,7 +87,7 @@ impl Replica {
         let mut operator = self.running.take().expect("it runs");
         let (exit, took) = operator.child.wait(BOUND);
         assert!(exit.success(), "{}: {exit} after {took:?}", self.name);
-        self.said.append(&mut operator.child.stderr());
+        self.log.append(&mut operator.child.stderr());
     }
 }
 
@@ -173,7 +173,7 @@ impl Cluster {
             cluster: self.name,
             kubeconfig,
             running: None,
-            said: Vec::new(),
+            log: Vec::new(),
         });
     }
 
@@ -195,9 +195,9 @@ impl Cluster {
         let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
         std::fs::write(file.path(), object.to_string()).unwrap();
         let path = file.path().display().to_string();
-        let said = self.plane.kubectl(&["apply", "--filename", &path]);
-        let error = String::from_utf8_lossy(&said.stderr);
-        assert!(said.status.success(), "{}: {error}\n{object:#}", self.name);
+        let output = self.plane.kubectl(&["apply", "--filename", &path]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {error}\n{object:#}", self.name);
     }
 
     pub fn locks(&self) -> Api<LeaderLock> {
@@ -221,7 +221,7 @@ impl Cluster {
     }
 
     /// Sets the status of a replica's pod, which the kubelet would report if it reached the API server.
-    pub async fn tell_pod(&self, replica: usize, ready: bool) {
+    pub async fn set_pod_status(&self, replica: usize, ready: bool) {
         let pods = Api::<Pod>::namespaced(self.client.clone(), OPERATOR);
         let status = if ready { "True" } else { "False" };
         let patch = json!({"status": {
@@ -237,7 +237,7 @@ impl Cluster {
 
     pub async fn start(&mut self, replica: usize) {
         self.replicas[replica].start();
-        self.tell_pod(replica, true).await;
+        self.set_pod_status(replica, true).await;
     }
 
     /// Sets the mode of both directions between this cluster and the masters.

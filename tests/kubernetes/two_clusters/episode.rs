@@ -57,7 +57,7 @@ impl Episode {
 
     /// Reports whether a lease was lost.
     pub fn has_lost(&self) -> bool {
-        self.leases.iter().any(|lease| lease.what == "lost")
+        self.leases.iter().any(|lease| lease.kind == "lost")
     }
 
     /// Reports whether the machine was too busy: a replica that reached all masters lost its lease, or a
@@ -91,7 +91,7 @@ impl Episode {
     pub fn timeline(&self) -> String {
         let mut lines: Vec<Mark> = self.marks.clone();
         for lease in &self.leases {
-            let what = format!("{}: lease {}, token {}", lease.replica, lease.what, lease.token);
+            let what = format!("{}: lease {}, token {}", lease.replica, lease.kind, lease.token);
             lines.push((lease.at, what));
         }
         for run in &self.runs {

@@ -34,7 +34,7 @@ pub struct FencedNode {
     /// `None` if nothing is fenced.
     kubeconfig: Option<PathBuf>,
     port: u16,
-    said: Vec<String>,
+    log: Vec<String>,
 }
 
 impl FencedNode {
@@ -68,7 +68,7 @@ impl FencedNode {
             kubelet_api,
             kubeconfig,
             port: free_port().unwrap(),
-            said: Vec::new(),
+            log: Vec::new(),
         };
         for part in [Part::Guardian, Part::Agent] {
             started.start_part(part);
@@ -109,7 +109,7 @@ impl FencedNode {
     pub fn kill_part(&mut self, part: Part) {
         if let Some(mut process) = self.slot(part).take() {
             process.kill();
-            self.said.append(&mut process.stderr());
+            self.log.append(&mut process.stderr());
         }
     }
 
@@ -123,7 +123,7 @@ impl FencedNode {
                 "{part:?} of {}: {status} after {took:?}",
                 self.cluster
             );
-            self.said.append(&mut process.stderr());
+            self.log.append(&mut process.stderr());
         }
     }
 
@@ -135,9 +135,9 @@ impl FencedNode {
     }
 
     /// Returns all log lines of agent and guardian.
-    pub fn said(&self) -> Vec<String> {
+    pub fn log(&self) -> Vec<String> {
         let running = [&self.agent, &self.guardian].into_iter().flatten();
         let running = running.flat_map(ChildGuard::stderr).collect();
-        [self.said.clone(), running].concat()
+        [self.log.clone(), running].concat()
     }
 }

@@ -87,7 +87,7 @@ impl Acts<'_> {
         self.mark(format!("kill -9 of {name}"));
         let cluster = &mut self.pair.clusters[self.held.cluster];
         cluster.replicas[replica].kill();
-        cluster.tell_pod(replica, false).await;
+        cluster.set_pod_status(replica, false).await;
     }
 
     async fn start(&mut self, replica: usize) {
@@ -113,7 +113,7 @@ impl Acts<'_> {
         let name = self.name(self.held.replica);
         self.mark(format!("SIGTERM to {name}"));
         let cluster = &mut self.pair.clusters[self.held.cluster];
-        cluster.tell_pod(self.held.replica, false).await;
+        cluster.set_pod_status(self.held.replica, false).await;
         cluster.replicas[self.held.replica].signal(Signal::SIGTERM);
         block_in_place(|| cluster.replicas[self.held.replica].wait());
         self.mark(format!("{name} has ended"));
@@ -124,7 +124,7 @@ impl Acts<'_> {
         let cluster = self.pair.clusters[self.held.cluster].name;
         for replica in 0..2 {
             self.pair.clusters[self.held.cluster]
-                .tell_pod(replica, false)
+                .set_pod_status(replica, false)
                 .await;
         }
         // A time in which pods are being deleted, before their kubelet signals their processes.
@@ -205,7 +205,7 @@ impl Acts<'_> {
             server.pause().unwrap();
         }
         self.last(500..9_000).await;
-        self.mark("they go on");
+        self.mark("they continue");
         for server in &self.pair.servers[..count] {
             server.resume().unwrap();
         }
@@ -258,7 +258,7 @@ impl Acts<'_> {
     async fn step_down(&mut self) {
         let cluster = self.pair.clusters[self.held.cluster].name;
         self.mark(format!("{cluster}: state SteppedDown"));
-        let spec = json!({"state": "SteppedDown", "reason": "the test says so"});
+        let spec = json!({"state": "SteppedDown", "reason": "the test"});
         self.pair.clusters[self.held.cluster].set_lock(&spec).await;
         self.wait_for_other().await;
         self.mark(format!("{cluster}: state Enabled"));
@@ -298,7 +298,7 @@ impl Acts<'_> {
     /// Waits until the work runs in the other cluster.
     async fn wait_for_other(&mut self) {
         let other = &self.pair.clusters[self.held.other_cluster()];
-        eventually(BOUND, "the work goes on in the other cluster", async || {
+        eventually(BOUND, "the work continues in the other cluster", async || {
             let runs = self.pair.work.runs(other, &self.pair.recorder).await;
             if runs { Ok(()) } else { Err(self.pair.leases()) }
         })

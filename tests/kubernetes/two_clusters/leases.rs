@@ -11,12 +11,12 @@ pub struct Lease {
     pub replica: String,
     pub token: u64,
     /// `acquired`, `given up` or `lost`.
-    pub what: String,
+    pub kind: String,
 }
 
 impl Lease {
     pub fn is_acquired(&self) -> bool {
-        self.what == "acquired"
+        self.kind == "acquired"
     }
 }
 
@@ -26,8 +26,8 @@ pub fn leases(replica: &str, lines: &[String]) -> Vec<Lease> {
     let (now, unix) = (clock::now(), clock::unix_time());
     let parse = |line: &String| {
         let line: Value = serde_json::from_str(line).ok()?;
-        let what = line["message"].as_str()?.strip_prefix("lease ")?;
-        if !matches!(what, "acquired" | "given up" | "lost") {
+        let kind = line["message"].as_str()?.strip_prefix("lease ")?;
+        if !matches!(kind, "acquired" | "given up" | "lost") {
             return None;
         }
         // The lock by which the replicas elect the reporter is not a lock of a user.
@@ -42,7 +42,7 @@ pub fn leases(replica: &str, lines: &[String]) -> Vec<Lease> {
             at: now - std::time::Duration::from_nanos(u64::try_from(ago).ok()?),
             replica: replica.to_owned(),
             token: line["token"].as_u64()?,
-            what: what.to_owned(),
+            kind: kind.to_owned(),
         })
     };
     lines.iter().filter_map(parse).collect()

@@ -134,12 +134,12 @@ impl Pair {
         fs::write(folder.join("boot"), format!("{unix:?}\n{:#?}", self.runs())).unwrap();
         for replica in self.clusters.iter().flat_map(|cluster| &cluster.replicas) {
             let file = folder.join(format!("{}.log", replica.name));
-            fs::write(file, replica.said().join("\n")).unwrap();
+            fs::write(file, replica.log().join("\n")).unwrap();
         }
         for cluster in &self.clusters {
             if let Some(node) = &cluster.node {
                 let file = folder.join(format!("{}-node.log", cluster.name));
-                fs::write(file, node.said().join("\n")).unwrap();
+                fs::write(file, node.log().join("\n")).unwrap();
             }
         }
         println!("the logs of the replicas are in {}", folder.display());
@@ -153,7 +153,7 @@ impl Pair {
     pub fn leases(&self) -> Vec<Lease> {
         let replicas = self.clusters.iter().flat_map(|cluster| &cluster.replicas);
         let mut all: Vec<Lease> = replicas
-            .flat_map(|replica| leases(&replica.name, &replica.said()))
+            .flat_map(|replica| leases(&replica.name, &replica.log()))
             .collect();
         all.sort_by_key(|lease| lease.at);
         all
@@ -162,10 +162,10 @@ impl Pair {
     /// Waits until one replica holds the lock, its work runs, that of the other cluster does not, and all statuses
     /// agree.
     pub async fn settled(&self, what: &str) -> Held {
-        eventually(BOUND, &format!("settled: {what}"), async || self.look().await).await
+        eventually(BOUND, &format!("settled: {what}"), async || self.check().await).await
     }
 
-    async fn look(&self) -> Result<Held, String> {
+    async fn check(&self) -> Result<Held, String> {
         let mut held = Vec::new();
         for (index, cluster) in self.clusters.iter().enumerate() {
             for (replica, of) in cluster.replicas.iter().enumerate() {
@@ -205,7 +205,7 @@ impl Pair {
             let status = cluster.status().await;
             let role = if runs { "Active" } else { "Standby" };
             if status["role"] != role || status["holderIdentity"] != holder.as_str() {
-                return Err(format!("held by {holder}, and {} says {status}", cluster.name));
+                return Err(format!("held by {holder}, and {} reports {status}", cluster.name));
             }
         }
         Ok(held)

@@ -20,7 +20,11 @@ fn kinds() -> Vec<Fault> {
     let mut kinds = Fault::CLOSED.to_vec();
     if let Ok(only) = std::env::var("REDLOCK_FAULT") {
         kinds.retain(|fault| format!("{fault:?}") == only);
-        assert!(!kinds.is_empty(), "{only} is none of {:?}", Fault::CLOSED);
+        assert!(
+            !kinds.is_empty(),
+            "unknown fault {only}: expected one of {:?}",
+            Fault::CLOSED
+        );
     }
     kinds
 }

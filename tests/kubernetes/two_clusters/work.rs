@@ -170,11 +170,11 @@ async fn due(cluster: &Cluster) -> kube::Result<()> {
     let jobs = Api::<Job>::namespaced(cluster.client.clone(), NAMESPACE);
     let spec = schedule.spec.as_ref().expect("a spec");
     let found = jobs.list(&ListParams::default()).await?;
-    let is_going = |job: &Job| {
+    let is_started = |job: &Job| {
         let suspended = job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true);
         !suspended && job.metadata.deletion_timestamp.is_none()
     };
-    if spec.suspend == Some(true) || found.iter().any(is_going) {
+    if spec.suspend == Some(true) || found.iter().any(is_started) {
         return Ok(());
     }
     let job = json!({

@@ -55,7 +55,7 @@ impl Attempt {
     }
 
     /// Reports whether the attempt may still count a vote, or write a value that no renewal writes.
-    pub(crate) fn goes_on(&self) -> bool {
+    pub(crate) fn is_pending(&self) -> bool {
         self.is_running() || self.first | self.confirms != 0
     }
 
@@ -116,7 +116,7 @@ impl Attempt {
         }
         if self.ended {
             (self.acks, self.after) = (0, 0);
-            if !self.goes_on() {
+            if !self.is_pending() {
                 *self = Self {
                     phase: Phase::Over,
                     ..Self::default()
@@ -131,9 +131,9 @@ pub(crate) struct Attempts(pub [Attempt; MOST]);
 
 impl Attempts {
     /// Returns a mask of the attempts that a wait has to outlast.
-    pub(crate) fn going_on(&self) -> u8 {
+    pub(crate) fn pending(&self) -> u8 {
         let all = self.0.iter().enumerate();
-        all.filter(|(_, attempt)| attempt.goes_on())
+        all.filter(|(_, attempt)| attempt.is_pending())
             .fold(0, |mask, (id, _)| mask | 1 << id)
     }
 }

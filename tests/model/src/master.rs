@@ -106,7 +106,7 @@ impl Master {
             waits_for: if bug == Bug::FloorWithoutWait {
                 0
             } else {
-                attempts.going_on()
+                attempts.pending()
             },
             read: 0,
             floor: Registers::default(),

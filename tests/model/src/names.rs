@@ -117,7 +117,7 @@ impl Attempt {
         self.counted(1 << name) == 1
     }
 
-    fn is_going_on(&self) -> bool {
+    fn is_active(&self) -> bool {
         matches!(
             self.phase,
             Phase::Granting | Phase::Confirming(_) | Phase::Held(_)
@@ -264,9 +264,9 @@ impl State {
         }
     }
 
-    fn going_on(&self) -> u8 {
+    fn active(&self) -> u8 {
         (0..ATTEMPTS)
-            .filter(|id| self.attempts[*id].is_going_on())
+            .filter(|id| self.attempts[*id].is_active())
             .fold(0, |mask, id| mask | 1 << id)
     }
 
@@ -274,7 +274,7 @@ impl State {
         self.step += 1;
         match step {
             Step::Register(server) => self.servers[server].knows_new_member = true,
-            Step::StartWait => self.waits_for = self.going_on(),
+            Step::StartWait => self.waits_for = self.active(),
             Step::EndWait => {}
             Step::Read(server) => self.floor = self.floor.max(self.servers[server].counter),
             Step::Seal => {

@@ -13,10 +13,10 @@ impl State {
             attempt.tidy();
         }
         self.rank_attempts();
-        let going_on = self.attempts.going_on();
+        let pending = self.attempts.pending();
         for master in &mut self.masters {
             if let Seal::Probed { waits_for, .. } = &mut master.seal {
-                *waits_for &= going_on;
+                *waits_for &= pending;
             }
         }
         // A lease blocks a grant only until it expires, and matters only to the confirm of its own grant.

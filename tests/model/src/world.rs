@@ -152,7 +152,7 @@ impl World {
             if attempt.is_running() || attempt.holds().is_some() {
                 actions.push(Action::End { attempt: id });
             }
-            if !attempt.is_running() && attempt.goes_on() {
+            if !attempt.is_running() && attempt.is_pending() {
                 actions.push(Action::TooLate { attempt: id });
             }
         }

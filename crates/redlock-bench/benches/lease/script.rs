@@ -21,7 +21,7 @@ pub const RENEW: &str = script!("fields_none.lua" "preamble.lua" "obstacle.lua" 
 const GRANT: &str =
     script!("fields_marks.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "grant.lua" "granted.lua");
 const RELEASE: &str = script!("fields_none.lua" "preamble.lua" "cluster.lua" "release.lua");
-const LOOK: &str = script!("history.lua" "look.lua");
+const FACTS: &str = script!("history.lua" "facts.lua");
 
 const NAME: &str = "bench/bare";
 const STEM: &str = "1|local|local|bench|fedcba9876543210fedcba9876543210|";
@@ -125,8 +125,8 @@ impl Bench {
 
 impl Bench {
     /// `process`: the replication id that a complete probe has shown, or empty.
-    async fn look(&mut self, what: &str, process: &str) -> Cost {
-        let sha = load(LOOK, &mut self.connection).await;
+    async fn poll(&mut self, what: &str, process: &str) -> Cost {
+        let sha = load(FACTS, &mut self.connection).await;
         let mut command = redis::cmd("EVALSHA");
         command
             .arg(sha)
@@ -187,13 +187,13 @@ pub async fn run(quorum: &Quorum, goals: &mut Goals) {
     bench.script("grant", GRANT, &grant, true).await;
     let release = ["local/local", "redlock:released", STEM, "cost"];
     bench.script("release", RELEASE, &release, true).await;
-    bench.look("LOOK, whole", "").await;
+    bench.poll("FACTS, complete", "").await;
     let process = bench.replication_id().await;
-    let look = bench.look("LOOK", &process).await;
-    let look: Vec<f64> = look
+    let poll = bench.poll("FACTS", &process).await;
+    let ratios: Vec<f64> = poll
         .iter()
         .zip(&renew)
-        .map(|(look, renew)| look / renew)
+        .map(|(poll, renew)| poll / renew)
         .collect();
-    goals.add("LOOK, CPU of a master", &look, "× renew", Goal::AtMost(2.0));
+    goals.add("FACTS, CPU of a master", &ratios, "× renew", Goal::AtMost(2.0));
 }

@@ -96,12 +96,12 @@ impl Adopted {
 /// # Errors
 /// Returns an error if too few masters answer, if they disagree, or if their number is not that of the urls.
 pub async fn adopt(config: MastersConfig, agreement: Agreement) -> Result<Adopted, AdoptError> {
-    let only_look = MastersConfig {
+    let read_only = MastersConfig {
         reseal: false,
         ..config.clone()
     };
-    let (masters, mut notices, tasks) = Masters::open(&only_look, None)?;
-    let adopted = look(config, agreement, &masters, &mut notices).await;
+    let (masters, mut notices, tasks) = Masters::open(&read_only, None)?;
+    let adopted = adopt_from(config, agreement, &masters, &mut notices).await;
     tasks.close().await;
     adopted
 }
@@ -117,7 +117,7 @@ pub async fn adopt_open(
     agreement: Agreement,
 ) -> Result<(Adopted, (Masters, Notices, Tasks)), AdoptError> {
     let (masters, mut notices, tasks) = Masters::open(&config, None)?;
-    let adopted = look(config, agreement, &masters, &mut notices).await;
+    let adopted = adopt_from(config, agreement, &masters, &mut notices).await;
     match adopted {
         Ok(adopted) if adopted.fingerprint == *masters.fingerprint() => {
             Ok((adopted, (masters, notices, tasks)))
@@ -131,7 +131,7 @@ pub async fn adopt_open(
     }
 }
 
-async fn look(
+async fn adopt_from(
     config: MastersConfig,
     agreement: Agreement,
     masters: &Masters,
@@ -140,7 +140,7 @@ async fn look(
     let majority = masters.size().majority();
     let enough = |all: &[MasterStatus]| agreed(all, majority).is_some();
     let all = masters
-        .first_look_heard(notices, Masters::FIRST_LOOK, enough)
+        .first_poll_notified(notices, Masters::FIRST_POLL_TIMEOUT, enough)
         .await;
     let Some(text) = choose(&all, majority, agreement)? else {
         return Ok(Adopted::as_configured(config));

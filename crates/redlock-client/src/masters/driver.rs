@@ -214,7 +214,7 @@ impl Running {
             }
             for call in batch.drain(..) {
                 let id = match call.reply_to {
-                    ReplyTo::Nobody => RequestId::default(),
+                    ReplyTo::None => RequestId::default(),
                     reply_to => {
                         *next_request += 1;
                         let id = RequestId(*next_request);
@@ -301,7 +301,7 @@ impl Running {
         won: Option<Arc<LeaseAttempt>>,
         completion: Completion,
     ) {
-        let reply_to = self.callers.remove(&request).unwrap_or(ReplyTo::Nobody);
+        let reply_to = self.callers.remove(&request).unwrap_or(ReplyTo::None);
         let taken = reply_to.deliver(completion);
         if let Some(attempt) = won.filter(|_| !taken) {
             let request = Request {

@@ -96,9 +96,9 @@ struct Trial<'a> {
 
 impl Trial<'_> {
     async fn run(&self) -> Result<(), PreflightError> {
-        let facts = self.link.look().await.map_err(|reason| PreflightError {
-            script: scripts::LOOK.name.to_lowercase(),
-            commands: commands(&scripts::LOOK, &reason),
+        let facts = self.link.read_facts().await.map_err(|reason| PreflightError {
+            script: scripts::FACTS.name.to_lowercase(),
+            commands: commands(&scripts::FACTS, &reason),
             reason,
         })?;
         let tried = self.try_all(&facts.run_id).await;

@@ -40,7 +40,7 @@ fn the_replies_of_the_corpus_match_their_names() {
         let unknown = |answer: &Answer| matches!(answer, Answer::Unknown(Unknown::Reply(_)));
         match name.as_str() {
             "loading" => assert!(found.is_none()),
-            "look" => {
+            "facts" => {
                 let (reply, _) = found.unwrap();
                 assert!(
                     MasterFacts::parse(reply.counter, &reply.items, None)

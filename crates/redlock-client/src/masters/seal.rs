@@ -31,10 +31,10 @@ use super::{Masters, link::Link, shared::Shared};
 use crate::clock;
 
 /// The interval at which the last poll of each master is read from memory, which only locks a few mutexes.
-const GLANCE: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// The interval of reads while a master is without a seal. A probe that changes restarts the wait, and users
 /// watch the remaining seconds.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const READ_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The progress of a master without a seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +49,11 @@ pub(crate) struct Sealer {
     executor: SealExecutor,
     quarantine: Quarantine,
     /// The last logged state of each master, so that a state is logged once.
-    said: BTreeMap<usize, Said>,
+    logged: BTreeMap<usize, Logged>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Said {
+enum Logged {
     Sealing(String),
     Blocked(Blocked),
     Failed(NotDone),
@@ -76,7 +76,7 @@ impl Sealer {
                 shared,
             },
             quarantine: Quarantine::new(size, fingerprint),
-            said: BTreeMap::new(),
+            logged: BTreeMap::new(),
         }
     }
 
@@ -84,9 +84,9 @@ impl Sealer {
     pub(crate) async fn run(mut self) {
         loop {
             let pause = if self.all_sealed() {
-                self.said.clear();
-                self.tell(&BTreeMap::new());
-                GLANCE
+                self.logged.clear();
+                self.publish(&BTreeMap::new());
+                CHECK_INTERVAL
             } else {
                 self.turn().await
             };
@@ -103,56 +103,56 @@ impl Sealer {
 
     /// Reads, plans and acts once. Returns the time until the next turn.
     async fn turn(&mut self) -> Duration {
-        let plan = self.executor.look(&mut self.quarantine).await;
+        let plan = self.executor.plan(&mut self.quarantine).await;
         let mut done = self.executor.seal(&self.quarantine, &plan).await;
         let lost = plan.of(&Step::Fallback);
         done.extend(self.executor.fall_back(&self.quarantine, &plan, &lost).await);
         let sealing = progress(&plan, &done);
-        self.tell(&sealing);
-        self.say(&plan, &done);
+        self.publish(&sealing);
+        self.log(&plan, &done);
         if !plan.of(&Step::Probe).is_empty() {
             // Probes were just written: report the remaining wait soon.
-            return GLANCE;
+            return CHECK_INTERVAL;
         }
         let now = clock::now();
         let next = sealing.values().map(|sealing| sealing.until.left(now));
         next.filter(|left| !left.is_zero())
-            .fold(LOOK_EVERY, Duration::min)
+            .fold(READ_INTERVAL, Duration::min)
     }
 
-    fn tell(&self, sealing: &BTreeMap<usize, Sealing>) {
+    fn publish(&self, sealing: &BTreeMap<usize, Sealing>) {
         for link in self.executor.links.iter() {
             link.set_sealing(sealing.get(&link.index).copied());
         }
     }
 
     /// Logs each change once.
-    fn say(&mut self, plan: &Plan, done: &Sealed) {
+    fn log(&mut self, plan: &Plan, done: &Sealed) {
         for (index, step) in &plan.steps {
             let master = &self.executor.links[*index].name;
             let result = done.iter().find(|(m, _)| m == index).map(|(_, result)| result);
-            let said = match (step, result) {
-                (_, Some(Ok(()))) => Said::Sealed,
-                (_, Some(Err(why))) => Said::Failed(why.clone()),
+            let state = match (step, result) {
+                (_, Some(Ok(()))) => Logged::Sealed,
+                (_, Some(Err(why))) => Logged::Failed(why.clone()),
                 (Step::Wait { .. } | Step::Blocked { .. }, None) => match plan.blocked {
-                    Some(blocked) => Said::Blocked(blocked),
-                    None => Said::Sealing(self.quarantine.probe(*index).unwrap_or_default().to_owned()),
+                    Some(blocked) => Logged::Blocked(blocked),
+                    None => Logged::Sealing(self.quarantine.probe(*index).unwrap_or_default().to_owned()),
                 },
                 (_, None) => continue,
             };
-            if self.said.get(index) == Some(&said) {
+            if self.logged.get(index) == Some(&state) {
                 continue;
             }
-            match (&said, step) {
-                (Said::Sealing(_), Step::Wait { until }) => {
+            match (&state, step) {
+                (Logged::Sealing(_), Step::Wait { until }) => {
                     let left = until.left(clock::now()).as_secs_f64().ceil();
                     tracing::warn!(master, "master lost its memory or is new: sealing, {left} s left");
                 }
-                (Said::Blocked(why), _) => tracing::warn!(master, "master cannot be sealed: {why}"),
-                (Said::Failed(why), _) => tracing::info!(master, "master not sealed, retrying: {why}"),
+                (Logged::Blocked(why), _) => tracing::warn!(master, "master cannot be sealed: {why}"),
+                (Logged::Failed(why), _) => tracing::info!(master, "master not sealed, retrying: {why}"),
                 _ => tracing::info!(master, way = ?step, "master sealed: its votes count again"),
             }
-            self.said.insert(*index, said);
+            self.logged.insert(*index, state);
         }
     }
 }
@@ -204,10 +204,10 @@ impl Masters {
     /// Returns the largest counter that the sealed masters report now; `None` if fewer than a majority report
     /// one. No token that was granted earlier is greater.
     pub async fn largest_counter(&self) -> Option<FencingToken> {
-        let looks = futures_util::future::join_all(self.links().iter().map(|link| link.look())).await;
+        let results = futures_util::future::join_all(self.links().iter().map(|link| link.read_facts())).await;
         let (fingerprint, quorum) = (self.fingerprint().to_string(), self.quorum_id());
         let mut counters = BTreeMap::new();
-        for facts in looks.into_iter().flatten() {
+        for facts in results.into_iter().flatten() {
             if facts.sealed() && facts.fingerprint == fingerprint && facts.quorum == quorum {
                 counters.insert(facts.run_id, facts.counter);
             }

@@ -109,7 +109,7 @@ impl Masters {
             command_timeout: config.command_timeout,
         };
         let shared = Arc::new(Shared::new(of_engine, connections));
-        let (notices, heard) = mpsc::unbounded_channel();
+        let (notices, receiver) = mpsc::unbounded_channel();
         let mut links = Vec::new();
         let access = config.access();
         for (index, master) in config.masters.iter().enumerate() {
@@ -163,7 +163,7 @@ impl Masters {
             Self {
                 inner: Arc::new(inner),
             },
-            heard,
+            receiver,
             tasks,
         ))
     }

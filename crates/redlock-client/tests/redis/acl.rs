@@ -73,10 +73,10 @@ async fn the_documented_user_can_do_everything() {
     };
     let longest_lease = LONGEST_LEASE;
     for request in [mark, claim, reserve, Command::Break { longest_lease }] {
-        let said = format!("{request:?}");
+        let request_text = format!("{request:?}");
         match opened.ask(&lock, request).await.unwrap() {
             Completion::Done { majority: true, .. } => {}
-            other => panic!("{said}: {other:?}"),
+            other => panic!("{request_text}: {other:?}"),
         }
     }
     match opened.ask(&lock, Command::Observe).await.unwrap() {
@@ -114,10 +114,10 @@ async fn a_missing_permission_is_reported_as_such_and_not_as_a_missing_seal() {
     let servers = servers(vec![line.clone(), without("info"), unsealing, without("set")]);
 
     let opened = open(&as_user(&servers, "without-info"));
-    opened.first_look(BOUND, |_| false).await;
+    opened.wait_for_first_poll(BOUND, |_| false).await;
     for master in opened.status() {
         let why = master.no_vote.map(|why| why.to_string()).unwrap_or_default();
-        for part in ["server error NOPERM", "the ACL rule +info", "the script look"] {
+        for part in ["server error NOPERM", "the ACL rule +info", "the script facts"] {
             assert!(why.contains(part), "{part} is not in {why:?}");
         }
     }
@@ -156,8 +156,8 @@ async fn other_keys_and_channels_are_refused() {
     let servers = servers(vec![documented, silent]);
     for (user, prefix, script) in [
         // Not even the first poll is permitted.
-        ("redlock", "other", "look"),
-        ("redlock", "redlock2", "look"),
+        ("redlock", "other", "facts"),
+        ("redlock", "redlock2", "facts"),
         ("silent", "redlock", "reserve"),
     ] {
         let config = MastersConfig {
@@ -165,7 +165,7 @@ async fn other_keys_and_channels_are_refused() {
             ..as_user(&servers, user)
         };
         let opened = open(&config);
-        opened.first_look(BOUND, |_| false).await;
+        opened.wait_for_first_poll(BOUND, |_| false).await;
         for trial in opened.try_scripts().await {
             let error = trial.unwrap_err();
             assert_eq!(error.script, script, "{user} {prefix}: {error}");

@@ -81,10 +81,10 @@ async fn promoted_replica_does_not_vote_beside_its_former_master() {
     let second = open(&with(&all, &[(0, &url), (1, NOWHERE)]));
     second.voters(2).await;
     first
-        .master(1, "looked at", |master| master.facts.is_some())
+        .master(1, "inspected", |master| master.facts.is_some())
         .await;
     first
-        .master(0, "looked at", |master| master.facts.is_some())
+        .master(0, "inspected", |master| master.facts.is_some())
         .await;
     assert_eq!(holders(&first, &second).await, (false, true));
 }
@@ -105,7 +105,7 @@ async fn server_of_another_quorum_with_the_same_fingerprint_has_no_vote() {
     first.voters(2).await;
     for master in 0..3 {
         second
-            .master(master, "looked at", |master| master.facts.is_some())
+            .master(master, "inspected", |master| master.facts.is_some())
             .await;
     }
     second.master(0, "votes", |master| master.votes()).await;

@@ -42,14 +42,14 @@ async fn refused(masters: &Opened, index: usize) -> String {
 
 #[tokio::test]
 async fn program_that_runs_scripts_is_refused_by_its_name() {
-    let look = |info, role| FakeServer::start(Some(info), Scripts::Look { role });
+    let fake = |info, role| FakeServer::start(Some(info), Scripts::Facts { role });
     let keydb = "redis_version:6.3.4\nmvcc_depth:0";
     // Two Dragonflies without a run_id are not taken for one server.
     let programs = [
-        look(DRAGONFLY, "master"),
-        look(DRAGONFLY, "master"),
-        look(keydb, "active-replica"),
-        look(
+        fake(DRAGONFLY, "master"),
+        fake(DRAGONFLY, "master"),
+        fake(keydb, "active-replica"),
+        fake(
             "redis_version:7.1.0\nredis_mode:cluster\nos:Amazon MemoryDB",
             "master",
         ),

@@ -110,7 +110,7 @@ async fn renewed(servers: &[RedisServer], before: &BTreeSet<String>) {
 async fn refused(masters: &Opened, by_auth: bool) -> Vec<MasterStatus> {
     eventually(
         BOUND,
-        "every master says that it refuses the new ones",
+        "every master reports that it refuses the new ones",
         async || {
             let all = masters.status();
             let refused = |m: &MasterStatus| m.not_renewed.is_some() && m.auth() == by_auth;
@@ -242,14 +242,16 @@ async fn a_certificate_authority_is_rotated_without_a_vote_lost() {
     .await
     .unwrap();
     let held = Held::keep(&masters, masters.acquire_soon("a/b", "me").await);
-    let nobody = Credentials::default();
-    let bad = masters.rekey(nobody.clone(), tls("no certificate".into()));
+    let no_credentials = Credentials::default();
+    let bad = masters.rekey(no_credentials.clone(), tls("no certificate".into()));
     assert!(bad.unwrap_err().to_string().contains("certificate"));
-    masters.rekey(nobody.clone(), tls(read(&stranger))).unwrap();
+    masters
+        .rekey(no_credentials.clone(), tls(read(&stranger)))
+        .unwrap();
     let text = format!("{:?}", refused(&masters, false).await);
     assert!(text.contains("certificate"), "{text}");
     masters
-        .rekey(nobody, tls(read(&stranger) + &read(&trusted)))
+        .rekey(no_credentials, tls(read(&stranger) + &read(&trusted)))
         .unwrap();
     eventually(BOUND, "both are trusted", async || {
         let all = masters.status();

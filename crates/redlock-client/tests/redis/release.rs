@@ -54,7 +54,7 @@ async fn of_cluster(servers: &[redlock_testkit::RedisServer], name: &str) -> Ope
 async fn subscribed(servers: &[redlock_testkit::RedisServer], processes: usize) {
     let what = format!("{processes} processes subscribed everywhere");
     eventually(BOUND, &what, async || {
-        let mut heard = Vec::new();
+        let mut counts = Vec::new();
         for server in servers {
             let (_, count): (String, usize) = redis::cmd("PUBSUB")
                 .arg("NUMSUB")
@@ -62,30 +62,31 @@ async fn subscribed(servers: &[redlock_testkit::RedisServer], processes: usize) 
                 .query_async(&mut raw(server).await)
                 .await
                 .unwrap();
-            heard.push(count);
+            counts.push(count);
         }
-        if heard.iter().all(|count| *count == processes) {
+        if counts.iter().all(|count| *count == processes) {
             Ok(())
         } else {
-            Err(heard)
+            Err(counts)
         }
     })
     .await;
 }
 
 /// Waits until each of three masters has published the release of this lock, and of no other lock.
-async fn told_everywhere(standby: &mut Opened, lock: &str) {
-    let mut told = BTreeSet::new();
-    while told.len() < 3 {
+async fn released_everywhere(standby: &mut Opened, lock: &str) {
+    let mut publishers = BTreeSet::new();
+    while publishers.len() < 3 {
         let notice = tokio::time::timeout(BOUND, standby.notices.recv()).await;
-        let notice = notice.unwrap_or_else(|_| panic!("told of {lock} by {told:?} only"));
+        let notice =
+            notice.unwrap_or_else(|_| panic!("the release of {lock} was published by {publishers:?} only"));
         if let Notice::Released {
             master,
             lock: released,
         } = notice.unwrap()
         {
             assert_eq!(released, lock_name(lock));
-            told.insert(master);
+            publishers.insert(master);
         }
     }
 }
@@ -103,7 +104,7 @@ async fn an_undo_notifies_standbys_unless_its_attempt_was_lost() {
         masters.ask(&masters.lock(&lock_name(lock)), undo).await.unwrap();
         eventually_values(&servers, lock, 0).await;
     }
-    told_everywhere(&mut standby, "a/b").await;
+    released_everywhere(&mut standby, "a/b").await;
 }
 
 /// A majority may have granted the attempt: standbys that were refused wait for the end of its lease.
@@ -158,7 +159,7 @@ async fn a_candidate_that_leaves_while_it_acquires_notifies_standbys() {
         .is_some_and(|seen| seen.borrow().authority_at(clock::now()).is_some());
     println!("left {} its answers", if acquired { "after" } else { "before" });
     elector.remove(lock, ReleaseMode::Release);
-    told_everywhere(&mut standby, "a/b").await;
+    released_everywhere(&mut standby, "a/b").await;
     eventually_values(&servers, "a/b", 0).await;
 }
 
@@ -171,7 +172,7 @@ async fn a_release_deletes_only_the_own_lease_and_notifies_all_candidates() {
     let lease = masters.acquire_soon("a/b", "me").await;
     eventually_values(&servers, "a/b", 3).await;
     assert!(lease.release().await.unwrap());
-    told_everywhere(&mut standby, "a/b").await;
+    released_everywhere(&mut standby, "a/b").await;
     eventually_values(&servers, "a/b", 0).await;
 }
 
@@ -308,7 +309,7 @@ async fn a_reserve_needs_a_majority_of_leases_that_are_mine() {
 
 /// An undo there would admit another cluster as soon as the shortest of the reservations has run out.
 #[tokio::test]
-async fn where_a_reserve_was_not_heard_of_it_is_repeated_and_the_lease_stays_until_then() {
+async fn a_reserve_without_a_reply_is_repeated_and_the_lease_stays_until_then() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let proxy = Proxy::to_port(servers[0].port()).await;
     let mut here = config(&servers);
@@ -340,7 +341,10 @@ async fn where_a_reserve_was_not_heard_of_it_is_repeated_and_the_lease_stays_unt
             .query_async(&mut raw(&servers[0]).await)
             .await
             .unwrap();
-        assert!(found.0.is_some() || found.1.is_some(), "anybody may enter there");
+        assert!(
+            found.0.is_some() || found.1.is_some(),
+            "a master has neither a lease nor a reservation"
+        );
         if found == (None, Some("us-1/us-1".to_owned())) {
             Ok(())
         } else {

@@ -41,8 +41,8 @@ async fn clusters_that_report_are_seen_with_their_names_also_by_a_minority_of_ma
     init(&one).await.unwrap();
     one.voters(3).await;
     other.voters(3).await;
-    let nobody = one.clusters(BOUND).await;
-    assert_eq!((nobody.clusters.len(), nobody.complete), (0, 3));
+    let initial = one.clusters(BOUND).await;
+    assert_eq!((initial.clusters.len(), initial.complete), (0, 3));
 
     let (first, _second) = (report(&one).await, report(&other).await);
     let _users_own = one.acquire_soon("a/b", "h").await;
@@ -75,7 +75,7 @@ async fn clusters_that_report_are_seen_with_their_names_also_by_a_minority_of_ma
     assert_eq!(
         (seen.clusters, seen.complete),
         (both, 1),
-        "less than a majority says so"
+        "less than a majority confirms it"
     );
     servers[1].resume().unwrap();
     servers[2].resume().unwrap();

@@ -56,7 +56,7 @@ async fn another_server_takes_over_a_name_and_the_old_one_never_votes_again() {
     let outcome = retire(&one, old, &new, MUST).await;
     assert_eq!(outcome, RetireOutcome::Retired);
     one.replace_url("m2", &new.url()).unwrap();
-    one.master(2, "looked at behind the new url", |m| {
+    one.master(2, "inspected behind the new url", |m| {
         m.url == new.url() && m.facts.is_some()
     })
     .await;
@@ -262,7 +262,9 @@ async fn two_successors_of_one_server_never_both_vote() {
     );
     let outcome = retire(&other, &servers[2], &second, MUST).await;
     match &outcome {
-        RetireOutcome::RetiredForAnother { said } => assert!(said.contains(&first.url()), "{said}"),
+        RetireOutcome::RetiredForAnother { retirement } => {
+            assert!(retirement.contains(&first.url()), "{retirement}")
+        }
         _ => panic!("{outcome:?}"),
     }
     // The administrator states that it is the right server.
@@ -386,7 +388,7 @@ async fn sealed_server_is_not_judged_without_the_quorum_id() {
         master.url = format!("redis://127.0.0.1:{}", free_port().unwrap());
     }
     let (one, new) = (open(&config), plain());
-    one.master(2, "looked at", |m| m.facts.is_some()).await;
+    one.master(2, "inspected", |m| m.facts.is_some()).await;
     for stated in [MUST, OldServer::Stated] {
         let outcome = retire(&one, &servers[2], &new, stated).await;
         let missing = RetireOutcome::OthersMissing { voting: 0, needed: 2 };

@@ -283,8 +283,10 @@ async fn reseal_is_the_way_out_when_a_sealed_master_is_gone_for_good() {
     servers[2].kill();
     let why = blocked(&masters, 1).await;
     assert!(why.starts_with("waiting until 1 more sealed master"), "{why}");
-    let (started, mut told) = (Instant::now(), Vec::new());
-    let report = reseal(&tool, true, |progress| told.push(progress)).await.unwrap();
+    let (started, mut updates) = (Instant::now(), Vec::new());
+    let report = reseal(&tool, true, |progress| updates.push(progress))
+        .await
+        .unwrap();
     assert!(
         started.elapsed() >= WAIT,
         "the wait comes first: {:?}",
@@ -294,7 +296,10 @@ async fn reseal_is_the_way_out_when_a_sealed_master_is_gone_for_good() {
         (report.sealed, report.not_sealed),
         (vec!["m1".to_owned()], vec![])
     );
-    assert!(told.iter().any(|progress| progress.masters == ["m1"]), "{told:?}");
+    assert!(
+        updates.iter().any(|progress| progress.masters == ["m1"]),
+        "{updates:?}"
+    );
     masters.voters(2).await;
     let next = masters.acquire_soon("a/b", "h").await;
     assert!(token(&next).0 > token_ever(&lease));

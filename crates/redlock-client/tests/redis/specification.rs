@@ -216,7 +216,7 @@ async fn extending_a_lock_needs_a_majority_and_a_lease_that_is_still_valid() {
     assert_eq!(
         lease.renew().await.unwrap(),
         Renewal::Lost,
-        "its end has come, whatever the masters say"
+        "the lease has ended for its holder, also if masters still store it"
     );
     drop(servers);
 }

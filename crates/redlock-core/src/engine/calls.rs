@@ -149,8 +149,8 @@ impl Engine {
         let ineligible = self.masters[master].ineligible(self.clocks.distrusted(master, now));
         if call.admission == Admission::Voting && (step.is_some() || ineligible.is_some()) {
             let of_a_clock = matches!(ineligible, None | Some(Ineligible::ClockStep(_)));
-            let heard = of_a_clock && reply.code == Code::Ok && !self.plant.is(Plant::MastersBlamed);
-            let doubted = heard.then_some(reply);
+            let usable = of_a_clock && reply.code == Code::Ok && !self.plant.is(Plant::MastersBlamed);
+            let doubted = usable.then_some(reply);
             let ineligible = ineligible.map(|reason| Unknown::Ineligible(reason.to_string()));
             return (Err(ineligible.or(step).unwrap_or(Unknown::LocalClock)), doubted);
         }

@@ -13,7 +13,7 @@ pub(super) enum Progress {
         started: BootInstant,
         tally: Tally,
     },
-    Look {
+    Observation {
         view: Box<View>,
         answered: usize,
     },
@@ -61,7 +61,7 @@ impl Progress {
                 started,
                 tally: Tally::new(size),
             },
-            Command::Observe => Self::Look {
+            Command::Observe => Self::Observation {
                 view: Box::new(View::new(size)),
                 answered: 0,
             },
@@ -91,7 +91,7 @@ impl Progress {
         match self {
             Self::Attempt(_) | Self::Renewal { .. } => true,
             Self::Round { limit, .. } => *limit != BootInstant::NEVER,
-            Self::Look { .. } | Self::Slots { .. } | Self::Over => false,
+            Self::Observation { .. } | Self::Slots { .. } | Self::Over => false,
         }
     }
 
@@ -128,7 +128,7 @@ impl Progress {
                 };
                 self.over(completion)
             }
-            Self::Look { .. } | Self::Slots { .. } => self.on_view(size, master, answer),
+            Self::Observation { .. } | Self::Slots { .. } => self.on_view(size, master, answer),
             Self::Round { .. } => self.on_round(master, answer, now),
         }
     }
@@ -136,7 +136,7 @@ impl Progress {
     /// Ends the read of a lock or its slots once the masters that answered agree, or all have answered.
     fn on_view(&mut self, size: QuorumSize, master: usize, answer: Answer) -> Change {
         let completion = match self {
-            Self::Look { view, answered } => {
+            Self::Observation { view, answered } => {
                 *answered += 1;
                 if let Some(sighting) = sighting(answer) {
                     view.record(master, sighting);

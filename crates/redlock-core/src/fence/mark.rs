@@ -12,7 +12,7 @@ use crate::{ClusterId, FencingToken, Nonce};
 pub const MARK_OBJECT: &str = "!mark";
 
 /// The value of the mark after masters with different marks were merged.
-const NOBODY: &str = "nobody";
+const NO_MARK: &str = "nobody";
 
 /// The mark of one lease: `<token>|<first>,<cluster UID>,<nonce>`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -121,7 +121,7 @@ impl MarkRegister {
         }
         let (token, body) = text.split_once('|').ok_or_else(bad)?;
         let token = canonical(token).map(FencingToken).ok_or_else(bad)?;
-        if body == NOBODY {
+        if body == NO_MARK {
             return Ok(if token.0 == 0 {
                 Self::Never
             } else {

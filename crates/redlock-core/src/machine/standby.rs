@@ -13,7 +13,7 @@ const LAST_MILLISECOND: Duration = Duration::from_millis(1);
 const RELEASE_SPREAD: Duration = Duration::from_millis(1);
 /// The first wait after the end of a lease for a candidate that only observes; each further wait is twice as long.
 /// Releases are published, but acquisitions are not.
-const FIRST_LOOK: Duration = Duration::from_millis(5);
+const FIRST_WAIT: Duration = Duration::from_millis(5);
 /// The least back-off after a clash; it doubles each time, up to the retry period.
 const CLASH_BACKOFF: Duration = Duration::from_millis(2);
 /// The head start of a sibling after a lease that ran out: the guarded targets continue under a sibling, whereas
@@ -158,15 +158,15 @@ impl Machine {
     fn sleep(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         self.state = State::Waiting;
         let half = self.terms.timings.lease_duration / 2;
-        let look = on_grid(now + half, half);
+        let periodic = on_grid(now + half, half);
         let wake = if self.standby.no_quorum {
             self.standby.not_before
         } else if self.may_take() {
-            self.due().min(look)
+            self.due().min(periodic)
         } else {
             let ended = self.standby.busy_until;
-            let soon = now + FIRST_LOOK.max(now.since(ended));
-            look.min(if now < ended { ended } else { soon })
+            let soon = now + FIRST_WAIT.max(now.since(ended));
+            periodic.min(if now < ended { ended } else { soon })
         };
         out.push(Action::SleepUntil(wake));
     }
@@ -241,8 +241,8 @@ impl Machine {
         }
         // A split does not show the holder, and one late answer may turn a lease on a bare majority into a split. The
         // last seen holder stays until the end of its lease.
-        let tells = holder.is_some() || view.free() || view.blocked();
-        if tells && holder != self.standby.holder {
+        let conclusive = holder.is_some() || view.free() || view.blocked();
+        if conclusive && holder != self.standby.holder {
             self.standby.holder.clone_from(&holder);
             out.push(Action::PublishStandby { ended: None, holder });
         }

@@ -1,4 +1,4 @@
--- The value of a line of INFO. Finds text, not a pattern: that costs a fiftieth, and half of all looks was that.
+-- The value of a line of INFO. Finds text, not a pattern: that costs a fiftieth, and patterns took half of the time of `facts`.
 local function field(info, name)
   local _, at = string.find(info, '\n' .. name .. ':', 1, true)
   if not at then return nil end
@@ -7,7 +7,7 @@ local function field(info, name)
 end
 -- What shows later that a replica was attached since, or that this server was one itself: the replication id, which the
 -- first replica and a promotion change, and how many synchronisations there were. While a backlog stands from before,
--- the id says nothing: it changes when the backlog expires, and not when a replica is attached (Redis 7.0).
+-- the id proves nothing: it changes when the backlog expires, and not when a replica is attached (Redis 7.0).
 local function history()
   local info, stats = redis.call('INFO', 'replication'), redis.call('INFO', 'stats')
   local id = field(info, 'master_replid') or ''

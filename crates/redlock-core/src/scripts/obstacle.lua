@@ -1,4 +1,4 @@
--- What stands in the way: the lease first, until both it and the reservation are gone.
+-- The obstacle of a grant: the lease first, until both it and the reservation are gone.
 local function obstacle(lease, reserved, value, hold)
   local left = -2
   if value then left = call('PTTL', lease) end

@@ -1,5 +1,5 @@
 -- Raises held, fence mark and delay of a lease, in one command: none of them is on record without the others. `mark` is
--- without its token. What is as great already stays; under one token the delay only rises.
+-- without its token. An equal or greater value stays; under one token the delay only rises.
 local function raise(name, token, mark, delay)
   local held, marked, declared = 'held:' .. name, 'slot:' .. name .. '/!mark', 'delay:' .. name
   local found = call('HMGET', KEYS[1], held, marked, declared)

@@ -23,7 +23,7 @@ for i = 1, (#KEYS - 1) / 2 do
       local put = granted and redis.pcall('SET', lease, stem .. token, 'PX', duration)
       granted = put and not put.err
     end
-    -- Only where the renewal is granted. No vote depends on it: a full memory keeps what is on record. Without the mark the
+    -- Only where the renewal is granted. No vote depends on it: with a full memory, the recorded values stay. Without the mark the
     -- reservation would extend permits by an earlier one.
     if granted and ARGV[7 * i + 1] ~= '' then
       local raised = raise(ARGV[7 * i], token, ARGV[7 * i + 1], ARGV[7 * i + 2])

@@ -1,6 +1,6 @@
 -- Takes a server its vote. KEYS meta, probe; ARGV[1] = not_after, microseconds of this master's TIME; ARGV[2] = the
--- run_id under which it was looked at; ARGV[3] = own fingerprint and quorum id. ARGV[4] = what stands in the place of the fingerprint
--- from now on, so that nobody gives it a seal again; or empty: it only loses its seal, and waits for a new one.
+-- run_id under which it was inspected; ARGV[3] = own fingerprint and quorum id. ARGV[4] = the value that replaces the fingerprint, so
+-- that no operator gives it a seal again; or empty: it only loses its seal, and waits for a new one.
 local time = redis.call('TIME')
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 if run_id ~= ARGV[2] then return {'restarted', time[1], time[2]} end

@@ -1,4 +1,4 @@
--- One page of the keys on this master, for init. ARGV cursor, pattern, how many to look at. Writes nothing.
+-- One page of the keys on this master, for init. ARGV cursor, pattern, how many to scan. Writes nothing.
 local time = redis.call('TIME')
 local page = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
 local out = {'ok', time[1], time[2], '0', page[1]}

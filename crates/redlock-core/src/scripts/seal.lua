@@ -1,6 +1,6 @@
 -- Gives a master its vote back, if it still carries the probe ARGV[2]. ARGV[3] = fingerprint and quorum id, then pairs of register
 -- and value: the floor. Own registers and floor merge to the greater, delays by token and then by length; equal slots claimed by different jobs merge to
--- (slot, nobody): at most once, never twice. The seal comes last: a master that runs out of memory half-way has no vote.
+-- (slot, `nobody`): at most once, never twice. The seal comes last: a master that runs out of memory half-way has no vote.
 local function uid_of(job) return string.match(job or '', '^[^@]*') end
 if redis.call('GET', KEYS[2]) ~= ARGV[2] then return {'probe', time[1], time[2]} end
 -- The synchronisations that are stored below must not include one of a replica that is still attached.
@@ -25,9 +25,9 @@ for i = 4, #ARGV, 2 do
   end
   redis.call('HSET', KEYS[1], field, value)
 end
--- An id that cannot be told from another one proves nothing: the scripts compare the run_id then.
-local telling = #replication_id == 40 and string.find(replication_id, '^%x+$') and not string.find(replication_id, '^0+$')
-if not lasting or not telling then replication_id = '' end
+-- An id that cannot be distinguished from another one proves nothing: the scripts compare the run_id then.
+local distinct = #replication_id == 40 and string.find(replication_id, '^%x+$') and not string.find(replication_id, '^0+$')
+if not lasting or not distinct then replication_id = '' end
 redis.call('HSET', KEYS[1], 'fingerprint', ARGV[3], 'evicted', evicted,
   'replication', replication_id .. '|' .. synchronised, 'seal', run_id)
 redis.call('DEL', KEYS[2])

@@ -17,11 +17,11 @@ pub struct Read {
     /// The time before the first byte. A wait that was over at that time was over before every answer.
     pub sent: BootInstant,
     /// `None` for a master that was not reached.
-    pub looks: Vec<Option<Look>>,
+    pub responses: Vec<Option<Response>>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct Response {
     pub facts: MasterFacts,
     pub received: BootInstant,
 }
@@ -145,14 +145,19 @@ impl Quarantine {
 
     /// Records a read and returns the plan.
     pub fn decide(&mut self, read: &Read, identity: &Identity) -> Plan {
-        let quorum = identity.choose(read.looks.iter().flatten().map(|look| &look.facts));
+        let quorum = identity.choose(read.responses.iter().flatten().map(|response| &response.facts));
         let standings = standings(read, identity.fingerprint(), quorum.as_ref());
         for (master, standing) in standings.iter().enumerate() {
-            let look = read.looks.get(master).and_then(Option::as_ref);
-            match (standing, look.filter(|look| carries_probe(&look.facts))) {
-                (MasterState::Unsealed, Some(look)) => self.note(master, &look.facts.probe, look.received),
+            let response = read.responses.get(master).and_then(Option::as_ref);
+            match (
+                standing,
+                response.filter(|response| carries_probe(&response.facts)),
+            ) {
+                (MasterState::Unsealed, Some(response)) => {
+                    self.note(master, &response.facts.probe, response.received)
+                }
                 // A lost connection may come back and show the same probe, which the master then carried throughout.
-                (MasterState::Unusable, _) if look.is_none() => {}
+                (MasterState::Unusable, _) if response.is_none() => {}
                 _ => self.seen[master] = None,
             }
         }
@@ -216,21 +221,24 @@ impl Quarantine {
     /// traces, because a majority may have granted leases of that length until it lost its memory. With a sealed
     /// majority that is impossible, so a server from another quorum does not lengthen the wait.
     fn wait_after_loss(&self, read: &Read) -> Duration {
-        let traces = read.looks.iter().flatten();
+        let traces = read.responses.iter().flatten();
         traces
-            .filter_map(|look| look.facts.fingerprint.parse::<Fingerprint>().ok())
+            .filter_map(|response| response.facts.fingerprint.parse::<Fingerprint>().ok())
             .map(|other| other.seal_wait())
             .fold(self.fingerprint.seal_wait(), Duration::max)
     }
 }
 
 fn standings(read: &Read, fingerprint: &str, quorum: Option<&QuorumId>) -> Vec<MasterState> {
-    let looks = || read.looks.iter().flatten();
-    let standing = |look: &Option<Look>| {
-        let Some(Look { facts, .. }) = look else {
+    let responses = || read.responses.iter().flatten();
+    let standing = |response: &Option<Response>| {
+        let Some(Response { facts, .. }) = response else {
             return MasterState::Unusable;
         };
-        let twice = looks().filter(|other| other.facts.run_id == facts.run_id).count() > 1;
+        let twice = responses()
+            .filter(|other| other.facts.run_id == facts.run_id)
+            .count()
+            > 1;
         match eligibility::check(facts, fingerprint, quorum) {
             Some(_) => MasterState::Unusable,
             None if twice => MasterState::Unusable,
@@ -238,7 +246,7 @@ fn standings(read: &Read, fingerprint: &str, quorum: Option<&QuorumId>) -> Vec<M
             None => MasterState::Unsealed,
         }
     };
-    read.looks.iter().map(standing).collect()
+    read.responses.iter().map(standing).collect()
 }
 
 /// Reports whether a master carries a probe of its present run, whichever process wrote it; a probe of `init` counts

@@ -17,7 +17,7 @@ const NO_REGISTERS: [&str; 4] = ["seal", "fingerprint", "evicted", "replication"
 const SLOT: &str = "slot:";
 const DELAY: &str = "delay:";
 /// The uid of no job: no job can claim the slot again.
-const NOBODY: &str = "nobody";
+const NO_JOB: &str = "nobody";
 /// The time after the loss up to which slots are not claimed again: a CronJob controller may be that early by its own
 /// clock.
 const SLOT_MARGIN: Duration = Duration::from_secs(60);
@@ -104,7 +104,7 @@ impl Slot {
         } else if other.slot == self.slot && !same_job(&other.uid, &self.uid) {
             // Either job may have the majority. A slot runs at most once, never twice, so neither job is
             // granted it again.
-            NOBODY.clone_into(&mut self.uid);
+            NO_JOB.clone_into(&mut self.uid);
         }
     }
 }

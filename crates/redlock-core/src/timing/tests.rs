@@ -289,7 +289,7 @@ proptest! {
                 let again = Timings::resolve(with_needed, ms(stop), timeout.map(ms), s(1_000));
                 prop_assert!(
                     !matches!(again, Err(TimingError::StopBudgetTooShort { .. } | TimingError::LeaseTooLong { .. })),
-                    "{needed:?} was said to do: {again:?}"
+                    "{needed:?} was reported as sufficient: {again:?}"
                 );
             }
             Err(other) => {
@@ -299,7 +299,7 @@ proptest! {
                     TimingField::RenewDeadline => deadline.is_some() || timeout.is_some(),
                     TimingField::RetryPeriod => retry.is_some(),
                 };
-                prop_assert!(named, "{other} blames a field that nobody gave");
+                prop_assert!(named, "{other} names a field that was not given");
             }
         }
     }

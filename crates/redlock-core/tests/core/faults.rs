@@ -162,7 +162,7 @@ impl World {
                     _ => Participation::Contend,
                 };
                 terms.ordered_delay = Duration::from_millis(self.rng.u64(..2) * 300);
-                self.tell(candidate, Event::SpecChanged(terms));
+                self.notify(candidate, Event::SpecChanged(terms));
             }
             10 => {
                 // After a mark that all work has stopped, the candidate steps down by itself.
@@ -182,7 +182,7 @@ impl World {
                         token: None,
                     }
                 };
-                self.tell(candidate, event);
+                self.notify(candidate, event);
             }
             15 => self.shut_down(candidate),
             17 => {
@@ -202,7 +202,7 @@ impl World {
             let (at, life) = (self.now + self.rng.u64(..3 * MS), self.candidates[candidate].life);
             self.at(
                 at,
-                What::Tell {
+                What::Event {
                     candidate,
                     life,
                     event,
@@ -345,8 +345,8 @@ impl World {
             self.deaf[candidate].fill(false);
             if self.candidates[candidate].alive() && !self.candidates[candidate].leaving {
                 let terms = self.terms(candidate, SHORT);
-                self.tell(candidate, Event::SpecChanged(terms));
-                self.tell(candidate, Event::QuorumBack);
+                self.notify(candidate, Event::SpecChanged(terms));
+                self.notify(candidate, Event::QuorumBack);
             } else {
                 self.start(candidate);
             }

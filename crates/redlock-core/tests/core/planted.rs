@@ -118,7 +118,7 @@ found! {
     slots_that_are_not_restored_are_found: Model SlotsNotRestored by "S2";
     a_tie_of_slots_given_to_one_side_is_found: Model TieToOne by "S2";
     a_fallback_because_masters_were_silent_is_found: Model FallbackWhenUnreachable by "S2", "marks", "delay";
-    what_is_not_cleaned_up_is_found: Code NoCleanUp by "S5";
+    a_missing_clean_up_is_found: Code NoCleanUp by "S5";
     a_late_command_that_writes_is_found: Model NoNotAfter by "S5", "S6";
     replies_after_the_limit_that_count_are_found: Code NoCheckAfterTheReplies by "limit";
     a_master_counted_twice_is_found: Code VoteCountedTwice by "S1", "S3";

@@ -225,7 +225,7 @@ impl Script {
                     actions.first(),
                     Some(Action::PublishStandby { ended: Some(_), .. })
                 );
-                prop_assert!(first_word, "what has run out is said first: {:?}", actions);
+                prop_assert!(first_word, "ended leases are reported first: {:?}", actions);
             }
             for action in actions {
                 self.take(action)?;
@@ -326,7 +326,7 @@ impl Script {
                 } else {
                     prop_assert!(
                         self.published.is_none(),
-                        "the end is said before the first byte of {:?}",
+                        "the end is reported before the first byte of {:?}",
                         round
                     );
                 }

@@ -77,7 +77,7 @@ fn unheld_after_an_attempt_is_given_up(seed: u64, planted: Planted) -> Option<In
         return None;
     }
     let abstain = Duration::from_nanos(8 * nanos(LONGEST));
-    world.tell(holder, Event::StepDown { abstain });
+    world.notify(holder, Event::StepDown { abstain });
     let released = world.now;
     let acquiring = |world: &World| {
         let all = 0..world.candidates.len();
@@ -98,7 +98,7 @@ fn unheld_after_an_attempt_is_given_up(seed: u64, planted: Planted) -> Option<In
     if world.candidates[leaver].state() != Some("acquiring") {
         return None;
     }
-    world.tell(leaver, Event::Shutdown(ReleaseMode::Release));
+    world.notify(leaver, Event::Shutdown(ReleaseMode::Release));
     let given_up = world.now;
     while holders(&world).is_empty() && world.now < given_up + 2 * nanos(LONGEST) {
         let next = world.now + MS;

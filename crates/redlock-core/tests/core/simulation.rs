@@ -66,7 +66,7 @@ pub(crate) fn run(seed: u64, planted: impl Into<Planted>, trace: bool) -> Result
     world.run_until(settled);
     if let Some(holder) = holder(&world) {
         let abstain = nanos(LONGEST) * 4;
-        world.tell(
+        world.notify(
             holder,
             Event::StepDown {
                 abstain: std::time::Duration::from_nanos(abstain),

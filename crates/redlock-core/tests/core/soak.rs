@@ -59,7 +59,7 @@ const FAULTS: [&str; 34] = [
 ];
 
 #[test]
-#[ignore = "as long as it is told: make simulate"]
+#[ignore = "runs for SEEDS seeds: make simulate"]
 fn simulate() {
     let all = soak(run);
     all.is_prompt();
@@ -74,7 +74,7 @@ fn simulate() {
 }
 
 #[test]
-#[ignore = "as long as it is told: make simulate FENCED=1"]
+#[ignore = "runs for SEEDS seeds: make simulate FENCED=1"]
 fn simulate_fenced() {
     soak(fenced::run);
 }
@@ -84,26 +84,26 @@ fn soak(run: fn(u64, Planted, bool) -> Result<Happened, Broken>) -> Happened {
     let seeds = number("SEEDS").unwrap_or(100_000);
     let began = Instant::now();
     let next = AtomicU64::new(first);
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let mut all = Happened::default();
     let mut violations: Vec<(u64, Broken)> = Vec::new();
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
-            let (tell, next) = (tell.clone(), &next);
+            let (sender, next) = (sender.clone(), &next);
             scope.spawn(move || {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= first + seeds
-                        || tell.send((seed, run(seed, Planted::default(), false))).is_err()
+                        || sender.send((seed, run(seed, Planted::default(), false))).is_err()
                     {
                         return;
                     }
                 }
             });
         }
-        drop(tell);
-        let (mut done, mut said) = (0_u64, began);
-        for (seed, end) in told {
+        drop(sender);
+        let (mut done, mut printed) = (0_u64, began);
+        for (seed, end) in receiver {
             done += 1;
             match end {
                 Ok(happened) => all.add(happened),
@@ -112,8 +112,8 @@ fn soak(run: fn(u64, Planted, bool) -> Result<Happened, Broken>) -> Happened {
                     violations.push((seed, broken));
                 }
             }
-            if said.elapsed() >= LINE {
-                said = Instant::now();
+            if printed.elapsed() >= LINE {
+                printed = Instant::now();
                 println!("{done} of {seeds} seeds, {} violations", violations.len());
             }
         }

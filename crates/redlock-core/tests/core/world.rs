@@ -109,7 +109,7 @@ pub(crate) struct World {
     /// The last time that the clock of each candidate stood still with its process.
     pub(crate) stopped: Vec<Option<Stopped>>,
     /// The time at which each candidate last heard each master.
-    pub(crate) heard: Vec<Vec<Instant>>,
+    pub(crate) last_reply: Vec<Vec<Instant>>,
     /// Requests that wait in the sockets of a stopped master.
     pub(crate) hung: Vec<Option<Vec<Request>>>,
     pub(crate) down: Vec<bool>,
@@ -202,7 +202,7 @@ impl World {
             free: Vec::new(),
             paused: vec![0; count],
             stopped: vec![None; count],
-            heard: vec![vec![0; n]; count],
+            last_reply: vec![vec![0; n]; count],
             hung: vec![None; n],
             down: vec![false; n],
             runs: vec![0; n],
@@ -270,11 +270,11 @@ impl World {
         self.carry(candidate, out);
     }
 
-    pub(crate) fn tell(&mut self, candidate: usize, event: Event) {
+    pub(crate) fn notify(&mut self, candidate: usize, event: Event) {
         let life = self.candidates[candidate].life;
         self.at(
             self.now,
-            What::Tell {
+            What::Event {
                 candidate,
                 life,
                 event,
@@ -326,7 +326,7 @@ impl World {
                 run,
                 ..
             } => self.opened(candidate, master, run),
-            What::Tell { candidate, event, .. } => self.happens_to(candidate, event),
+            What::Event { candidate, event, .. } => self.happens_to(candidate, event),
             What::Stop { candidate, nanos, .. } => self.stop(candidate, nanos, false),
             What::Sealer(step) => self.sealer(step),
             What::Resume { master } => self.resume(master),

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{ReplicaView, Shared, lock};
 use crate::claims::Incarnation;
 use crate::http::Client;
-use crate::journal::{Journal, Line, Said};
+use crate::journal::{Event, Journal, Line};
 use redlock_client::clock;
 use redlock_core::BootInstant;
 
@@ -106,16 +106,16 @@ impl Follower {
             return;
         }
         let mut record = lock(&self.record);
-        for Line { at, said } in &lines {
-            match said {
-                Said::Acquired { lock, token, valid } => {
+        for Line { at, event } in &lines {
+            match event {
+                Event::Acquired { lock, token, valid } => {
                     let valid_until = *at + valid.saturating_sub(LOG_DELAY);
                     record.claims.acquired(&self.who, lock, *token, *at, valid_until);
                 }
-                Said::Lost { lock, token } | Said::GivenUp { lock, token } => {
+                Event::Lost { lock, token } | Event::GivenUp { lock, token } => {
                     record.claims.ended(&self.who, lock, *token, *at);
                 }
-                Said::Other { .. } => {}
+                Event::Other { .. } => {}
             }
         }
         if let Some(view) = record.replica_mut(&self.who) {
@@ -126,20 +126,20 @@ impl Follower {
     async fn ask_locks(&mut self) {
         let asked = clock::now();
         let answer = timeout(PATIENCE, self.client.get("/locks")).await;
-        let heard = clock::now();
+        let received = clock::now();
         let locks: Option<Locks> = match answer {
             Ok(Ok(answer)) => serde_json::from_slice(&answer.body).ok(),
             _ => None,
         };
         match locks {
-            Some(Locks { locks }) => self.believe(&locks, asked, heard),
+            Some(Locks { locks }) => self.record_locks(&locks, asked, received),
             None => self.view(|view| view.answers = false),
         }
     }
 
     /// The replica computed the remaining time after the question was sent, so counting from `asked` gives a lower
     /// bound.
-    fn believe(&self, locks: &[LockLine], asked: BootInstant, heard: BootInstant) {
+    fn record_locks(&self, locks: &[LockLine], asked: BootInstant, received: BootInstant) {
         let mut record = lock(&self.record);
         for line in locks {
             let left = line.valid_for_milliseconds.filter(|left| *left > 0);
@@ -149,7 +149,7 @@ impl Follower {
                 let valid_until = asked + Duration::from_millis(left);
                 record
                     .claims
-                    .answered(&self.who, &line.lock_name, token, (asked, heard), valid_until);
+                    .answered(&self.who, &line.lock_name, token, (asked, received), valid_until);
             }
         }
         if let Some(view) = record.replica_mut(&self.who) {

@@ -20,7 +20,7 @@ pub struct MasterView {
     /// The number of leases seen on it while it had no seal; must be 0.
     pub stray_leases: u64,
     /// The number of reads of this master.
-    pub looks: u64,
+    pub reads: u64,
 }
 
 /// The observed state of one life of a replica.

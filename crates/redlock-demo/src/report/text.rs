@@ -76,7 +76,7 @@ fn promises(out: &mut String, report: &Report) {
 }
 
 fn sources(out: &mut String, report: &Report) {
-    let looks = &report.looks;
+    let observations = &report.observations;
     let _ = write!(
         out,
         "
@@ -90,6 +90,6 @@ fn sources(out: &mut String, report: &Report) {
     tokens             from the replicas and, apart from that, from the lease values on the masters
     one clock          all of them on the boot-time clock of this machine
 ",
-        looks.masters, looks.log_lines, looks.replicas
+        observations.masters, observations.log_lines, observations.replicas
     );
 }

@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use super::{Play, SOON, TIMES};
 use crate::claims::Incarnation;
 use crate::error::DemoError;
-use crate::journal::Said;
+use crate::journal::Event;
 use crate::observer::Record;
 use crate::report::Kind;
 use crate::timeline::FaultKind;
@@ -19,7 +19,7 @@ impl Play<'_> {
         ));
         for _ in 0..TIMES {
             let (who, count) = self.victim().await?;
-            self.say(&format!("kill -9 {}, which holds {count} locks", who.name));
+            self.print(&format!("kill -9 {}, which holds {count} locks", who.name));
             let killed = self.stage.kill(&who).await?;
             self.fault(FaultKind::Kill, &who.name, killed, None);
             let held = self.stage.record().held_by(&who, killed);
@@ -36,7 +36,7 @@ impl Play<'_> {
         for _ in 0..TIMES {
             let (who, count) = self.victim().await?;
             let name = &who.name;
-            self.say(&format!("SIGTERM to {name}, which holds {count} locks"));
+            self.print(&format!("SIGTERM to {name}, which holds {count} locks"));
             let asked = clock::now();
             self.fault(FaultKind::Stop, name, asked, None);
             let held = self.stage.record().held_by(&who, asked);
@@ -75,13 +75,13 @@ impl Play<'_> {
             .stage
             .wait(SOON, &what, |record, _| {
                 held.iter()
-                    .map(|(lock, _)| first_word(record, &who, lock, woken))
+                    .map(|(lock, _)| first_event(record, &who, lock, woken))
                     .collect::<Option<Vec<_>>>()
             })
             .await?;
-        let lost = |said: &Said, lock: &str, token: u64| {
-            *said
-                == Said::Lost {
+        let lost = |event: &Event, lock: &str, token: u64| {
+            *event
+                == Event::Lost {
                     lock: lock.to_owned(),
                     token,
                 }
@@ -89,8 +89,8 @@ impl Play<'_> {
         let wrong: Vec<String> = first
             .iter()
             .zip(&held)
-            .filter(|(said, (lock, token))| !lost(said, lock, *token))
-            .map(|(said, _)| format!("{said:?}"))
+            .filter(|(event, (lock, token))| !lost(event, lock, *token))
+            .map(|(event, _)| format!("{event:?}"))
             .collect();
         self.check(
             wrong.is_empty(),
@@ -137,8 +137,8 @@ impl Play<'_> {
 }
 
 /// Returns the first event that a replica logged about a lock after `from`.
-fn first_word(record: &Record, who: &Incarnation, lock: &str, from: BootInstant) -> Option<Said> {
+fn first_event(record: &Record, who: &Incarnation, lock: &str, from: BootInstant) -> Option<Event> {
     let lines = record.replica(who)?.lines.iter();
-    let mut about = lines.filter(|line| line.at >= from && line.said.lock() == Some(lock));
-    about.next().map(|line| line.said.clone())
+    let mut about = lines.filter(|line| line.at >= from && line.event.lock() == Some(lock));
+    about.next().map(|line| line.event.clone())
 }

@@ -28,7 +28,7 @@ impl Play<'_> {
                 Kind::Release => "after the release",
                 Kind::Crash | Kind::Pause => "after the end of the lease",
             };
-            self.say(&format!(
+            self.print(&format!(
                 "{:<28} {} → {}  token {} → {}  {:.1} ms {after}",
                 t.lock, t.from, t.to, t.from_token, t.token, t.milliseconds
             ));

@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_names_the_holder_and_says_nothing_of_it_where_the_round_shows_another_reason() {
+    fn a_refusal_names_the_holder_unless_another_reason_is_known() {
         let foreign = Refusal::Finding(Finding::Foreign {
             cluster_uid: "uid-there".into(),
             token: FencingToken(9),

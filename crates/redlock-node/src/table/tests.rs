@@ -117,7 +117,7 @@ fn an_entry_that_cannot_be_read_or_is_of_another_boot_or_version_shows_nothing()
 }
 
 #[test]
-fn what_a_restarted_agent_restores_is_what_was_stored() {
+fn a_restarted_agent_restores_the_stored_table() {
     let folder = tempfile::tempdir().unwrap();
     let table = Table::open(folder.path()).unwrap();
     let released = Release {

@@ -82,7 +82,7 @@ impl ChildGuard {
 
     /// Waits for a line, on stdout or stderr, that contains `text`, and returns the first such line.
     pub fn wait_for_line(&mut self, bound: Duration, text: &str) -> String {
-        let what = format!("{} says {text:?}", self.name);
+        let what = format!("{} prints {text:?}", self.name);
         eventually_blocking(bound, &what, || {
             let ended = self.child.try_wait().unwrap();
             if ended.is_some() {

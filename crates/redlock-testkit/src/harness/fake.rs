@@ -16,7 +16,7 @@ pub enum Scripts {
     /// Answers like a program without Lua.
     Unknown,
     /// Replies to a read of the server like a master that has this role and whose `INFO` has no `run_id`.
-    Look { role: &'static str },
+    Facts { role: &'static str },
 }
 
 /// A fake server, which listens on loopback until it is dropped.
@@ -124,8 +124,8 @@ impl Shared {
             ("INFO", None, _) => {
                 "-NOPERM User default has no permissions to run the 'info' command\r\n".into()
             }
-            ("EVALSHA" | "EVAL", _, Scripts::Look { role }) => {
-                look(self.info.as_deref().unwrap_or_default(), role)
+            ("EVALSHA" | "EVAL", _, Scripts::Facts { role }) => {
+                facts(self.info.as_deref().unwrap_or_default(), role)
             }
             ("SUBSCRIBE", ..) => ">3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n".into(),
             ("PING", ..) => "+PONG\r\n".into(),
@@ -134,8 +134,8 @@ impl Shared {
     }
 }
 
-/// Returns the fields of the script `LOOK`, in its order.
-fn look(info: &str, role: &str) -> String {
+/// Returns the fields of the script `FACTS`, in its order.
+fn facts(info: &str, role: &str) -> String {
     let program = format!("{info}role:{role}\r\n");
     let fields = [
         "ok",

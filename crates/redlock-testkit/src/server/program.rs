@@ -76,8 +76,9 @@ mod tests {
 
     #[test]
     fn the_version_is_read_from_the_output_of_the_server() {
-        let said = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f0";
-        assert_eq!(parse_version(said), Some((7, 0)));
+        let output =
+            "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f0";
+        assert_eq!(parse_version(output), Some((7, 0)));
         assert_eq!(parse_version("Valkey server v=8.1.4 sha=0"), Some((8, 1)));
         assert_eq!(parse_version("redis-server: unknown option"), None);
         assert_eq!(parse_version("Redis server v=seven"), None);

@@ -164,8 +164,8 @@ async fn a_server_with_users_refuses_all_others() {
         ..ServerOptions::default()
     };
     let server = RedisServer::start(&options).unwrap();
-    let nobody = ping(&client(&server.url())).await.unwrap_err();
-    assert_eq!(nobody.code(), Some("NOAUTH"), "{nobody}");
+    let error = ping(&client(&server.url())).await.unwrap_err();
+    assert_eq!(error.code(), Some("NOAUTH"), "{error}");
     let app = client(&format!("redis://app:secret@127.0.0.1:{}", server.port()));
     assert_eq!(ping(&app).await.unwrap(), "PONG");
     let mut connection = patient(&app).await.unwrap();

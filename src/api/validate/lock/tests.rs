@@ -324,11 +324,11 @@ fn an_unset_stop_time_is_that_of_the_pod_template() {
         assert_eq!(plan.takeover_delay, s(stop + 5));
         assert_eq!(plan.explicit_takeover_delay, None);
     }
-    for (grace, says) in [(5, ""), (20, "does not leave 25 s"), (60, "does not leave 35 s")] {
+    for (grace, part) in [(5, ""), (20, "does not leave 25 s"), (60, "does not leave 35 s")] {
         let errors = plan_by_template(&short, grace, 120).err().unwrap_or_default();
         let text: String = errors.iter().map(ToString::to_string).collect();
-        assert_eq!(text.contains("does not leave"), !says.is_empty(), "{text}");
-        assert!(text.contains(says), "{text}");
+        assert_eq!(text.contains("does not leave"), !part.is_empty(), "{text}");
+        assert!(text.contains(part), "{text}");
         assert!(errors.iter().all(|error| error.stop_budget));
     }
 }

@@ -46,17 +46,17 @@ fn a_lock_is_put_once_our_name_is_ours() {
 #[test]
 fn a_sibling_is_responsible_for_leftovers_without_a_majority() {
     let wanted = Ok(plan(TARGET));
-    let looked_at =
+    let activates_stepped_down =
         |found: Decision| matches!(found, Decision::Activate(plan) if plan.state == LockState::SteppedDown);
     assert_eq!(
         decided(None, &wanted, |facts| (facts.confirmed, facts.guarded) =
             (false, true)),
         Decision::Keep
     );
-    assert!(looked_at(decided(None, &wanted, |facts| {
+    assert!(activates_stepped_down(decided(None, &wanted, |facts| {
         (facts.confirmed, facts.guarded, facts.in_charge) = (false, true, true);
     })));
-    assert!(looked_at(decided(None, &wanted, |facts| {
+    assert!(activates_stepped_down(decided(None, &wanted, |facts| {
         (facts.deleted, facts.guarded) = (true, true);
     })));
     for (more, deleted, keeps) in [

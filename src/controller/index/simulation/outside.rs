@@ -314,17 +314,17 @@ impl Outside {
 
     /// Reports whether no effect is under way, apart from the periodic ones: heartbeats, and questions to the siblings.
     pub(super) fn is_settled(&self) -> bool {
-        let goes_on = |input: &Input| {
+        let is_periodic = |input: &Input| {
             matches!(
                 input,
-                Input::Said(_)
+                Input::SiblingsAnswered(_)
                     | Input::Uses(..)
                     | Input::Clusters(..)
                     | Input::Quorum(_)
                     | Input::Written(Item::Quorum(_), _)
             )
         };
-        self.server.events.iter().all(goes_on) && self.due.iter().all(|(_, input)| goes_on(input))
+        self.server.events.iter().all(is_periodic) && self.due.iter().all(|(_, input)| is_periodic(input))
     }
 
     /// Returns the objects that are being deleted.

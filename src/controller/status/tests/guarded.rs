@@ -6,7 +6,7 @@ use crate::controller::node_guards::NodeGuards;
 #[test]
 fn a_fenced_lock_shows_whether_its_nodes_are_guarded() {
     let fenced = plan(&format!("{TARGET}, fencing: Node"));
-    let said = |status: &LeaderLockStatus| {
+    let nodes_guarded = |status: &LeaderLockStatus| {
         let (truth, reason) = status_of(&status.conditions, "NodesGuarded");
         let message = status.conditions.iter().find(|c| c.type_ == "NodesGuarded");
         let message = message.map_or_else(String::new, |condition| condition.message.clone());
@@ -46,7 +46,7 @@ fn a_fenced_lock_shows_whether_its_nodes_are_guarded() {
                 Some(holder("eu-1")),
             )
         });
-        let found = said(&last);
+        let found = nodes_guarded(&last);
         assert_eq!((&*found.0, &*found.1), (truth, reason));
         assert!(found.2.contains(part), "{found:?}");
         assert_eq!(status_of(&last.conditions, "Ready"), ("True", "Active"));
@@ -55,5 +55,5 @@ fn a_fenced_lock_shows_whether_its_nodes_are_guarded() {
     let report = report(TargetState::Active, TargetState::Active, None);
     let unfenced = plan(TARGET);
     let status = lock_status(&facts(&last, Ok(&unfenced), Some(&report), Some(holder("eu-1"))));
-    assert!(said(&status).1.is_empty(), "{status:?}");
+    assert!(nodes_guarded(&status).1.is_empty(), "{status:?}");
 }

@@ -12,7 +12,7 @@ fn status(before: &LeaderLockStatus, surges: &Surges) -> LeaderLockStatus {
     })
 }
 
-fn said(status: &LeaderLockStatus) -> (&str, &str) {
+fn surges_on_rollout(status: &LeaderLockStatus) -> (&str, &str) {
     status_of(&status.conditions, "SurgesOnRollout")
 }
 
@@ -20,7 +20,7 @@ fn said(status: &LeaderLockStatus) -> (&str, &str) {
 fn a_rollout_that_surges_is_reported_and_does_not_affect_ready() {
     let one = Surges::Of(vec!["Deployment web".to_owned()]);
     let found = status(&LeaderLockStatus::default(), &one);
-    assert_eq!(said(&found), ("True", "SurgingStrategy"));
+    assert_eq!(surges_on_rollout(&found), ("True", "SurgingStrategy"));
     assert_eq!(status_of(&found.conditions, "Ready"), ("True", "Active"));
     assert_eq!(computed(&found), Kstatus::Current);
     let (what, text) = surge_news(&LeaderLockStatus::default(), &found).unwrap();
@@ -44,15 +44,15 @@ fn a_rollout_that_surges_is_reported_and_does_not_affect_ready() {
 #[test]
 fn an_unknown_state_changes_nothing_and_a_corrected_one_is_false() {
     let never = status(&LeaderLockStatus::default(), &Surges::Never);
-    assert_eq!(said(&never), ("", ""), "it was never otherwise");
+    assert_eq!(surges_on_rollout(&never), ("", ""), "it was never otherwise");
     let one = Surges::Of(vec!["Deployment web".to_owned()]);
     let found = status(&LeaderLockStatus::default(), &one);
     assert_eq!(status(&found, &Surges::Unknown), found);
     let right = status(&found, &Surges::Never);
-    assert_eq!(said(&right), ("False", "NoSurge"));
+    assert_eq!(surges_on_rollout(&right), ("False", "NoSurge"));
     assert_eq!(surge_news(&found, &right), None);
     assert_eq!(status(&right, &Surges::Never), right);
     let again = status(&right, &one);
     assert!(surge_news(&right, &again).is_some());
-    assert_eq!(said(&status(&found, &Surges::NotJudged)), ("", ""));
+    assert_eq!(surges_on_rollout(&status(&found, &Surges::NotJudged)), ("", ""));
 }

@@ -118,7 +118,11 @@ fn targets_of_a_sibling_are_left_to_siblings_until_another_cluster_might_begin()
         sibling_until: Some(at(120)),
         ..sibling
     };
-    assert_eq!(goal(&seen, at(101)), Goal::Keep(Some(at(120))), "nobody may tell");
+    assert_eq!(
+        goal(&seen, at(101)),
+        Goal::Keep(Some(at(120))),
+        "no sibling has answered"
+    );
     let ended = TargetFacts {
         sibling_until: Some(at(120)),
         ..facts()

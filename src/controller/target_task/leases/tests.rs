@@ -5,7 +5,7 @@ use crate::{
         validate::{Graces, LockNames, validate_lock, validate_quorum},
     },
     controller::{
-        sibling_answers::Word,
+        sibling_answers::CombinedAnswer,
         target_task::{
             goal::{Goal, goal},
             lease_view::OtherLease,
@@ -42,9 +42,9 @@ fn seen(lease: LeaseView, now: u64) -> Observation {
         fenced: false,
         lease,
         majority: true,
-        said: Said {
+        latest_answer: LatestAnswer {
             sent: None,
-            word: None,
+            answer: None,
         },
         stop_by: None,
         now: at(now),
@@ -151,13 +151,13 @@ fn a_sibling_that_holds_the_lock_adopts_the_targets_of_a_lost_lease() {
 }
 
 #[test]
-fn a_word_of_a_sibling_counts_as_a_lease_that_was_seen() {
+fn an_answer_of_a_sibling_counts_as_a_lease_that_was_seen() {
     let (mut leases, _) = lost();
     let blind = Observation {
         majority: false,
-        said: Said {
+        latest_answer: LatestAnswer {
             sent: Some(at(106)),
-            word: Some(Word::Held(at(115), FencingToken(8))),
+            answer: Some(CombinedAnswer::Held(at(115), FencingToken(8))),
         },
         ..seen(LeaseView::default(), 106)
     };

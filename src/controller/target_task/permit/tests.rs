@@ -69,7 +69,7 @@ const fn seen(held: Option<(FencingToken, BootInstant)>, other: Option<Other>) -
 }
 
 const ELSEWHERE: Now = seen(None, Some(Other::Elsewhere));
-const NOBODY: Now = seen(None, None);
+const NO_HOLDER: Now = seen(None, None);
 const SIBLING: Now = seen(None, Some(Other::Sibling));
 
 fn held(token: FencingToken) -> Now {
@@ -88,7 +88,7 @@ fn a_stop_ends_when_this_cluster_has_won_the_lock() {
         let mut stop = standby();
         stop.facts.on_quorum_loss = on_quorum_loss;
         assert!(stop.stands(ELSEWHERE, at(100)), "{on_quorum_loss:?}");
-        assert!(stop.stands(NOBODY, at(100)), "{on_quorum_loss:?}: released");
+        assert!(stop.stands(NO_HOLDER, at(100)), "{on_quorum_loss:?}: released");
         assert!(!stop.stands(SIBLING, at(100)), "{on_quorum_loss:?}");
         assert!(!stop.stands(held(OWN), at(100)), "{on_quorum_loss:?}");
     }
@@ -98,7 +98,7 @@ fn a_stop_ends_when_this_cluster_has_won_the_lock() {
 fn a_stop_by_the_end_of_the_own_lease_ends_when_a_sibling_has_won_the_lock() {
     let mut stop = standby();
     stop.facts.lost = Some(at(120));
-    assert!(stop.stands(ELSEWHERE, at(100)) && stop.stands(NOBODY, at(100)));
+    assert!(stop.stands(ELSEWHERE, at(100)) && stop.stands(NO_HOLDER, at(100)));
     assert!(!stop.stands(SIBLING, at(100)));
 }
 
@@ -108,26 +108,32 @@ fn a_stop_by_the_end_of_the_own_lease_ends_when_a_sibling_proves_a_later_lease()
     (stop.facts.other, stop.facts.lost) = (None, Some(at(120)));
     // No time is left for a stop after the end of the lease.
     stop.facts.takeover_delay = Duration::ZERO;
-    let says = |token| Now {
+    let sibling_holds = |token| Now {
         siblings: Siblings::Held(at(110), FencingToken(token)),
-        ..NOBODY
+        ..NO_HOLDER
     };
-    assert!(stop.stands(says(7), at(100)), "the sibling saw the lost lease");
-    assert!(!stop.stands(says(8), at(100)), "the sibling took over");
+    assert!(
+        stop.stands(sibling_holds(7), at(100)),
+        "the sibling saw the lost lease"
+    );
+    assert!(!stop.stands(sibling_holds(8), at(100)), "the sibling took over");
 }
 
 #[test]
 fn a_replica_without_a_majority_stops_by_the_current_reports_of_its_siblings() {
     let mut stop = standby();
     (stop.facts.other, stop.facts.siblings) = (None, Siblings::Elsewhere);
-    let said = |siblings| Now { siblings, ..NOBODY };
-    assert!(stop.stands(said(Siblings::Elsewhere), at(100)));
-    assert!(!stop.stands(said(Siblings::Held(at(110), FencingToken(8))), at(100)));
-    assert!(!stop.stands(said(Siblings::Free(at(100))), at(100)));
-    assert!(!stop.stands(said(Siblings::Awaited(at(101))), at(100)));
+    let siblings_answer = |siblings| Now {
+        siblings,
+        ..NO_HOLDER
+    };
+    assert!(stop.stands(siblings_answer(Siblings::Elsewhere), at(100)));
+    assert!(!stop.stands(siblings_answer(Siblings::Held(at(110), FencingToken(8))), at(100)));
+    assert!(!stop.stands(siblings_answer(Siblings::Free(at(100))), at(100)));
+    assert!(!stop.stands(siblings_answer(Siblings::Awaited(at(101))), at(100)));
     // Targets whose end another cluster waits for are stopped in time.
     stop.facts.sibling_until = Some(at(70));
-    assert!(stop.stands(said(Siblings::Awaited(at(101))), at(100)));
+    assert!(stop.stands(siblings_answer(Siblings::Awaited(at(101))), at(100)));
 }
 
 #[test]
@@ -153,7 +159,7 @@ fn an_order_about_a_lease_is_carried_out_under_that_lease_only() {
 fn an_order_for_good_is_carried_out_under_any_holder() {
     let mut stop = standby();
     stop.request = Some(requested(None));
-    for seen in [ELSEWHERE, NOBODY, SIBLING, held(OWN)] {
+    for seen in [ELSEWHERE, NO_HOLDER, SIBLING, held(OWN)] {
         assert!(stop.stands(seen, at(100)), "{seen:?}");
     }
 }

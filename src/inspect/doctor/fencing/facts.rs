@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_agent_does_not_report_is_unknown() {
+    fn a_fact_that_no_agent_reports_is_unknown() {
         let text = "# TYPE redlock_fence_cgroup2 gauge\nredlock_fence_cgroup2 1\nredlock_fence_guardian_up 0\n\
                     redlock_fence_guardian_degraded_more 1\nredlock_fence_guardian_degraded x\n";
         let wanted = Metrics {

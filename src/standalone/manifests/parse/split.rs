@@ -18,7 +18,7 @@ pub(super) fn documents(file: &str) -> Vec<Chunk<'_>> {
     let mut documents = Vec::new();
     let (mut start, mut first_line, mut marked) = (0, 0, false);
     let mut cut = |start: usize, end: usize, lines_above: usize, marked: bool| {
-        if let Some(text) = file.get(start..end).filter(|text| marked || says_something(text)) {
+        if let Some(text) = file.get(start..end).filter(|text| marked || has_content(text)) {
             documents.push(Chunk { text, lines_above });
         }
     };
@@ -42,7 +42,7 @@ fn is_marker(line: &str, marker: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
 }
 
-fn says_something(text: &str) -> bool {
+fn has_content(text: &str) -> bool {
     text.lines()
         .any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#') && !line.starts_with('%'))
 }

@@ -82,7 +82,7 @@ fn on_standby_no_pod_has_the_label_or_its_annotations() {
     let mut remnant = pod("c", Some(1));
     remnant.by = Some(BY.into());
     let pods = [labelled("a", Some(1), None), pod("b", Some(1)), remnant];
-    let choice = choose(&pods, &Wanted::Nobody, BY);
+    let choice = choose(&pods, &Wanted::NoPod, BY);
     assert_eq!(names(&choice), (vec!["a", "c"], None, None));
 }
 
@@ -329,7 +329,7 @@ fn the_holder_of_the_lock_keeps_it_through_a_rollout() {
     let pods = [has(rolled("a0", 1, Some(2))), rolled("b0", 9, Some(10))];
     assert_eq!(names(&choose(&pods, &holder, BY)), (vec![], Some("a0"), None));
     assert_eq!(
-        names(&choose(&pods, &Wanted::Nobody, BY)),
+        names(&choose(&pods, &Wanted::NoPod, BY)),
         (vec!["a0"], None, None)
     );
 }

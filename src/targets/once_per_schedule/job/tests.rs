@@ -21,7 +21,7 @@ fn stage(change: impl FnOnce(&mut Value)) -> Stage {
 }
 
 #[test]
-fn a_slot_is_an_instant_in_whatever_time_zone() {
+fn a_slot_is_an_instant_in_any_time_zone() {
     let at = |text: &str| {
         let job = read(|job| job["metadata"]["annotations"][SCHEDULED] = json!(text)).unwrap();
         job.slot

@@ -82,7 +82,7 @@ impl Account {
         delays.sort();
         let at = |share: usize| delays[(delays.len() - 1) * share / 100].as_secs_f64() * 1e3;
         println!("| slots | {} in {:.0} s |", self.made.len(), took.as_secs_f64());
-        println!("| faults | {} |", faults.told.len());
+        println!("| faults | {} |", faults.events.len());
         println!(
             "| ran once | {} in {}, {} in {} |",
             ran[0], NAMES[0], ran[1], NAMES[1]

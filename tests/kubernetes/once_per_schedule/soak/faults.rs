@@ -21,7 +21,7 @@ pub struct Faults {
     operators: Vec<(usize, Operator)>,
     next: Duration,
     away: Option<usize>,
-    pub told: Vec<(BootInstant, String)>,
+    pub events: Vec<(BootInstant, String)>,
 }
 
 impl Faults {
@@ -32,7 +32,7 @@ impl Faults {
             operators: Vec::new(),
             next: Duration::ZERO,
             away: None,
-            told: Vec::new(),
+            events: Vec::new(),
         };
         faults.start(pair, 0).await;
         faults
@@ -51,8 +51,8 @@ impl Faults {
         self.start(pair, 1).await;
     }
 
-    fn tell(&mut self, what: String) {
-        self.told.push((clock::now(), what));
+    fn record(&mut self, what: String) {
+        self.events.push((clock::now(), what));
     }
 
     /// Kills or stops one of the operators if a fault is due; the operator is started again later.
@@ -65,11 +65,11 @@ impl Faults {
         let (cluster, mut operator) = self.operators.swap_remove(index);
         let name = operator.name.clone();
         if self.random.u8(..4) == 0 {
-            self.tell(format!("SIGTERM to {name}"));
+            self.record(format!("SIGTERM to {name}"));
             operator.child.signal(Signal::SIGTERM);
             operator.child.wait(BOUND);
         } else {
-            self.tell(format!("kill -9 of {name}"));
+            self.record(format!("kill -9 of {name}"));
             operator.child.kill();
         }
         sleep(Duration::from_millis(self.random.u64(0..1_500))).await;
@@ -80,7 +80,7 @@ impl Faults {
     pub async fn wipe_one_master_and_stop_another(&mut self, pair: &Pair) {
         let wiped = self.random.usize(..5);
         let stopped = (wiped + 1 + self.random.usize(..4)) % 5;
-        self.tell(format!(
+        self.record(format!(
             "master m{stopped} is stopped, and m{wiped} forgets everything"
         ));
         pair.masters()[stopped].pause().unwrap();
@@ -94,13 +94,13 @@ impl Faults {
     pub async fn end(&mut self, pair: &Pair) {
         if let Some(stopped) = self.away.take() {
             pair.masters()[stopped].resume().unwrap();
-            self.tell(format!("master m{stopped} goes on"));
+            self.record(format!("master m{stopped} continues"));
         }
     }
 
     /// Returns the last fault before this time, or slightly after it: a claim takes some time.
     pub fn around(&self, at: BootInstant, later: Duration) -> Option<&str> {
-        let before = self.told.iter().rev().find(|(when, _)| *when < at + later);
+        let before = self.events.iter().rev().find(|(when, _)| *when < at + later);
         let (when, what) = before?;
         (at.since(*when) < Duration::from_secs(15)).then_some(what)
     }

@@ -110,7 +110,7 @@ impl Acts<'_> {
             .await;
         }
         self.mark(format!("{name}: state SteppedDown"));
-        let spec = json!({"state": "SteppedDown", "reason": "the test says so"});
+        let spec = json!({"state": "SteppedDown", "reason": "the test"});
         self.cluster().set_lock(&spec).await;
         self.wait_for_other().await;
         self.last(500..2_000).await;
@@ -134,7 +134,7 @@ impl Acts<'_> {
         for replica in [1 - self.held.replica, self.held.replica] {
             let cluster = self.cluster();
             let name = cluster.replicas[replica].name.clone();
-            cluster.tell_pod(replica, false).await;
+            cluster.set_pod_status(replica, false).await;
             cluster.replicas[replica].signal(Signal::SIGTERM);
             block_in_place(|| cluster.replicas[replica].wait());
             self.mark(format!("{name} has ended by SIGTERM"));

@@ -14,7 +14,7 @@ const fn takes(cluster: Cluster, reserved: Reserved) -> bool {
         (Reserved::Free, _)
         | (Reserved::For(Cluster::A), Cluster::A)
         | (Reserved::For(Cluster::B), Cluster::B) => true,
-        (Reserved::For(_) | Reserved::Nobody, _) => false,
+        (Reserved::For(_) | Reserved::ForNone, _) => false,
     }
 }
 

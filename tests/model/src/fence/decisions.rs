@@ -158,7 +158,7 @@ fn reading(shown: Shown) -> Reading {
     let reservation = match shown.reserved {
         Reserved::Free => None,
         Reserved::For(cluster) => Some(id(cluster).to_string()),
-        Reserved::Nobody => Some("nobody".to_owned()),
+        Reserved::ForNone => Some("nobody".to_owned()),
     };
     Reading {
         time: 0,

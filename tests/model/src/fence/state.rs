@@ -31,7 +31,7 @@ pub(super) enum Reserved {
     Free,
     For(Cluster),
     /// The lock was broken.
-    Nobody,
+    ForNone,
 }
 
 /// The mark of one token; token 0 stands for no mark.

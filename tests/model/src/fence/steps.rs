@@ -230,7 +230,7 @@ impl World {
                 state.used.breaks += 1;
                 for master in (0..MASTERS).filter(|m| masters & 1 << m != 0) {
                     let found = &mut state.masters[master];
-                    found.reserved = Reserved::Nobody;
+                    found.reserved = Reserved::ForNone;
                     found.reserved_left = found.reserved_left.max(LONGEST);
                 }
             }

@@ -41,7 +41,7 @@ impl World {
         if matches!(attempt.phase, Phase::Held(_)) && !attempt.renewing {
             actions.push(Action::StartRenewal { attempt: id });
         }
-        if attempt.is_going_on() {
+        if attempt.is_active() {
             actions.push(Action::End { attempt: id });
         }
     }
@@ -85,13 +85,13 @@ impl Model for World {
         for (server, found) in state.servers.iter().enumerate() {
             if found
                 .lease
-                .is_some_and(|(of, _)| !state.attempts[usize::from(of)].is_going_on())
+                .is_some_and(|(of, _)| !state.attempts[usize::from(of)].is_active())
             {
                 actions.push(Action::Expire { server });
             }
         }
         if let Some(step) = self.0.steps().get(state.step)
-            && (*step != Step::EndWait || state.waits_for & state.going_on() == 0)
+            && (*step != Step::EndWait || state.waits_for & state.active() == 0)
         {
             actions.push(Action::SealStep(*step));
         }

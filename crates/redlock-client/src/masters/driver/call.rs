@@ -63,7 +63,7 @@ pub(crate) enum ReplyTo {
     Many(u64, mpsc::UnboundedSender<(u64, Completion)>),
     /// Receives only whether a majority carried out the command.
     Majority(oneshot::Sender<bool>),
-    Nobody,
+    None,
 }
 
 impl ReplyTo {
@@ -76,7 +76,7 @@ impl ReplyTo {
                 let done = matches!(completion, Completion::Done { majority: true, .. });
                 sender.send(done).is_ok()
             }
-            Self::Nobody => false,
+            Self::None => false,
         }
     }
 }

@@ -21,14 +21,14 @@ struct Bench {
     wakes: Arc<Wakes>,
     calls: mpsc::UnboundedSender<Call>,
     connections: mpsc::UnboundedSender<Carried>,
-    _heard: mpsc::UnboundedReceiver<Notice>,
+    _receiver: mpsc::UnboundedReceiver<Notice>,
 }
 
 impl Bench {
     fn new() -> Self {
         let (connections, to_carry) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(config(), connections.clone()));
-        let (notices, heard) = mpsc::unbounded_channel();
+        let (notices, receiver) = mpsc::unbounded_channel();
         let links = (0..3).map(|index| {
             let url = "redis://127.0.0.1:1";
             let dial = Dial::new(url.into(), redis::Client::open(url).unwrap());
@@ -56,7 +56,7 @@ impl Bench {
             wakes: Arc::default(),
             calls,
             connections,
-            _heard: heard,
+            _receiver: receiver,
         }
     }
 
@@ -97,7 +97,7 @@ async fn calls_that_a_full_batch_left_are_taken_although_the_batch_is_held() {
     let mut bench = Bench::new();
     for _ in 0..=AT_ONCE {
         let (lock, command) = release();
-        let reply_to = ReplyTo::Nobody;
+        let reply_to = ReplyTo::None;
         bench
             .calls
             .send(Call {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value, aio::SendError};
-use redlock_core::{Admission, ConnectionId, Input, Keyspace, LockName, MasterFacts, Unknown, script::LOOK};
+use redlock_core::{Admission, ConnectionId, Input, Keyspace, LockName, MasterFacts, Unknown, script::FACTS};
 use tokio::{
     sync::{Notify, mpsc},
     time,
@@ -18,11 +18,11 @@ use crate::{
 };
 
 /// The interval of polls while the master is in use.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The minimum interval of polls on request: a burst of votes without a seal causes one poll.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The interval of polls that read all facts. A policy that evicts shows in every poll, by the evicted keys.
-const WHOLE_LOOK_EVERY: Duration = Duration::from_secs(5);
+const FULL_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// The time without any answer after which a connection is dead or black-holed. Shorter than TCP's own
 /// detection by retransmission, and longer than the pause of a busy server.
 const SILENT: Duration = Duration::from_secs(2);
@@ -88,7 +88,7 @@ pub(crate) async fn keep(link: Arc<Link>, peers: Peers) {
 
 impl Link {
     /// Reads the facts of the master.
-    pub(crate) async fn look(&self) -> Result<MasterFacts, Unknown> {
+    pub(crate) async fn read_facts(&self) -> Result<MasterFacts, Unknown> {
         let (_, facts) = self.inspect().await?;
         Ok(facts)
     }
@@ -99,7 +99,7 @@ impl Link {
         let process = whole.as_ref().map_or("", |facts| &*facts.replication_id);
         let ask = |keys: &'static [fn(&Keyspace) -> &str]| {
             self.call(
-                &LOOK,
+                &FACTS,
                 Admission::Connected,
                 self.command_timeout(),
                 |command, _| {
@@ -158,13 +158,13 @@ impl Link {
     fn whole_facts(&self) -> Option<MasterFacts> {
         let state = self.state();
         let (at, facts) = state.whole.as_ref()?;
-        (clock::now().since(*at) < WHOLE_LOOK_EVERY).then(|| facts.clone())
+        (clock::now().since(*at) < FULL_POLL_INTERVAL).then(|| facts.clone())
     }
 
     /// Reads the facts once, on a connection that only the caller keeps.
     pub(in crate::masters) async fn inspect_once(&self) -> Result<MasterFacts, Unknown> {
         open(self).await?;
-        self.look().await
+        self.read_facts().await
     }
 }
 
@@ -210,7 +210,7 @@ async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -
     let master = link.index;
     let mut useful = false;
     let mut subscribed = false;
-    let mut waited = LOOK_EVERY;
+    let mut waited = POLL_INTERVAL;
     loop {
         link.close_former();
         match link.inspect().await {
@@ -229,7 +229,7 @@ async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -
             Err(reason) => {
                 // No request could have remained unanswered during the wait.
                 let quiet = link.shared.read(|engine, now| engine.quiet(master, now));
-                let silent = quiet.saturating_sub(waited.saturating_sub(LOOK_EVERY)) > SILENT;
+                let silent = quiet.saturating_sub(waited.saturating_sub(POLL_INTERVAL)) > SILENT;
                 let lost = !matches!(
                     reason,
                     Unknown::TimedOut(_) | Unknown::Server { .. } | Unknown::Congested
@@ -256,7 +256,7 @@ async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -
 async fn listen(link: &Link, wait: Duration, pushes: &mut Pushes) -> bool {
     let next = time::sleep(wait);
     let poked = async {
-        time::sleep(LOOK_AGAIN).await;
+        time::sleep(MIN_POLL_INTERVAL).await;
         link.poke.notified().await;
     };
     tokio::pin!(next, poked);

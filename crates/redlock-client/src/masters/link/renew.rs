@@ -61,7 +61,7 @@ impl Renewer {
                 );
                 // Continues with the next master only once this one answers again, or a whole command timeout has
                 // passed.
-                link.look().await.is_ok()
+                link.read_facts().await.is_ok()
             }
             Err(unknown) => {
                 link.not_renewed(unknown);
@@ -74,7 +74,7 @@ impl Renewer {
     /// problem of the server.
     async fn try_out(&self, beside: &Link) -> Result<(MasterFacts, Pushes), Unknown> {
         let pushes = keep::open(beside).await?;
-        let facts = beside.look().await?;
+        let facts = beside.read_facts().await?;
         if !self.writes {
             return Ok((facts, pushes));
         }

@@ -115,11 +115,11 @@ pub async fn init(masters: &Masters) -> Result<InitReport, InitError> {
 
 /// Reads the facts of a master, and repeats a read whose answer is late: otherwise one late answer would end
 /// the procedure for all masters.
-async fn look(link: &Link, until: BootInstant) -> Result<MasterFacts, Unknown> {
+async fn read_facts(link: &Link, until: BootInstant) -> Result<MasterFacts, Unknown> {
     loop {
-        match link.look().await {
+        match link.read_facts().await {
             Err(Unknown::TimedOut(_)) if clock::now() < until => {}
-            look => return look,
+            result => return result,
         }
     }
 }
@@ -128,10 +128,10 @@ async fn look(link: &Link, until: BootInstant) -> Result<MasterFacts, Unknown> {
 async fn new_masters(links: &[Arc<Link>]) -> Result<Vec<MasterFacts>, InitError> {
     let mut all: Vec<MasterFacts> = Vec::new();
     let until = clock::now() + PATIENCE;
-    let looks = join_all(links.iter().map(|link| look(link, until))).await;
-    for (link, look) in links.iter().zip(looks) {
+    let results = join_all(links.iter().map(|link| read_facts(link, until))).await;
+    for (link, result) in links.iter().zip(results) {
         let master = link.name.clone();
-        let facts = match look {
+        let facts = match result {
             Ok(facts) => facts,
             Err(reason) => return Err(InitError::Unreachable { master, reason }),
         };
@@ -177,9 +177,9 @@ async fn write_probes(
 
 /// Checks that all masters carry the probe of this process: no other process sealed or probed them in between.
 async fn all_carry(links: &[Arc<Link>], probes: &[String], end: BootInstant) -> Result<(), InitError> {
-    let looks = join_all(links.iter().map(|link| look(link, end))).await;
-    for ((link, look), probe) in links.iter().zip(looks).zip(probes) {
-        let reason = match look {
+    let results = join_all(links.iter().map(|link| read_facts(link, end))).await;
+    for ((link, result), probe) in links.iter().zip(results).zip(probes) {
+        let reason = match result {
             Ok(facts) if facts.probe == *probe && !facts.sealed() => continue,
             Ok(_) => NotDone::ProbeChanged,
             Err(unknown) => unknown.into(),

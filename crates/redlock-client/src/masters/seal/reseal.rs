@@ -10,7 +10,7 @@ use tokio::time;
 
 use redlock_core::seal::{Plan, Quarantine, Step};
 
-use super::{LOOK_EVERY, rounds::NotDone};
+use super::{READ_INTERVAL, rounds::NotDone};
 use crate::{clock, masters::Masters};
 
 /// The time to wait for running masters; lost masters do not extend it.
@@ -86,7 +86,7 @@ pub async fn reseal(
     let started = clock::now();
     let give_up = masters.fingerprint().seal_wait() * WAITS + MARGIN;
     loop {
-        let plan = executor.look(&mut quarantine).await;
+        let plan = executor.plan(&mut quarantine).await;
         refuse(masters, &plan)?;
         let left = left(&plan);
         if let Some(Duration::ZERO) = left {
@@ -106,7 +106,7 @@ pub async fn reseal(
             masters: names(masters, &plan),
             left,
         });
-        time::sleep(LOOK_EVERY.min(left.max(MIN_PAUSE))).await;
+        time::sleep(READ_INTERVAL.min(left.max(MIN_PAUSE))).await;
     }
 }
 

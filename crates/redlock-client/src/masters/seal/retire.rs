@@ -41,9 +41,9 @@ pub enum RetireOutcome {
     OldUnreachable { reason: Unknown },
     /// The old server answers and still has its vote.
     OldRefused { reason: NotDone },
-    /// The old server was retired for another server, or for an earlier run of the new one; `said` is its own
-    /// text. Two servers could vote under one name: if the new server is the successor, state that.
-    RetiredForAnother { said: String },
+    /// The old server was retired for another server, or for an earlier run of the new one; `retirement` is the
+    /// text that it stores in place of its fingerprint. Two servers could vote under one name: if the new server is the successor, state that.
+    RetiredForAnother { retirement: String },
     /// Without the vote of the old server, or of the new one if others use it, no majority would remain: wait
     /// until more of the others vote.
     OthersMissing { voting: usize, needed: usize },
@@ -78,8 +78,8 @@ impl Masters {
         stated: OldServer,
     ) -> Result<RetireOutcome, ConfigError> {
         let (old, new) = (self.beside(name, old_url)?, self.beside(name, new_url)?);
-        let looks = tokio::join!(old.inspect_once(), new.inspect_once());
-        let (was, is) = match (looks, stated) {
+        let results = tokio::join!(old.inspect_once(), new.inspect_once());
+        let (was, is) = match (results, stated) {
             ((_, Err(reason)), _) => return Ok(RetireOutcome::NewUnreachable { reason }),
             ((Err(reason), Ok(_)), OldServer::MustAnswer) => {
                 return Ok(RetireOutcome::OldUnreachable { reason });
@@ -93,15 +93,15 @@ impl Masters {
         if let Some(reason) = self.ineligible(&new, &is) {
             return Ok(RetireOutcome::NewRefused { reason });
         }
-        let said = was.as_ref().map(|was| was.fingerprint.as_str());
-        if let Some(said) = said.filter(|said| said.starts_with(RETIRED)) {
-            if said.contains(&is.run_id) {
+        let fingerprint = was.as_ref().map(|was| was.fingerprint.as_str());
+        if let Some(fingerprint) = fingerprint.filter(|fingerprint| fingerprint.starts_with(RETIRED)) {
+            if fingerprint.contains(&is.run_id) {
                 // If the new server already has a seal, the wait for that seal began after the retirement.
                 return Ok(RetireOutcome::Retired);
             }
             if stated == OldServer::MustAnswer {
-                let said = said.chars().take(300).collect();
-                return Ok(RetireOutcome::RetiredForAnother { said });
+                let retirement = fingerprint.chars().take(300).collect();
+                return Ok(RetireOutcome::RetiredForAnother { retirement });
             }
         }
         // Without the id of this quorum, a stored id cannot be compared: every seal would count as one of another

@@ -11,7 +11,7 @@ use redlock_core::{
     Admission, BootInstant, QuorumId, Reply, Unknown, quorum_id,
     reply::{self, Code},
     script::{PROBE, REGISTERS, SCAN, SEAL, Script},
-    seal::{Account, Look, Read, Registers},
+    seal::{Account, Read, Registers, Response},
 };
 
 use crate::{
@@ -59,16 +59,16 @@ pub(super) fn uuid() -> String {
 }
 
 /// Reads all masters at the same time.
-pub(super) async fn look(links: &[Arc<Link>]) -> Read {
+pub(super) async fn read_all(links: &[Arc<Link>]) -> Read {
     let sent = clock::now();
-    let looks = links.iter().map(|link| async {
-        let facts = link.look().await.ok()?;
+    let responses = links.iter().map(|link| async {
+        let facts = link.read_facts().await.ok()?;
         let received = clock::now();
-        Some(Look { facts, received })
+        Some(Response { facts, received })
     });
     Read {
         sent,
-        looks: join_all(looks).await,
+        responses: join_all(responses).await,
     }
 }
 

@@ -30,14 +30,16 @@ pub(super) type Sealed = Vec<(usize, Result<(), NotDone>)>;
 
 impl SealExecutor {
     /// Reads all masters, plans, and writes the probes that are missing.
-    pub(super) async fn look(&self, quarantine: &mut Quarantine) -> Plan {
-        let read = rounds::look(&self.links).await;
+    pub(super) async fn plan(&self, quarantine: &mut Quarantine) -> Plan {
+        let read = rounds::read_all(&self.links).await;
         let plan = self
             .shared
             .read(|engine, _| quarantine.decide(&read, engine.identity()));
         let probing = plan.of(&Step::Probe).into_iter().map(|master| {
             let link = &self.links[master];
-            let run_id = read.looks[master].as_ref().map(|look| look.facts.run_id.clone());
+            let run_id = read.responses[master]
+                .as_ref()
+                .map(|response| response.facts.run_id.clone());
             async move {
                 let probe = format!("{}|{}", run_id?, rounds::uuid());
                 let written = rounds::write_probe(link, &probe, Probing::Keep, link.command_timeout()).await;

@@ -60,19 +60,19 @@ impl Drop for Unread<'_> {
                 attempt,
                 publish: true,
             };
-            self.masters.tell(self.lock, undo);
+            self.masters.submit_detached(self.lock, undo);
         }
     }
 }
 
 impl Masters {
     /// Submits a command for a value that is being dropped; no task waits for the result.
-    fn tell(&self, lock: &Arc<LockKeys>, command: Command) {
+    fn submit_detached(&self, lock: &Arc<LockKeys>, command: Command) {
         // Without a driver the command is lost; the lease runs out.
         let _ = self.submit(Call {
             lock: lock.clone(),
             command,
-            reply_to: ReplyTo::Nobody,
+            reply_to: ReplyTo::None,
         });
     }
 
@@ -194,7 +194,8 @@ impl Drop for Lease {
         // A lost lease is also released: its remains on some masters would block every candidate.
         if !self.given_back {
             let attempt = self.attempt.clone();
-            self.masters.tell(&self.lock, Command::Release { attempt });
+            self.masters
+                .submit_detached(&self.lock, Command::Release { attempt });
         }
     }
 }

@@ -43,7 +43,7 @@ const SEAL: &str = script!("unsealed.lua" "history.lua" "seal.lua");
 
 /// The reply of a server to one script.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct Response {
     pub(super) answer: Answer,
     /// The time of the server, in microseconds.
     pub(super) time: u64,
@@ -111,8 +111,8 @@ impl Real {
             call.arg(format!("slot:{LOCK}/t"))
                 .arg(slot_text(floor.slot.0, floor.slot.1));
         }
-        let said: Vec<Value> = self.ask(&mut call).await;
-        assert_eq!(text(&said[0]), "ok", "{said:?}");
+        let reply: Vec<Value> = self.ask(&mut call).await;
+        assert_eq!(text(&reply[0]), "ok", "{reply:?}");
     }
 
     pub(super) async fn time(&mut self) -> u64 {
@@ -121,7 +121,7 @@ impl Real {
     }
 
     /// Runs one script. `not_after` is in microseconds; 0 is too late.
-    pub(super) async fn run(&mut self, op: &Op, own: &str, not_after: u64) -> Said {
+    pub(super) async fn run(&mut self, op: &Op, own: &str, not_after: u64) -> Response {
         let mut call = redis::cmd("EVAL");
         let mut begin = |script: &str, keys: &[&str]| {
             call.arg(script).arg(keys.len() + 1).arg(META).arg(keys);
@@ -220,16 +220,16 @@ impl Real {
                 call.arg(format!("slot:{LOCK}/t")).arg(slot).arg(job_text(*job));
             }
         }
-        let said: Vec<Value> = self.ask(&mut call).await;
-        Said {
-            answer: if text(&said[0]) == "ok" {
-                answer(&said[4])
+        let reply: Vec<Value> = self.ask(&mut call).await;
+        Response {
+            answer: if text(&reply[0]) == "ok" {
+                answer(&reply[4])
             } else {
                 Answer::Unknown
             },
-            time: integer(&said[1]) * 1_000_000 + integer(&said[2]),
-            counter: said.get(3).map(integer),
-            fence: said.get(4).and_then(fence_of),
+            time: integer(&reply[1]) * 1_000_000 + integer(&reply[2]),
+            counter: reply.get(3).map(integer),
+            fence: reply.get(4).and_then(fence_of),
         }
     }
 

@@ -243,23 +243,23 @@ impl<'a> Sequence<'a> {
             now + 3_600_000_000
         };
         let before = self.model.clone();
-        let said = self.real.run(&op, &own, not_after).await;
+        let response = self.real.run(&op, &own, not_after).await;
         let ran = self.real.time().await / 1_000;
         let (registers, lease, reserved) = self.real.data().await;
         let ended = self.real.time().await / 1_000;
         self.slack = self.slack.max(2 + ran - now / 1_000);
-        let reply = self.model.run(said.time * 1_000, not_after, &op);
+        let reply = self.model.run(response.time * 1_000, not_after, &op);
         let (from, to) = (now / 1_000 - self.slack, ended + self.slack);
         if self.slack > LATE_MS || before.ends_between(from, to) || self.model.ends_between(from, to) {
             self.lose_memory().await;
             return Ok(false);
         }
-        let known = said.counter.is_none_or(|counter| counter == reply.counter);
+        let known = response.counter.is_none_or(|counter| counter == reply.counter);
         let granted = matches!(reply.answer, Answer::Granted(_));
         let mark = reply.fence.as_ref().filter(|_| granted).map(mark_text);
-        if !same(&said.answer, &reply.answer, self.slack) || !known || said.fence != mark {
+        if !same(&response.answer, &reply.answer, self.slack) || !known || response.fence != mark {
             return Err(format!(
-                "{op:?}\n real: {said:?}\nmodel: {reply:?}\nbefore: {before:?}"
+                "{op:?}\n real: {response:?}\nmodel: {reply:?}\nbefore: {before:?}"
             ));
         }
         let at = ended * 1_000_000;

@@ -85,7 +85,7 @@ fn a_released_pod_is_killed_once_another_cluster_has_come_later() {
 
 /// The mark that killed the pod was known before the release, even to a restarted agent or command.
 #[test]
-fn what_was_seen_before_a_kill_does_not_end_a_release_after_a_restart() {
+fn views_from_before_a_kill_do_not_end_a_release_after_a_restart() {
     let seen = killed().seen();
     assert_eq!(seen, FencingToken(9));
     let (mut record, of_killed) = released(Record::restored(Stored::Killed { seen }, at(0)), 10_200);

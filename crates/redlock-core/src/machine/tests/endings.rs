@@ -151,7 +151,7 @@ fn a_holder_that_steps_down_abstains() {
     assert_eq!(
         rig.asked(),
         Some(&Round::Observe),
-        "it looks, and does not take it"
+        "the candidate reads the lock, and does not take it"
     );
     rig.outcome(102, Outcome::Observed(view(&[Sighting::FREE, Sighting::FREE])));
     assert_eq!(rig.wake, Some(at(3_100)));

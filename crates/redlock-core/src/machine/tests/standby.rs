@@ -4,21 +4,21 @@ use super::*;
 
 #[test]
 fn a_split_does_not_report_the_lock_as_free() {
-    let told = |rig: &Rig| {
+    let published = |rig: &Rig| {
         rig.actions.iter().find_map(|action| match action {
             Action::PublishStandby { holder, .. } => Some(holder.is_some()),
             _ => None,
         })
     };
     let mut rig = Rig::standby(terms(LEASE), 9_000);
-    assert_eq!(told(&rig), Some(true));
+    assert_eq!(published(&rig), Some(true));
     for (now, other, expected) in [
         (1_000, lease_of("there", 1, at(9_000)), None),
         (2_000, Sighting::FREE, Some(false)),
     ] {
         rig.timer(now)
             .outcome(now, Outcome::Observed(view(&[other, Sighting::FREE])));
-        assert_eq!(told(&rig), expected, "{:?}", rig.actions);
+        assert_eq!(published(&rig), expected, "{:?}", rig.actions);
     }
 }
 
@@ -109,7 +109,7 @@ fn a_release_by_a_majority_lets_it_in_at_once_and_by_one_master_a_moment_later()
 }
 
 #[test]
-fn a_release_heard_while_an_attempt_is_under_way_is_tried_again() {
+fn a_release_received_while_an_attempt_is_under_way_is_tried_again() {
     let mut rig = Rig::standby(terms(LEASE), 5_000);
     rig.timer(5_001)
         .event(5_002, Event::Released { master: 0 })

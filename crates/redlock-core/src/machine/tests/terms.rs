@@ -13,7 +13,11 @@ fn new_terms_are_renewed_with_at_once() {
     assert!(
         matches!(rig.asked(), Some(Round::Renew { lease_duration, .. }) if *lease_duration == ms(30_000))
     );
-    assert_eq!(rig.published_end(), None, "longer only once a majority said so");
+    assert_eq!(
+        rig.published_end(),
+        None,
+        "longer only after a majority has granted it"
+    );
 }
 
 #[test]

@@ -64,13 +64,13 @@ fn watched(reads: &[(u64, &[Shows])]) -> Plan {
     let identity = Identity::new(fingerprint.to_string(), None);
     let mut plan = None;
     for (time, shows) in reads {
-        let look = |(master, shows)| {
+        let response = |(master, shows)| {
             let received = at(time + 1);
-            facts(master, shows, &fingerprint).map(|facts| Look { facts, received })
+            facts(master, shows, &fingerprint).map(|facts| Response { facts, received })
         };
         let read = Read {
             sent: at(*time),
-            looks: shows.iter().enumerate().map(look).collect(),
+            responses: shows.iter().enumerate().map(response).collect(),
         };
         plan = Some(quarantine.decide(&read, &identity));
     }

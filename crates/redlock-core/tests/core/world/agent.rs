@@ -43,7 +43,7 @@ pub(crate) enum Step {
         master: usize,
         sent: BootInstant,
     },
-    Hears {
+    Receives {
         round: u64,
         master: usize,
         sent: BootInstant,
@@ -148,12 +148,12 @@ impl World {
         match step {
             Step::Round => self.begin_round(agent),
             Step::Asks { round, master, sent } => self.agent_asks(agent, round, (master, sent)),
-            Step::Hears {
+            Step::Receives {
                 round,
                 master,
                 sent,
                 reading,
-            } => self.agent_hears(agent, round, (master, sent), *reading),
+            } => self.agent_receives(agent, round, (master, sent), *reading),
             Step::Ends { round } => self.end_round(agent, round),
             Step::Wake { pod } => self.input(agent, pod, Input::Timer),
             Step::Shown { pod, presence, asked } => {
@@ -206,7 +206,7 @@ impl World {
             closed: redlock_core::FencingToken(server.registers.closed),
         };
         let (at, reading) = (self.now + self.delay(), Box::new(reading));
-        let step = Step::Hears {
+        let step = Step::Receives {
             round,
             master,
             sent,
@@ -215,7 +215,7 @@ impl World {
         self.on_node(at, agent, step);
     }
 
-    fn agent_hears(
+    fn agent_receives(
         &mut self,
         agent: usize,
         round: u64,

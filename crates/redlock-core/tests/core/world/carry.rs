@@ -111,7 +111,7 @@ impl World {
             Mark::Closed => {}
             Mark::Clean => {
                 let abstain = Duration::from_millis(self.rng.u64(..500));
-                self.tell(candidate, Event::StepDown { abstain });
+                self.notify(candidate, Event::StepDown { abstain });
             }
         }
     }

@@ -22,9 +22,9 @@ pub(crate) struct Stopped {
     at: BootInstant,
     ended: Instant,
     length: Instant,
-    /// The masters that the candidate had heard just before. Those in `heard` have answered a later request.
+    /// The masters that the candidate had heard just before. Those in `answered` have answered a later request.
     witnesses: Vec<bool>,
-    heard: Vec<bool>,
+    answered: Vec<bool>,
     excused: bool,
 }
 
@@ -61,9 +61,9 @@ impl World {
         clock.offset -= clock.gained(nanos);
         let ended = self.now + nanos;
         self.paused[candidate] = ended;
-        let recent = self.heard[candidate]
+        let recent = self.last_reply[candidate]
             .iter()
-            .map(|heard| *heard > 0 && heard + WITNESS > self.now);
+            .map(|last| *last > 0 && last + WITNESS > self.now);
         // A step of the local clock shortly before discards the samples of masters that did not answer since.
         let known = |master| self.candidates[candidate].knows_clock_of(master);
         let witnesses = recent
@@ -76,7 +76,7 @@ impl World {
             ended,
             length: nanos,
             witnesses,
-            heard: vec![false; self.masters.len()],
+            answered: vec![false; self.masters.len()],
             excused: true,
         });
         self.put_off_timers(candidate, nanos);
@@ -101,22 +101,22 @@ impl World {
 
     /// Excludes a master as a witness: its clock is not the one that was heard before.
     pub(super) fn no_witness(&mut self, candidate: usize, master: usize) {
-        self.heard[candidate][master] = 0;
+        self.last_reply[candidate][master] = 0;
         if let Some(stopped) = &mut self.stopped[candidate] {
             stopped.witnesses[master] = false;
-            stopped.heard[master] = false;
+            stopped.answered[master] = false;
         }
     }
 
     /// Records a reply to a request that was sent at `sent`.
-    pub(super) fn heard(&mut self, candidate: usize, master: usize, sent: Instant) {
+    pub(super) fn record_reply(&mut self, candidate: usize, master: usize, sent: Instant) {
         // A request from before the end of a stop may show a time during it, so it is no base for the next
         // stop.
         if self.stopped[candidate]
             .as_ref()
             .is_none_or(|stopped| sent >= stopped.ended)
         {
-            self.heard[candidate][master] = self.now;
+            self.last_reply[candidate][master] = self.now;
         }
         let excused = self.is_excused(candidate);
         // An elector that died under a clock that stood still hears no reply: its authority ends by that clock.
@@ -128,8 +128,8 @@ impl World {
         };
         // The round trip of a reply that was read late hides a step that is shorter.
         let shows = sent >= stopped.ended && self.now - sent < stopped.length / 2;
-        stopped.heard[master] |= stopped.witnesses[master] && shows;
-        if stopped.heard.iter().filter(|heard| **heard).count() < self.size.majority() {
+        stopped.answered[master] |= stopped.witnesses[master] && shows;
+        if stopped.answered.iter().filter(|answered| **answered).count() < self.size.majority() {
             return;
         }
         stopped.excused = false;

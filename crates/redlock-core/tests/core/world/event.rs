@@ -89,7 +89,7 @@ pub(crate) enum What {
         life: u32,
         master: usize,
     },
-    Tell {
+    Event {
         candidate: usize,
         life: u32,
         event: Event,
@@ -158,7 +158,7 @@ impl What {
             Self::Opened { candidate, life, .. }
             | Self::Reset { candidate, life, .. }
             | Self::ServerChanged { candidate, life, .. }
-            | Self::Tell { candidate, life, .. }
+            | Self::Event { candidate, life, .. }
             | Self::Timer { candidate, life, .. }
             | Self::Timeout { candidate, life, .. }
             | Self::Keep { candidate, life, .. }

@@ -60,7 +60,7 @@ impl World {
                 true => Event::StepDown { abstain },
                 false => Event::HandOver { to, token: None },
             };
-            self.tell(candidate, leave);
+            self.notify(candidate, leave);
         }
     }
 
@@ -141,7 +141,7 @@ impl World {
                 if self.rng.bool() {
                     let to = ["east", "west"][self.rng.usize(..2)];
                     let to = ClusterId::new(to, to).unwrap();
-                    self.tell(candidate, Event::HandOver { to, token: None });
+                    self.notify(candidate, Event::HandOver { to, token: None });
                 }
             }
         }
@@ -180,7 +180,7 @@ impl World {
             _ => None,
         };
         if let (Some(holder), Some(event)) = (holder, event) {
-            self.tell(holder, event);
+            self.notify(holder, event);
         }
         let at = self.now + self.rng.u64(1..100) * MS;
         self.on_node(at, agent, super::agent::Step::CutOff);

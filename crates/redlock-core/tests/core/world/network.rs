@@ -86,8 +86,9 @@ impl World {
     /// Gives a candidate other credentials: another connection replaces the present one.
     pub(crate) fn renew_connection(&mut self, candidate: usize, master: usize) {
         let run = self.opened[candidate][master] == self.runs[master];
-        let heard = !self.cut[candidate][master] && !self.deaf[candidate][master];
-        if run && heard && self.reachable(master) && self.candidates[candidate].connection(master).is_some() {
+        let linked = !self.cut[candidate][master] && !self.deaf[candidate][master];
+        if run && linked && self.reachable(master) && self.candidates[candidate].connection(master).is_some()
+        {
             self.count("renewed connection");
             let facts = self.facts(candidate, master);
             let out = self.candidates[candidate].replace(self.now, master, facts, &mut self.rng);
@@ -103,9 +104,9 @@ impl World {
         if self.cut[candidate][master] || self.rng.f64() < self.weather.loss {
             self.count("lost request");
             // Lost bytes may mean a lost connection.
-            let hears = self.candidates[candidate].connection(master).is_some()
+            let connected = self.candidates[candidate].connection(master).is_some()
                 && self.opened[candidate][master] == self.runs[master];
-            if hears
+            if connected
                 && !self.cut[candidate][master]
                 && self.rng.u32(..if self.hand_overs { 8 } else { 2 }) == 0
             {
@@ -291,19 +292,19 @@ impl World {
         self.carry(candidate, out);
         // The clock of a server that is gone is not a witness.
         if taken && run == self.runs[master] {
-            self.heard(candidate, master, sent_at);
+            self.record_reply(candidate, master, sent_at);
         }
     }
 
     pub(super) fn publish(&mut self, master: usize) {
         for candidate in 0..self.candidates.len() {
-            let hears = self.candidates[candidate].connection(master).is_some()
+            let connected = self.candidates[candidate].connection(master).is_some()
                 && self.opened[candidate][master] == self.runs[master];
-            if hears && !self.cut[candidate][master] && self.rng.f64() >= self.weather.loss {
+            if connected && !self.cut[candidate][master] && self.rng.f64() >= self.weather.loss {
                 let (at, life) = (self.now + self.delay(), self.candidates[candidate].life);
                 self.at(
                     at,
-                    What::Tell {
+                    What::Event {
                         candidate,
                         life,
                         event: Event::Released { master },

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_core::{
     BootInstant, Fingerprint, Identity, MasterFacts,
-    seal::{Look, Past, Plan, Quarantine, Read, Registers, Step},
+    seal::{Past, Plan, Quarantine, Read, Registers, Response, Step},
 };
 
 use super::{ACQUIRE_LIMIT, EPOCH, What, World, nanos};
@@ -139,8 +139,8 @@ impl World {
 
     fn survey(&mut self, sent: BootInstant) {
         let received = self.sealer.clock.moment(self.now);
-        let looks = (0..self.masters.len())
-            .map(|master| self.look(master, received))
+        let responses = (0..self.masters.len())
+            .map(|master| self.response(master, received))
             .collect();
         // A planted fault skips the wait: every wait is then over before the read.
         let waited = match self.planted.model {
@@ -149,7 +149,7 @@ impl World {
         };
         let read = Read {
             sent: sent + waited,
-            looks,
+            responses,
         };
         let plan = self.sealer.quarantine.decide(&read, &self.sealer.identity);
         self.carry_out(&plan);
@@ -168,12 +168,12 @@ impl World {
 
     /// Returns what a master shows; `None` if it does not answer, unless its silence is planted to count as a loss of
     /// its memory.
-    fn look(&self, master: usize, received: BootInstant) -> Option<Look> {
+    fn response(&self, master: usize, received: BootInstant) -> Option<Response> {
         let facts = self.facts_of(master);
         if self.reachable(master) {
-            return Some(Look { facts, received });
+            return Some(Response { facts, received });
         }
-        (self.planted.model == Plant::FallbackWhenUnreachable).then(|| Look {
+        (self.planted.model == Plant::FallbackWhenUnreachable).then(|| Response {
             facts: MasterFacts {
                 seal: String::new(),
                 probe: format!("{}|silent", facts.run_id),

@@ -38,12 +38,12 @@ impl Outside {
                 }
             }
         }
-        self.look();
+        self.update_views();
         inputs
     }
 
     /// Updates this replica's view of the holders.
-    pub(super) fn look(&mut self) {
+    pub(super) fn update_views(&mut self) {
         let cluster = self.cluster.clone();
         for quorum in self.quorums.values_mut().filter(|quorum| quorum.voting >= 2) {
             for stand in quorum.locks.values_mut() {
@@ -100,7 +100,7 @@ impl Outside {
                 inputs.push(change(name, lock, None));
             }
         }
-        self.look();
+        self.update_views();
         inputs
     }
 

@@ -108,7 +108,7 @@ impl Outside {
             }
             Effect::AskSiblings(asked) => {
                 let round = self.round(asked);
-                self.answer(Input::Said(round));
+                self.answer(Input::SiblingsAnswered(round));
             }
             Effect::AskUses(name, asked) => {
                 let round = self.round(asked);

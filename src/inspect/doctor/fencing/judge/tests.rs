@@ -109,7 +109,7 @@ fn a_cluster_without_a_problem_is_shown_by_one_subject() {
 }
 
 #[test]
-fn what_is_missing_in_the_cluster_is_named() {
+fn a_missing_part_of_the_cluster_is_named() {
     let none = bad(|facts| {
         (facts.driver, facts.sets) = (Ok(None), Ok(Vec::new()));
         facts.nodes = Ok(Vec::new());
@@ -158,7 +158,7 @@ fn what_is_missing_in_the_cluster_is_named() {
 }
 
 #[test]
-fn what_is_missing_on_a_node_is_named() {
+fn a_missing_part_of_a_node_is_named() {
     let count = ("nodes", Level::Bad, "0 of 1 are guarded");
     is(
         &bad(|facts| {
@@ -231,7 +231,7 @@ fn what_is_missing_on_a_node_is_named() {
 }
 
 #[test]
-fn what_may_not_be_read_is_unknown_and_not_bad() {
+fn an_unreadable_part_is_unknown_and_not_bad() {
     let no = || "not allowed".to_owned();
     let found = noted(&Facts {
         driver: Err(no()),

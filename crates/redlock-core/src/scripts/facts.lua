@@ -1,7 +1,7 @@
 -- What the gate and the seal need to know of this master. Needs no seal, writes nothing. KEYS: meta, probe; or none,
--- of a server in cluster mode, which does not serve them. ARGV[1] = the replication id that a whole look on this
--- connection has shown, or empty: under the same id it is the same process, and what is costly to ask and lasts as long
--- as the process, or shows its effect in the evicted keys, is left empty.
+-- of a server in cluster mode, which does not serve them. ARGV[1] = the replication id that a complete reply on this
+-- connection has shown, or empty. The same id means the same process: the reply then omits facts that are costly to read and
+-- cannot change within one process, or whose change shows in the evicted keys.
 local time = redis.call('TIME')
 local replication_id, synchronised, _, replicas, role, evicted = history()
 local run_id, program, policy, aof, cluster = '', '', '', '', ''

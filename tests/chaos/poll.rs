@@ -18,7 +18,7 @@ const EVERY: Duration = Duration::from_millis(20);
 
 /// One lease as the answers showed it.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct ReportedLease {
     /// The time at which the first answer had arrived: the operator held the lease at this time.
     from: BootInstant,
     /// The time at which the last answer was requested.
@@ -28,38 +28,38 @@ struct Told {
 }
 
 #[derive(Debug, Default)]
-pub struct Heard {
-    told: BTreeMap<(String, u64), Told>,
+pub struct Answers {
+    leases: BTreeMap<(String, u64), ReportedLease>,
     /// Lock and token of the last answer, however old it is.
     pub latest: Vec<(String, u64)>,
     pub latest_at: BootInstant,
 }
 
 #[derive(Debug)]
-pub struct Listener {
-    pub heard: Arc<Mutex<Heard>>,
+pub struct LockPoller {
+    pub answers: Arc<Mutex<Answers>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Listener {
+impl LockPoller {
     pub fn start(port: u16) -> Self {
-        let (heard, stop) = (Arc::<Mutex<Heard>>::default(), Arc::<AtomicBool>::default());
+        let (answers, stop) = (Arc::<Mutex<Answers>>::default(), Arc::<AtomicBool>::default());
         let thread = {
-            let (heard, stop) = (Arc::clone(&heard), Arc::clone(&stop));
+            let (answers, stop) = (Arc::clone(&answers), Arc::clone(&stop));
             thread::spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let asked = clock::now();
                     // The process starts, is frozen or has ended, which is not an error of the test.
                     if let Ok((200, body)) = http::get(port, "/locks") {
-                        heard.lock().unwrap().answered(&body, asked, clock::now());
+                        answers.lock().unwrap().answered(&body, asked, clock::now());
                     }
                     thread::sleep(EVERY);
                 }
             })
         };
         Self {
-            heard,
+            answers,
             stop,
             thread: Some(thread),
         }
@@ -68,8 +68,8 @@ impl Listener {
     /// Returns the claims of the process, from its answers and its log. Called after the process has ended.
     pub fn claims(&mut self, who: &str, log: &[String], wall: &Wall) -> Vec<Claim> {
         self.end();
-        let heard = self.heard.lock().unwrap();
-        heard.claims(who, log, wall)
+        let answers = self.answers.lock().unwrap();
+        answers.claims(who, log, wall)
     }
 
     fn end(&mut self) {
@@ -80,20 +80,20 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for LockPoller {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-impl Heard {
-    fn answered(&mut self, body: &str, asked: BootInstant, heard: BootInstant) {
+impl Answers {
+    fn answered(&mut self, body: &str, asked: BootInstant, received: BootInstant) {
         // The answer is incomplete if the process was killed while it answered.
         let Ok(body) = serde_json::from_str::<Value>(body) else {
             return;
         };
         self.latest.clear();
-        self.latest_at = heard;
+        self.latest_at = received;
         for lock in body["locks"].as_array().into_iter().flatten() {
             let left = lock["validForMilliseconds"].as_u64().unwrap_or(0);
             if lock["role"] != "Active" || left == 0 {
@@ -102,13 +102,13 @@ impl Heard {
             let name = lock["lockName"].as_str().unwrap().to_owned();
             let token = lock["fencingToken"].as_u64().unwrap();
             self.latest.push((name.clone(), token));
-            let told = self.told.entry((name, token)).or_insert(Told {
-                from: heard,
+            let lease = self.leases.entry((name, token)).or_insert(ReportedLease {
+                from: received,
                 to: asked,
                 until: asked,
             });
-            told.to = asked;
-            told.until = told.until.max(asked + Duration::from_millis(left));
+            lease.to = asked;
+            lease.until = lease.until.max(asked + Duration::from_millis(left));
         }
     }
 
@@ -126,10 +126,17 @@ impl Heard {
             };
         }
         let mut claims = Vec::new();
-        for (key, told) in &self.told {
-            let said = ended.get(key).copied().unwrap_or(BootInstant::NEVER);
-            let from = begun.remove(key).map_or(told.from, |begun| begun.min(told.from));
-            claims.push(claim(who, key, from, told.to.max(told.until.min(said)).max(from)));
+        for (key, lease) in &self.leases {
+            let reported_end = ended.get(key).copied().unwrap_or(BootInstant::NEVER);
+            let from = begun
+                .remove(key)
+                .map_or(lease.from, |begun| begun.min(lease.from));
+            claims.push(claim(
+                who,
+                key,
+                from,
+                lease.to.max(lease.until.min(reported_end)).max(from),
+            ));
         }
         // A lease that was too short for an answer still counts with its token.
         claims.extend(begun.iter().map(|(key, from)| claim(who, key, *from, *from)));
@@ -185,12 +192,12 @@ mod tests {
     }
 
     /// Returns a lease that the log shows as acquired, with two answers: the second one is valid until 3,020.
-    fn heard() -> Heard {
-        let mut heard = Heard::default();
-        heard.answered(&answer(2_900), at(100), at(103));
-        heard.answered(&answer(2_900), at(120), at(122));
-        heard.answered(r#"{"locks": [{"lockN"#, at(140), at(141));
-        heard
+    fn answers() -> Answers {
+        let mut answers = Answers::default();
+        answers.answered(&answer(2_900), at(100), at(103));
+        answers.answered(&answer(2_900), at(120), at(122));
+        answers.answered(r#"{"locks": [{"lockN"#, at(140), at(141));
+        answers
     }
 
     /// Returns a wall clock that is a second ahead.
@@ -203,7 +210,7 @@ mod tests {
 
     fn ends(log: &[&str]) -> (BootInstant, BootInstant) {
         let log: Vec<String> = log.iter().map(|line| (*line).to_owned()).collect();
-        let claims = heard().claims("op", &log, &wall());
+        let claims = answers().claims("op", &log, &wall());
         let [claim] = &claims[..] else {
             panic!("one claim: {claims:?}");
         };
@@ -232,7 +239,7 @@ mod tests {
     #[test]
     fn lease_without_an_answer_has_a_token() {
         let log = [ACQUIRED.replace(":7}", ":8}")];
-        let claims = Heard::default().claims("op", &log, &wall());
+        let claims = Answers::default().claims("op", &log, &wall());
         assert_eq!(claims, [claim("op", &("c/l".into(), 8), at(90), at(90))]);
     }
 }

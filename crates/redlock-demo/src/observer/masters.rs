@@ -4,7 +4,7 @@ use redlock_testkit::observer::Shown;
 
 use super::{Shared, lock};
 
-pub(super) fn write_down(master: usize, locks: &[String], shown: Option<Shown>, record: &Shared) {
+pub(super) fn record(master: usize, locks: &[String], shown: Option<Shown>, record: &Shared) {
     let mut record = lock(record);
     let view = record.masters.get_mut(master);
     // A master that is down, hung or restarting is an observation, not an error.
@@ -20,7 +20,7 @@ pub(super) fn write_down(master: usize, locks: &[String], shown: Option<Shown>, 
         view.sealed = sealed;
         view.probed = shown.probed;
         view.run_id.clone_from(&shown.run_id);
-        view.looks += 1;
+        view.reads += 1;
         view.stray_leases += u64::from(shown.any_lease() && !sealed);
     }
     for (lock, (lease, ends)) in locks.iter().zip(shown.leases()) {

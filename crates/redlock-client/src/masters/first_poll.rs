@@ -24,40 +24,40 @@ impl MasterStatus {
 
 impl Masters {
     /// Longer than the wait for a connection with the default command timeout.
-    pub const FIRST_LOOK: Duration = Duration::from_secs(2);
+    pub const FIRST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 
     /// Waits until every master is known or `enough` holds, for at most `bound`; returns the statuses at that
     /// time.
-    pub async fn first_look(
+    pub async fn wait_for_first_poll(
         &self,
         bound: Duration,
         enough: impl Fn(&[MasterStatus]) -> bool,
     ) -> Vec<MasterStatus> {
-        self.look_when(bound, enough, async || tokio::time::sleep(TICK).await)
+        self.wait_until(bound, enough, async || tokio::time::sleep(TICK).await)
             .await
     }
 
     /// Waits in the same way, but also wakes at each notice. Consumes the notices of that time.
-    pub(super) async fn first_look_heard(
+    pub(super) async fn first_poll_notified(
         &self,
         notices: &mut Notices,
         bound: Duration,
         enough: impl Fn(&[MasterStatus]) -> bool,
     ) -> Vec<MasterStatus> {
-        let heard = async || {
+        let notified = async || {
             // An unreachable master sends no notice.
             let _ = tokio::time::timeout(TICK, notices.recv()).await;
         };
-        self.look_when(bound, enough, heard).await
+        self.wait_until(bound, enough, notified).await
     }
 
-    async fn look_when(
+    async fn wait_until(
         &self,
         bound: Duration,
         enough: impl Fn(&[MasterStatus]) -> bool,
         mut again: impl AsyncFnMut(),
     ) -> Vec<MasterStatus> {
-        let look = async {
+        let wait = async {
             loop {
                 let all = self.status();
                 if all.iter().all(MasterStatus::known) || enough(&all) {
@@ -67,7 +67,7 @@ impl Masters {
             }
         };
         // After the bound, the statuses are returned as they are.
-        let _ = tokio::time::timeout(bound, look).await;
+        let _ = tokio::time::timeout(bound, wait).await;
         self.status()
     }
 }
