@@ -239,11 +239,9 @@ pub fn of_page(text: &str) -> Vec<String> {
 /// Returns the comment behind the code of a line: the text after a space and this marker.
 pub fn behind<'a>(line: &'a str, marker: &str) -> Option<&'a str> {
     let marker = format!(" {marker}");
-    let mut behind = line.match_indices(&marker).map(|(at, _)| {
-        let text = &line[at + marker.len()..];
-        text.trim_start_matches(&marker[1..])
-    });
-    behind.find(|text| text.starts_with(' '))
+    line.match_indices(&marker)
+        .map(|(at, _)| line[at + marker.len()..].trim_start_matches(&marker[1..]))
+        .find(|text| text.starts_with(' '))
 }
 
 fn cells(row: &str) -> impl Iterator<Item = String> {

@@ -3,9 +3,9 @@
 //! [`RedisServer`] is a `redis-server` process that can be paused, killed and started empty, and that never outlives
 //! the program that started it. [`observer`] reads masters from outside. The feature `harness` adds the surroundings of
 //! tests and measurements: [`Proxy`], a network that delays, swallows and resets; [`TlsMaterial`], certificates;
-//! [`FakeServer`], a program that is not Redis;
-//! [`ChildGuard`] for programs under test; [`eventually`] for bounded waits; [`write_executable`] for programs in the place of others; [`masters`], the locks of redlock-client
-//! on these servers.
+//! [`FakeServer`], a program that is not Redis; [`ChildGuard`] for programs under test; [`write_executable`] for
+//! programs that replace others; [`eventually`] for bounded waits; [`masters`], the locks of redlock-client on these
+//! servers.
 
 #[cfg(feature = "harness")]
 mod harness;

@@ -1,3 +1,5 @@
+//! Programs that a test writes and runs.
+
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
