@@ -24,7 +24,9 @@ async fn a_replica_that_is_cut_off_from_the_masters_does_not_fight_over_statuses
             .await;
     }
     let other = world.operator("replica-2").await;
-    other.until_role("a", "Standby").await;
+    for name in ["a", "b"] {
+        other.until_holder(name, "replica-1").await;
+    }
     // The process can open no further file, and all connections to the masters are closed.
     let pid = cut_off.child.pid();
     let limit = Command::new("prlimit")

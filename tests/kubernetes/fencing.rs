@@ -384,7 +384,7 @@ async fn a_sibling_of_a_killed_holder_adopts_without_a_freeze() {
     let pod = fenced.running_pod().await;
     let second = operator(&fenced, "replica-2").await;
     second.wait_ready();
-    second.until_role("report", "Standby").await;
+    second.until_holder("report", "replica-1").await;
     // The first renewal after the mark keeps the lock for the cluster.
     timed("the lock is kept for the cluster", async || {
         match fenced.permit() {

@@ -264,7 +264,7 @@ async fn a_finalizer_stays_until_the_last_replica_has_left_the_quorum() {
     gates.count("gate", 1).await;
     first.until_role("report", "Active").await;
     let second = replica(&world, "replica-2", "").await;
-    second.until_role("report", "Standby").await;
+    second.until_holder("report", "replica-1").await;
     has_finalizers(&world, 1).await;
     assert_eq!(finalizer_writes(&world, "default"), 1);
 

@@ -21,7 +21,7 @@ async fn lost_majority_is_reported_in_time_and_its_return_needs_no_restart() {
     let first = world.operator("replica-1").await;
     let before = world.lock_status("report", "is held", active).await;
     let second = world.operator("replica-2").await;
-    second.until_role("report", "Standby").await;
+    second.until_holder("report", "replica-1").await;
 
     for master in &world.masters[..2] {
         master.pause().unwrap();

@@ -55,7 +55,7 @@ async fn holder_that_loses_all_masters_writes_that_its_lease_ended_and_its_targe
     let first = holder(&world, &gates).await;
     let second = replica(&world, "replica-2").await;
     ready_pod(&world, &second);
-    second.until_role("report", "Standby").await;
+    second.until_holder("report", "replica-1").await;
 
     for master in &world.masters {
         master.pause().unwrap();
@@ -156,7 +156,7 @@ async fn last_replica_that_ends_leaves_no_claim() {
     ready_pod(&world, &second);
     second.wait_ready();
     for name in ["bare", "report"] {
-        second.until_role(name, "Standby").await;
+        second.until_holder(name, "replica-1").await;
     }
     first.child.signal(Signal::SIGTERM);
     assert!(first.child.wait(BOUND).0.success());

@@ -8,7 +8,7 @@ use redlock::lease::ClusterId;
 use super::agent::Agent;
 use super::web::Web;
 use super::{LEASE, SELECTOR, TOKEN, labelling, labels, world};
-use crate::fixture::BOUND;
+use crate::fixture::{BOUND, Operator};
 use crate::world::{World, throughout};
 use redlock_testkit::{RedisServer, eventually};
 
@@ -91,6 +91,16 @@ fn lease_of(world: &World, master: &RedisServer) -> String {
     found.unwrap_or_default()
 }
 
+/// Returns a new replica that has seen the lease of the holder.
+async fn sibling(world: &World, web: &Web, identity: &str, holder: &str) -> Operator {
+    let replica = world.operator(identity).await;
+    replica.until_holder("web", holder).await;
+    // A replica that has started, and has seen no lease yet, may remove the label once.
+    throughout(Duration::from_secs(3), || ()).await;
+    web.until(&["web-0"]).await;
+    replica
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sibling_adopts_the_label_and_takes_it_off_where_it_cannot_win() {
     let world = world().await;
@@ -102,11 +112,7 @@ async fn a_sibling_adopts_the_label_and_takes_it_off_where_it_cannot_win() {
     let mut first = world.operator("replica-1").await;
     world.apply(&labelling("web", "", SELECTOR));
     web.until(&["web-0"]).await;
-    let mut second = world.operator("replica-2").await;
-    second.until_role("web", "Standby").await;
-    // A replica that has started, and has seen no lease yet, may remove the label once.
-    throughout(Duration::from_secs(3), || ()).await;
-    web.until(&["web-0"]).await;
+    let mut second = sibling(&world, &web, "replica-2", "replica-1").await;
 
     // One of two operators crashes: a watcher of the Service sees no change.
     let before = (
@@ -126,8 +132,7 @@ async fn a_sibling_adopts_the_label_and_takes_it_off_where_it_cannot_win() {
     assert_eq!(web.sightings.all().len(), before.0, "{:?}", web.sightings.all());
 
     // No replica here can win: another cluster might, 5 s after the lease has ended uncleanly.
-    let third = world.operator("replica-3").await;
-    third.until_role("web", "Standby").await;
+    let _third = sibling(&world, &web, "replica-3", "replica-2").await;
     for master in &world.masters {
         master.pause().unwrap();
     }
