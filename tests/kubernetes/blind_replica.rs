@@ -127,15 +127,7 @@ impl Scene {
             ready_pod(&scene.world, operator);
         }
         for (name, _) in LOCKS {
-            eventually(BOUND, &format!("replica-2 sees who holds {name}"), async || {
-                let seen = scene.standby.lock(name);
-                if seen["holderIdentity"] == "replica-1" {
-                    Ok(())
-                } else {
-                    Err(seen)
-                }
-            })
-            .await;
+            scene.standby.until_holder(name, "replica-1").await;
         }
         eventually(BOUND, "all pods run", async || {
             let running = scene.running();

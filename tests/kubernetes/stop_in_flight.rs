@@ -108,19 +108,7 @@ async fn target_that_a_sibling_has_started_is_not_stopped() {
     second.wait_ready();
 
     world.apply(&long(&guarded("report", "gate")).replace("stopSeconds: 1", "stopSeconds: 3"));
-    eventually(
-        BOUND,
-        "replica-2 sees that another cluster holds the lock",
-        async || {
-            let seen = second.lock("report");
-            if seen["holderIdentity"] == "there" {
-                Ok(())
-            } else {
-                Err(seen)
-            }
-        },
-    )
-    .await;
+    second.until_holder("report", "there").await;
     gates.until("gate", 0).await;
     keeper.open.send_replace(false);
     let before = keeper.seen().len();
@@ -133,19 +121,7 @@ async fn target_that_a_sibling_has_started_is_not_stopped() {
     let released = keeper.seen().len();
     elsewhere.release().await;
     gates.until("gate", 1).await;
-    eventually(
-        BOUND,
-        "replica-2 sees that its sibling holds the lock",
-        async || {
-            let seen = second.lock("report");
-            if seen["holderIdentity"] == "replica-1" {
-                Ok(())
-            } else {
-                Err(seen)
-            }
-        },
-    )
-    .await;
+    second.until_holder("report", "replica-1").await;
     let generation = gates.generation("gate").await;
     let before = keeper.seen().len();
     keeper.open.send_replace(true);
