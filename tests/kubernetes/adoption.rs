@@ -3,21 +3,21 @@
 use std::time::Instant;
 
 use crate::fixture::BOUND;
-use crate::targets::{GATE, Gates, guarded, has_every_lock, ready_pod, replica, world};
-use crate::world::World;
+use crate::targets::{GATE, Gates, guarded, has_every_lock, ready_pod, replica, world_with};
+use crate::world::{World, lasting};
 use redlock_testkit::eventually;
 
 const LOCKS: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_of_one_of_two_replicas_bounces_nothing() {
-    let world = world().await;
+    let world = world_with(lasting).await;
     let gates = Gates::of(&world);
     let mut first = replica(&world, "replica-1").await;
     let names: Vec<String> = (0..LOCKS).map(|index| format!("gate-{index}")).collect();
     for name in &names {
         world.apply(&GATE.replace("name: gate", &format!("name: {name}")));
-        world.apply(&guarded(name, name));
+        world.apply(&lasting(&guarded(name, name)));
     }
     let mut before = Vec::new();
     for name in &names {
@@ -42,7 +42,7 @@ async fn a_crash_of_one_of_two_replicas_bounces_nothing() {
     let killed = Instant::now();
     has_every_lock(&second, LOCKS).await;
     println!(
-        "{LOCKS} locks taken over {:?} after a kill -9, leases of 6 s",
+        "{LOCKS} locks taken over {:?} after a kill -9, leases of 12 s",
         killed.elapsed()
     );
     for name in &names {

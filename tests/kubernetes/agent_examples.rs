@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::common::http;
 use crate::fixture::BOUND;
-use crate::program::redlock;
+use crate::program::{init, redlock, redlock_until};
 use crate::typed::{commands, typed};
 use crate::world::World;
 use redlock_testkit::{ChildGuard, RedisServer, eventually_blocking, free_port, write_executable};
@@ -170,7 +170,7 @@ async fn the_page_and_the_manifests_work_as_written() {
     }
     let urls: Vec<String> = world.masters.iter().map(RedisServer::url).collect();
     let urls = urls.join(",");
-    redlock(&["init", "--masters", &urls]).expect(0, &[]);
+    init(&world.masters, &[], &[]);
     native_sidecar(&urls);
     plain_sidecar(&urls);
     wrapper(&urls);
@@ -261,8 +261,8 @@ fn wrapper(urls: &str) {
     let output = app.wait_for_line(BOUND, "works with token");
     let token: u64 = output.rsplit(' ').next().unwrap().parse().unwrap();
     assert!(token > 0);
-    let held = redlock(&["status", "payments/scheduler", "--masters", urls]);
-    held.expect(0, &["payments/pod-0/uid-0"]);
+    let status = ["status", "payments/scheduler", "--masters", urls];
+    redlock_until(&status, 0, &["payments/pod-0/uid-0"]);
     app.signal(Signal::SIGTERM);
     app.wait(BOUND);
 }

@@ -129,9 +129,15 @@ impl Scene {
         for (name, _) in LOCKS {
             scene.standby.until_holder(name, "replica-1").await;
         }
-        eventually(BOUND, "all pods run", async || {
-            let running = scene.running();
-            if running.len() == 3 { Ok(()) } else { Err(running) }
+        // The audit log has the write of the label: a later one must be an unwanted write.
+        eventually(BOUND, "all pods run, one with the label", async || {
+            let (running, labelled, writes) = (scene.running(), scene.labelled().await, scene.writes());
+            let logged = writes.iter().any(|write| write.contains(" pods/labelled"));
+            if running.len() == 3 && labelled == 1 && logged {
+                Ok(())
+            } else {
+                Err((running, labelled, writes))
+            }
         })
         .await;
         scene.since = clock::now();

@@ -22,7 +22,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::fixture::{ControlPlane, SERVICE_ACCOUNT, helm};
+use crate::fixture::{BOUND, ControlPlane, SERVICE_ACCOUNT, helm};
+use redlock_testkit::eventually;
 
 pub fn chart() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/redlock-operator")
@@ -132,10 +133,15 @@ async fn a_pod_that_is_not_restricted_causes_a_warning() {
         "--dry-run=server",
         "--namespace",
     ];
-    let output = plane.kubectl(&[&image[..], &[namespace.name(), "--warnings-as-errors"]].concat());
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        !output.status.success() && stderr.contains("would violate PodSecurity"),
-        "{stderr}"
-    );
+    // The admission plugin receives the labels through a watch, later than the write.
+    eventually(BOUND, "a warning", async || {
+        let output = plane.kubectl(&[&image[..], &[namespace.name(), "--warnings-as-errors"]].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !output.status.success() && stderr.contains("would violate PodSecurity") {
+            Ok(())
+        } else {
+            Err(stderr)
+        }
+    })
+    .await;
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::fixture::BOUND;
 use crate::program::Ran;
-use crate::world::{World, condition, lock, redlock_as};
+use crate::world::{World, condition, lasting, lock, redlock_as};
 use redlock_testkit::{RedisServer, ServerOptions, eventually};
 
 const IMMEDIATE: &str = "  firstStart: Immediate\n";
@@ -21,9 +21,14 @@ fn held(by: &str) -> impl Fn(&Value) -> bool + '_ {
 /// Returns the output of a command that succeeds once the output contains `text`. A lock is won with two of three
 /// masters, and the next renewal adds the third; a command counts a master that does not answer in time as missing.
 async fn until_shown(text: &str, command: impl Fn() -> Ran) -> Ran {
+    until_exit(0, text, command).await
+}
+
+/// The same for a command that ends with this exit code.
+async fn until_exit(code: i32, text: &str, command: impl Fn() -> Ran) -> Ran {
     eventually(BOUND, text, async || {
         let ran = command();
-        if ran.code == Some(0) && ran.stdout.contains(text) {
+        if ran.code == Some(code) && ran.stdout.contains(text) {
             Ok(ran)
         } else {
             Err(ran)
@@ -32,12 +37,21 @@ async fn until_shown(text: &str, command: impl Fn() -> Ran) -> Ran {
     .await
 }
 
+/// Returns the output of a command once it does not end with 69, which means that too few masters answered in time.
+async fn answered(command: impl Fn() -> Ran) -> Ran {
+    eventually(BOUND, "a majority answers", async || {
+        let ran = command();
+        if ran.code == Some(69) { Err(ran) } else { Ok(ran) }
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_are_shown_and_broken_by_the_name_of_their_object() {
     let mut world = World::new(3).await;
     let _operator = world.operator("replica-1").await;
-    world.apply(&world.quorum("default", IMMEDIATE));
-    world.apply(&lock("report", ""));
+    world.apply(&lasting(&world.quorum("default", IMMEDIATE)));
+    world.apply(&lasting(&lock("report", "")));
     let before = world.lock_status("report", "is held", held("replica-1")).await;
     world
         .quorum_status("default", "is ready and reported on", |status| {
@@ -54,8 +68,8 @@ async fn locks_are_shown_and_broken_by_the_name_of_their_object() {
         &["RedisQuorum default", "3 of 3 masters vote", "report", "Active"],
     );
     assert!(!table.stdout.contains("NAMESPACE"), "{table:#?}");
-    world
-        .redlock(&["status", "-A"])
+    answered(|| world.redlock(&["status", "-A"]))
+        .await
         .expect(0, &["NAMESPACE", n, "report"]);
     let all_vote = "\"voting\": 3";
     let json = until_shown(all_vote, || {
@@ -131,19 +145,21 @@ async fn locks_are_shown_and_broken_by_the_name_of_their_object() {
             "is already held by cluster test".to_owned(),
         ),
     ] {
-        world.redlock(arguments).expect(code, &[&text]);
+        answered(|| world.redlock(arguments)).await.expect(code, &[&text]);
     }
 
-    world.redlock(&["break", "-n", n, "report"]).expect(
-        64,
-        &[
-            &format!("LeaderLock {n}/report is lock {n}/report"),
-            "held by replica-1",
-            "nothing was done",
-        ],
-    );
-    world
-        .redlock(&["break", "-n", n, "report", "--yes", "--reason", "INC-42"])
+    answered(|| world.redlock(&["break", "-n", n, "report"]))
+        .await
+        .expect(
+            64,
+            &[
+                &format!("LeaderLock {n}/report is lock {n}/report"),
+                "held by replica-1",
+                "nothing was done",
+            ],
+        );
+    answered(|| world.redlock(&["break", "-n", n, "report", "--yes", "--reason", "INC-42"]))
+        .await
         .expect(0, &["reason: INC-42", "reserved for no candidate"]);
     let token = before["fencingToken"].as_u64();
     world
@@ -190,8 +206,8 @@ async fn locks_are_shown_and_broken_by_the_name_of_their_object() {
 async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
     let world = World::small(3).await;
     let _operator = world.operator("replica-1").await;
-    world.apply(&world.quorum("default", IMMEDIATE));
-    world.apply(&lock("report", ""));
+    world.apply(&lasting(&world.quorum("default", IMMEDIATE)));
+    world.apply(&lasting(&lock("report", "")));
     world.lock_status("report", "is held", held("replica-1")).await;
     let n = world.namespace.name().to_owned();
 
@@ -239,7 +255,7 @@ async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
     assert_eq!(found[1][..3], ["eu", n.as_str(), "report"]);
     assert_eq!(found[2][..3], ["us", n.as_str(), "report"]);
 
-    let part = status(&["eu", "gone"], &["-n", &n]);
+    let part = until_exit(80, "gone: ", || status(&["eu", "gone"], &["-n", &n])).await;
     println!("{}", part.stdout);
     let found = rows(
         &part
@@ -248,9 +264,11 @@ async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
     );
     assert_eq!(found[1][0], "eu");
     assert_eq!((&*found[2][0], &*found[2][5]), ("gone", "unknown"));
-    let json = status(&["gone", "eu"], &["-A", "-o", "json"])
-        .expect(80, &[])
-        .json();
+    let json = until_exit(80, "\"report\"", || {
+        status(&["gone", "eu"], &["-A", "-o", "json"])
+    })
+    .await
+    .json();
     assert_eq!(json["clusters"][0]["context"], "gone");
     assert!(json["clusters"][0]["status"].is_null() && json["clusters"][0]["error"].is_string());
     assert_eq!(json["clusters"][1]["status"]["locks"][0]["name"], "report");
@@ -276,8 +294,15 @@ async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
         "--namespace",
         &n,
     ];
-    let (code, output) = kubectl(&asked);
-    assert!(code == Some(0) && output.contains("replica-1"), "{output}");
+    eventually(BOUND, "the plugin shows the holder", async || {
+        let (code, output) = kubectl(&asked);
+        if code == Some(0) && output.contains("replica-1") {
+            Ok(())
+        } else {
+            Err((code, output))
+        }
+    })
+    .await;
     let (code, output) = kubectl(&["redlock", "status", "--kubeconfig", config, "--context", "gone"]);
     assert!(
         code == Some(78) && output.contains("cannot be reached"),
@@ -355,8 +380,8 @@ async fn a_right_that_is_missing_is_named_and_done_without() {
         "--from-literal=password=hunter2",
     ]);
     let auth = format!("  auth: {{secretRef: {{name: masters, namespace: {n}}}}}\n{IMMEDIATE}");
-    world.apply(&world.quorum("default", &auth));
-    world.apply(&lock("report", ""));
+    world.apply(&lasting(&world.quorum("default", &auth)));
+    world.apply(&lasting(&lock("report", "")));
     let _operator = world.operator("replica-1").await;
     world.lock_status("report", "is held", held("replica-1")).await;
     until_shown("3/3", || world.redlock(&["status", "-n", n]))
@@ -380,11 +405,14 @@ async fn a_right_that_is_missing_is_named_and_done_without() {
     until_shown("3/3", || redlock_as(&viewer, &["status", "-n", n], &given))
         .await
         .keeps("hunter2");
-    redlock_as(&viewer, &["status", "-n", n], &[("REDLOCK_PASSWORD", "wrong")])
+    let wrong = [("REDLOCK_PASSWORD", "wrong")];
+    answered(|| redlock_as(&viewer, &["status", "-n", n], &wrong))
+        .await
         .expect(77, &["WRONGPASS", "not asked"]);
     as_viewer(&["break", "-n", n, "report", "--yes", "--reason", "x"]).expect(77, &[&secret]);
     as_viewer(&["doctor"]).expect(77, &[&secret]);
-    redlock_as(&viewer, &["doctor"], &given).expect(0, &["1 of 1 are ready, in namespace"]);
+    let ready = "1 of 1 are ready, in namespace";
+    until_shown(ready, || redlock_as(&viewer, &["doctor"], &given)).await;
     as_viewer(&["hand-over", "-n", n, "report", "--to", "us-1/x", "--force"]).expect(
         77,
         &[
@@ -411,8 +439,8 @@ async fn a_lock_is_passed_on_to_another_cluster() {
     let (n, there) = (eu.namespace.name(), us.namespace.name());
     let shared = format!("{IMMEDIATE}  sharedLockNames: [{{prefix: shared/, namespaces: [{n}, {there}]}}]\n");
     let (quorum, report) = (
-        eu.quorum("default", &shared),
-        lock("report", ", lockName: shared/report"),
+        lasting(&eu.quorum("default", &shared)),
+        lasting(&lock("report", ", lockName: shared/report")),
     );
     let us_operator = us.operator_of("us-1", "us-a").await;
     us.apply(&quorum);

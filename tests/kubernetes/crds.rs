@@ -4,8 +4,9 @@ use kube::api::{Api, ListParams, PostParams};
 use redlock::api::LeaderLock;
 use serde_json::json;
 
-use crate::fixture::ControlPlane;
+use crate::fixture::{BOUND, ControlPlane};
 use crate::table::{Kind, object};
+use redlock_testkit::eventually;
 
 #[tokio::test]
 async fn kubectl_prints_the_columns_of_both_kinds() {
@@ -91,16 +92,18 @@ async fn field_selectors_of_the_operator_select_locks() {
             .collect();
         assert_eq!(names, [wanted], "{selector}");
     }
-    let output = plane.kubectl(&[
-        "get",
-        "redlock",
-        "--namespace",
-        namespace.name(),
-        "--output",
-        "name",
-    ]);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("leaderlock.redlock.dev/frozen"), "{text}");
+    let get = ["get", "redlock", "--output", "name", "--namespace"];
+    // kubectl finds a category by the aggregated discovery, which is updated last.
+    eventually(BOUND, "the category has the lock", async || {
+        let output = plane.kubectl(&[&get[..], &[namespace.name()]].concat());
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        if text.contains("leaderlock.redlock.dev/frozen") {
+            Ok(())
+        } else {
+            Err(text)
+        }
+    })
+    .await;
 }
 
 /// A client that waits for readiness compares the generation: that of a new object must not appear current.

@@ -3,18 +3,18 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::world::{World, condition, lock, throughout};
+use crate::world::{World, condition, lasting, lock, throughout};
 use redlock_testkit::patient;
 
 /// Longer than the replica takes to infer that no reporter exists, which is twice the longest lease.
-const INFERRED: Duration = Duration::from_secs(15);
+const INFERRED: Duration = Duration::from_secs(27);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_is_cut_off_from_the_masters_does_not_fight_over_statuses() {
     let world = World::small(3).await;
-    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    world.apply(&lasting(&world.quorum("default", "  firstStart: Immediate\n")));
     for name in ["a", "b"] {
-        world.apply(&lock(name, ""));
+        world.apply(&lasting(&lock(name, "")));
     }
     // The replica that is cut off has written all statuses so far: it reaches the API server.
     let cut_off = world.operator("replica-1").await;
@@ -46,6 +46,8 @@ async fn a_replica_that_is_cut_off_from_the_masters_does_not_fight_over_statuses
         world
             .lock_status(name, "is taken over", |status| {
                 status["holderIdentity"] == "replica-2"
+                    && condition(status, "Ready").0 == "True"
+                    && condition(status, "Enforced").0 == "True"
             })
             .await;
     }

@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use crate::world::{World, condition, lock, message};
+use crate::world::{World, condition, lasting, lock, message};
 
 const IMMEDIATE: &str = "  firstStart: Immediate\n";
 
@@ -10,8 +10,8 @@ const IMMEDIATE: &str = "  firstStart: Immediate\n";
 async fn kubectl_shows_the_holder_of_a_lock() {
     let world = World::new(3).await;
     let operator = world.operator("replica-1").await;
-    world.apply(&world.quorum("default", IMMEDIATE));
-    world.apply(&lock("report", ""));
+    world.apply(&lasting(&world.quorum("default", IMMEDIATE)));
+    world.apply(&lasting(&lock("report", "")));
     let status = world
         .lock_status("report", "is held", |status| {
             condition(status, "Held").0 == "True"
@@ -22,7 +22,7 @@ async fn kubectl_shows_the_holder_of_a_lock() {
     assert_eq!(status["holderCluster"], "test");
     assert_eq!(status["leaseTransitions"], 0);
     assert_eq!(status["observedGeneration"], 1);
-    assert_eq!(status["timings"]["leaseDurationMilliseconds"], 6000);
+    assert_eq!(status["timings"]["leaseDurationMilliseconds"], 12000);
     for (kind, wanted) in [
         ("Ready", "True"),
         ("QuorumAvailable", "True"),
@@ -46,8 +46,8 @@ async fn kubectl_shows_the_holder_of_a_lock() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sibling_takes_over_and_the_status_follows() {
     let world = World::new(3).await;
-    world.apply(&world.quorum("default", IMMEDIATE));
-    world.apply(&lock("report", ""));
+    world.apply(&lasting(&world.quorum("default", IMMEDIATE)));
+    world.apply(&lasting(&lock("report", "")));
     let mut first = world.operator("replica-1").await;
     let held = |by: &'static str| move |status: &serde_json::Value| status["holderIdentity"] == by;
     let before = world.lock_status("report", "is held", held("replica-1")).await;

@@ -317,7 +317,12 @@ async fn a_planned_stop_takes_as_long_as_the_pods_need_and_is_confirmed() {
         for _ in 0..50 {
             // Read before the pod: the lease may end as soon as the pod has ended.
             let left = fenced.lease_left();
-            if fenced.pods().get_opt(&pod).await.unwrap().is_none() {
+            // The processes of a pod of these phases have ended, and its object is deleted later.
+            let has_ended = fenced.pods().get_opt(&pod).await.unwrap().is_none_or(|pod| {
+                let phase = pod.status.and_then(|status| status.phase);
+                matches!(phase.as_deref(), Some("Failed" | "Succeeded"))
+            });
+            if has_ended {
                 return Ok(());
             }
             assert!(left > 0, "given up while {pod} runs: {}", operator.lock("report"));
@@ -397,25 +402,25 @@ async fn a_sibling_of_a_killed_holder_adopts_without_a_freeze() {
     let before = generation().await;
     first.child.kill();
     let killed = Instant::now();
+    // No process renews the lease any more. The reservation ends 5 s later.
+    let left = u64::try_from(fenced.lease_left()).unwrap_or_default();
+    let lease_end = killed + Duration::from_millis(left);
     let mut least = i64::MAX;
-    let mut lease_ended = None;
     let (_, took) = timed("the sibling has marked its lease", async || {
         least = least.min(fenced.permit());
-        if fenced.lease_left() < 0 {
-            lease_ended.get_or_insert_with(Instant::now);
-        }
         let mark = fenced.register("slot", "/!mark").unwrap();
         let marked: u64 = mark.split('|').next().unwrap().parse().unwrap();
         if marked > token { Ok(()) } else { Err(mark) }
     })
     .await;
-    let gap = lease_ended.map(|ended| ended.elapsed());
-    println!("marked {took:?} after the kill, {gap:?} after the end of the lease; least permit {least} ms");
+    let late = i64::try_from(lease_end.elapsed().as_millis()).unwrap();
+    println!("marked {took:?} after the kill, {late} ms after the end of the lease; least permit {least} ms");
     assert!(
         killed.elapsed() > Duration::from_secs(5),
         "the lease ran out first"
     );
-    assert!(least > 1_000, "pods would have been frozen: {least} ms");
+    // The permit of a sibling that is late on a busy machine is less by that time.
+    assert!(least + late > 4_000, "pods would have been frozen: {least} ms");
     let mark = fenced.register("slot", "/!mark").unwrap();
     assert!(
         mark.contains(&format!("|{token},")),
@@ -473,8 +478,14 @@ async fn a_lease_that_an_earlier_task_marked_is_continued_by_the_next_one() {
         }
     })
     .await;
-    let later = fenced.active().await;
-    assert!(later > token);
+    let status = world
+        .lock_status("report", "is active under a later lease", |status| {
+            status["role"] == "Active"
+                && condition(status, "Enforced").0 == "True"
+                && status["fencingToken"].as_u64() > Some(token)
+        })
+        .await;
+    let later = status["fencingToken"].as_u64().unwrap();
     fenced.running_pod().await;
     assert!(fenced.permit() > 0);
     fenced.until_register("delay", &format!("{later}|1000")).await;

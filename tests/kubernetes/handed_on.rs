@@ -16,10 +16,10 @@ use redlock_testkit::{RedisServer, eventually};
 const REQUEST: &str = "redlock.dev/hand-over";
 const ANSWER: &str = "redlock.dev/hand-over-answer";
 const ABSTAIN: &str = "redlock.dev/abstain";
-const TARGET: &str = ", lockName: shared/report, targets: [{name: report, action: Scale, stopSeconds: 7, \
+const TARGET: &str = ", lockName: shared/report, targets: [{name: report, action: Scale, stopSeconds: 12, \
                       ref: {apiVersion: apps/v1, kind: Deployment, name: report}}]";
 /// A lock that is handed over is stopped long before its lease would end.
-const LEASE: &str = "Seconds: 20";
+const LEASE: &str = "Seconds: 30";
 /// A Deployment whose pods use all of their four seconds to end.
 const WORK: &str = r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "report"}, "spec": {
     "replicas": 0, "selector": {"matchLabels": {"app": "report"}}, "template": {
@@ -84,6 +84,10 @@ impl Cluster {
         // The object is created, not applied, so that no manager declares its replicas.
         let mut work: Value = serde_json::from_str(WORK).unwrap();
         work["spec"]["template"]["metadata"]["annotations"][READY] = ready.to_string().into();
+        if self.name == "us" {
+            // Longer than the wait for a hand-over of `us` that is withdrawn.
+            work["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 9.into();
+        }
         let work: Deployment = serde_json::from_value(work).unwrap();
         let made = self.deployments().create(&PostParams::default(), &work).await;
         made.unwrap();
@@ -204,7 +208,7 @@ async fn workload_is_stopped_before_a_lock_is_handed_over() {
     us.hand_over("eu", &[]).expect(0, &["handed over"]);
     let held = eu.is("Active").await;
     us_operator.child.kill();
-    eu.hand_over("us", &["--wait", "12s"])
+    eu.hand_over("us", &["--wait", "20s"])
         .expect(1, &["released, but no replica was seen to acquire the lock"]);
     let (status, _) = timed("runs again where it was", async || {
         let status = serde_json::to_value(eu.world.locks().get("report").await.unwrap().status).unwrap();
@@ -222,7 +226,7 @@ async fn workload_is_stopped_before_a_lock_is_handed_over() {
 async fn it_runs_on_where_it_was(eu: &Cluster, us: &Cluster, recorder: &Recorder) {
     // The caller waits for less time than the hand-over takes.
     let running = runs(recorder, "us").await;
-    us.hand_over("eu", &["--wait", "2s"])
+    us.hand_over("eu", &["--wait", "5s"])
         .expect(1, &["the request was withdrawn"]);
     eventually(BOUND, "it is started again", async || {
         let replicas = us.replicas().await;

@@ -10,14 +10,19 @@ use redlock_testkit::{RedisServer, eventually};
 
 use crate::fixture::{BOUND, Operator};
 use crate::targets::{GATE, Gates, guarded, install, ready_pod};
-use crate::world::{World, condition, quorum_of, throughout};
+use crate::world::{World, condition, lasting, quorum_of, throughout};
 
 const FIRST: &str = "  firstStart: Immediate\n";
+
+/// Returns a quorum whose leases outlast a pause of a busy machine.
+fn long(world: &World) -> String {
+    lasting(&world.quorum("default", FIRST))
+}
 
 fn lock(namespace: &str, name: &str) -> String {
     format!(
         "apiVersion: redlock.dev/v1alpha1\nkind: LeaderLock\nmetadata: {{name: {name}, namespace: {namespace}}}\n\
-         spec: {{quorumRef: {{name: default}}, leaseDurationSeconds: 6}}\n"
+         spec: {{quorumRef: {{name: default}}, leaseDurationSeconds: 12}}\n"
     )
 }
 
@@ -65,7 +70,7 @@ fn delete(world: &World) {
 async fn a_quorum_stays_until_the_last_lock_that_names_it_is_gone() {
     let world = World::small(3).await;
     let namespace = world.namespace.name().to_owned();
-    world.apply(&world.quorum("default", FIRST));
+    world.apply(&long(&world));
     world.apply(&lock(&namespace, "report"));
     let operator = world.operator("replica-1").await;
     let held = world
@@ -87,8 +92,7 @@ async fn a_quorum_stays_until_the_last_lock_that_names_it_is_gone() {
         })
         .await;
     // The name cannot be used for other masters, and held locks stay held.
-    let (applied, output) =
-        world.try_apply(&world.quorum("default", FIRST).replace("name: m0", "name: other"));
+    let (applied, output) = world.try_apply(&long(&world).replace("name: m0", "name: other"));
     assert!(
         !applied && output.contains("cannot be renamed, added or removed"),
         "{output}"
@@ -103,7 +107,7 @@ async fn a_quorum_stays_until_the_last_lock_that_names_it_is_gone() {
     assert_eq!(operator.lock("report"), Value::Null);
 
     // A quorum that no lock names is deleted at once.
-    world.apply(&world.quorum("default", FIRST));
+    world.apply(&long(&world));
     world.kubectl(&["delete", "redisquorum", "default"]);
 }
 
@@ -114,7 +118,7 @@ async fn each_set_of_namespaces_keeps_the_quorums_of_its_own_locks() {
         world.namespace.name().to_owned(),
         world.plane.namespace("other").await,
     );
-    world.apply(&world.quorum("default", FIRST));
+    world.apply(&long(&world));
     world.apply(&lock(&own, "report"));
     let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
     fs::write(file.path(), lock(other.name(), "billing")).unwrap();
@@ -208,7 +212,7 @@ async fn a_release_that_watches_other_namespaces_removes_the_finalizer_of_those_
     world.kubectl(&["create", "serviceaccount", "default"]);
     let own = world.namespace.name().to_owned();
     let other = world.plane.namespace("other").await;
-    world.apply(&world.quorum("default", FIRST));
+    world.apply(&long(&world));
     world.apply(&lock(&own, "report"));
     let mut before = replica(&world, "replica-1", &own).await;
     has_finalizers(&world, 1).await;

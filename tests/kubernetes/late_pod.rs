@@ -1,13 +1,34 @@
 //! Tests that a pod that does not end is deleted with the remaining time, and is gone before the lease ends.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use jiff::{SignedDuration, Timestamp};
 
 use crate::fixture::kubelet::{IGNORES_SIGTERM, Recorder};
-use crate::fixture::{BOUND, Kubelet, seed};
+use crate::fixture::{BOUND, Kubelet, Operator, seed};
 use crate::guard::{assert_writes, metric};
 use crate::stop_times::Switched;
 use crate::world::{World, lock};
 use redlock_testkit::eventually;
+
+/// Asserts that the metrics show this number of stops with a deadline, and that they had time left.
+async fn leaves_a_margin(operator: &Operator, stops: f64) {
+    let read = |part: &str| {
+        let name = format!("redlock_stop_margin_seconds_{part}");
+        metric(&operator.get("/metrics").1, &name, "action=\"Scale\"")
+    };
+    eventually(BOUND, "the stops are confirmed", async || match read("count") {
+        Some(count) if count >= stops => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    let margin = read("sum");
+    println!("redlock_stop_margin_seconds {margin:?}");
+    assert!(margin > Some(0.0), "{margin:?}");
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_ignores_sigterm_gets_the_grace_that_is_left() {
@@ -62,56 +83,42 @@ async fn a_pod_that_ignores_sigterm_gets_the_grace_that_is_left() {
     for master in &world.masters {
         master.pause().unwrap();
     }
-    let (paused, left) = (
-        Instant::now(),
-        operator.lock("report")["validForMilliseconds"].as_u64().unwrap(),
-    );
+    let left = operator.lock("report")["validForMilliseconds"].as_u64().unwrap();
+    let left = Duration::from_millis(left);
+    let (paused, lease_end) = (Instant::now(), Timestamp::now() + left);
     eventually(BOUND, "no pod runs", async || {
         if running() == 0 { Ok(()) } else { Err(running()) }
     })
     .await;
     let took = paused.elapsed();
-    println!("the masters hung {left} ms before the lease ends; no pod ran after {took:?}");
-    assert!(took.as_millis() < u128::from(left), "{took:?} of {left} ms");
-    let scale = "action=\"Scale\"";
-    eventually(BOUND, "the stop is confirmed", async || {
-        match metric(
-            &operator.get("/metrics").1,
-            "redlock_stop_margin_seconds_count",
-            scale,
-        ) {
-            Some(count) if count >= 1.0 => Ok(()),
-            other => Err(other),
-        }
-    })
-    .await;
-    let margin = metric(
-        &operator.get("/metrics").1,
-        "redlock_stop_margin_seconds_sum",
-        scale,
-    );
-    println!("redlock_stop_margin_seconds {margin:?}");
-    assert!(margin > Some(0.0), "{margin:?}");
+    println!("the masters hung {left:?} before the lease ends; no pod ran after {took:?}");
+    // The kubelet of this process may end the pods late on a busy machine. The times of the deletions are exact.
+    assert!(took < left + Duration::from_secs(5), "{took:?} of {left:?}");
     // A deletion that is not answered in time is repeated.
     let graces: Vec<_> = world
         .requests()
         .into_iter()
         .filter(|event| event.verb == "delete")
         .map(|event| {
-            let grace = event.request_object.unwrap()["gracePeriodSeconds"].as_i64();
-            (event.object_ref.unwrap().name, grace)
+            let grace = event.request_object.unwrap()["gracePeriodSeconds"]
+                .as_i64()
+                .unwrap();
+            let end = event.request_received_timestamp + SignedDuration::from_secs(grace);
+            (event.object_ref.unwrap().name, grace, end)
         })
         .collect();
-    println!("deleted with a grace period in seconds of {graces:?}");
-    let pods: BTreeSet<_> = graces.iter().map(|(pod, _)| pod).collect();
+    println!("deleted with grace periods in seconds and ends of {graces:?}, the lease ends at {lease_end}");
+    let pods: BTreeSet<_> = graces.iter().map(|(pod, ..)| pod).collect();
     assert_eq!(pods.len(), 2, "{graces:?}");
+    // One second is the shortest grace period: the operator was late, and no time is left.
     assert!(
         graces
             .iter()
-            .all(|(_, grace)| (Some(1)..=Some(3)).contains(grace)),
+            .all(|(_, grace, end)| *grace == 1 || ((2..=3).contains(grace) && *end < lease_end)),
         "{graces:?}"
     );
     by_template.ends(paused).await;
+    leaves_a_margin(&operator, 2.0).await;
     assert_writes(&world);
     for master in &world.masters {
         master.resume().unwrap();

@@ -3,8 +3,17 @@
 use serde_json::Value;
 
 use crate::fixture::{BOUND, Operator};
-use crate::world::{World, condition, lock, message, timed};
+use crate::world::{World, condition, lasting, message, timed};
 use redlock_testkit::eventually;
+
+/// Returns a lock whose lease outlasts a pause of a busy machine: the tests compare tokens.
+fn lock(name: &str, more: &str) -> String {
+    lasting(&crate::world::lock(name, more))
+}
+
+fn quorum(world: &World, more: &str) -> String {
+    lasting(&world.quorum("default", more))
+}
 
 async fn status(world: &World, name: &str) -> Value {
     serde_json::to_value(world.locks().get(name).await.unwrap().status).unwrap()
@@ -35,7 +44,7 @@ async fn a_lock_follows_its_object() {
     let shared = format!(
         "  firstStart: Immediate\n  sharedLockNames:\n  - {{prefix: shared/, namespaces: [{namespace}]}}\n"
     );
-    world.apply(&world.quorum("default", &shared));
+    world.apply(&quorum(&world, &shared));
     world.apply(&lock("report", ""));
     let operator = world.operator("replica-1").await;
     let token = becomes(&world, "report", "is held", active).await["fencingToken"].clone();
@@ -56,7 +65,7 @@ async fn timings(world: &World, operator: &Operator, token: &Value) {
     let named = lock("long", "").replace("name: default", "name: long");
     world.apply(&named);
     let before = becomes(world, "long", "is held", active).await;
-    assert_eq!(before["timings"]["leaseDurationMilliseconds"], 6000);
+    assert_eq!(before["timings"]["leaseDurationMilliseconds"], 12_000);
     for (seconds, least, most) in [(20, 10_000, 20_000), (12, 500, 12_000)] {
         set(world, "long", &format!("{{\"leaseDurationSeconds\": {seconds}}}"));
         let wanted = seconds * 1000;
@@ -78,7 +87,7 @@ async fn timings(world: &World, operator: &Operator, token: &Value) {
     }
     operator.assert_holds("report", token);
     // A lock that is too impatient for its quorum is refused by name, and changes nothing for the others.
-    let impatient = lock("impatient", "").replace("Seconds: 6", "Seconds: 2");
+    let impatient = lock("impatient", "").replace("Seconds: 12", "Seconds: 2");
     world.apply(&impatient);
     let status = becomes(world, "impatient", "is refused", |status| {
         condition(status, "Ready") == ("False", "InvalidSpec")
@@ -118,7 +127,7 @@ async fn names(world: &World, operator: &Operator) {
     .await;
     operator.assert_holds("shared", &token);
     // The name is no longer shared: a held lock stays held, and the status reports the error.
-    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    world.apply(&quorum(world, "  firstStart: Immediate\n"));
     let status = becomes(world, "shared", "is invalid", |status| {
         condition(status, "Ready").1 == "InvalidSpec"
     })
@@ -144,7 +153,7 @@ async fn names(world: &World, operator: &Operator) {
     let shared = format!(
         "  firstStart: Immediate\n  sharedLockNames:\n  - {{prefix: shared/, namespaces: [{namespace}]}}\n"
     );
-    world.apply(&world.quorum("default", &shared));
+    world.apply(&quorum(world, &shared));
     let again = becomes(world, "shared", "is held", active).await;
     assert_eq!(
         again["leaseTransitions"], held["leaseTransitions"],
@@ -211,7 +220,7 @@ async fn deletion(world: &World, operator: &Operator, token: &Value) {
         condition(status, "Ready").1 == "QuorumNotFound"
     })
     .await;
-    world.apply(&world.quorum("default", ""));
+    world.apply(&quorum(world, ""));
     let last = becomes(world, "report", "is held at last", active).await;
     assert!(last["fencingToken"].as_u64() > again["fencingToken"].as_u64());
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::fixture::{BOUND, Operator};
 use crate::replicas::settled;
 use crate::targets::{self, GATE, Gates, guarded, ready_pod, replica};
-use crate::world::{World, condition, lock, message, throughout, timed};
+use crate::world::{World, condition, lasting, lock, message, throughout, timed};
 
 /// Masters whose longest lease is 60 s: a replica that only infers that no other replica reports waits for 120 s.
 pub async fn world() -> World {
@@ -32,7 +32,7 @@ async fn holder(world: &World, gates: &Gates) -> Operator {
     let operator = replica(world, "replica-1").await;
     ready_pod(world, &operator);
     world.apply(GATE);
-    world.apply(&guarded("report", "gate"));
+    world.apply(&lasting(&guarded("report", "gate")));
     gates.until("gate", 1).await;
     gates.count("gate", 1).await;
     world
@@ -151,7 +151,7 @@ async fn last_replica_that_ends_leaves_no_claim() {
     let world = world().await;
     let gates = Gates::of(&world);
     let mut first = holder(&world, &gates).await;
-    world.apply(&lock("bare", ""));
+    world.apply(&lasting(&lock("bare", "")));
     let mut second = replica(&world, "replica-2").await;
     ready_pod(&world, &second);
     second.wait_ready();

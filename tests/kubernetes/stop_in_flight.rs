@@ -23,8 +23,11 @@ use crate::targets::{GATE, GATE_KIND, Gates, guarded, install};
 use crate::world::{World, quorum_of};
 use redlock_testkit::{Mode, Proxy, eventually};
 
-/// Longer than a start takes after a win of the lock.
-const LATER: Duration = Duration::from_millis(100);
+/// Longer than a start takes after a win of the lock, also on a busy machine.
+const LATER: Duration = Duration::from_millis(400);
+/// The command time-out is longer than the delays of a request and its reply, and fits three times into the renew
+/// deadline.
+const PATIENT: &str = "  firstStart: Immediate\n  commandTimeoutMilliseconds: 1400\n";
 
 /// A proxy between one replica and the API server that holds requests for the scale while it is closed.
 struct Gatekeeper {
@@ -87,7 +90,7 @@ async fn target_that_a_sibling_has_started_is_not_stopped() {
     }
     let urls: Vec<String> = proxies.iter().map(Proxy::url).collect();
     let long = |manifest: &str| manifest.replace("Seconds: 6", "Seconds: 10");
-    world.apply(&long(&quorum_of("default", &urls, "  firstStart: Immediate\n")));
+    world.apply(&long(&quorum_of("default", &urls, PATIENT)));
     let gates = Gates::of(&world);
     world.apply(GATE);
     // The controller reports a pod that ends slowly, so both replicas read the target continuously.

@@ -13,6 +13,9 @@ use redlock_testkit::eventually;
 const GRACE: u64 = 8;
 /// The Deployment whose lock has a short lease, which only the pod template makes possible.
 const SLOW: &str = "slow";
+/// Its lease in seconds: too short for the default stop of 35 s, and long enough that its pods have ended several
+/// seconds before the operator would delete them.
+const LEASE: u64 = 36;
 /// The Deployment whose lock has no timings.
 const QUICK: &str = "quick";
 
@@ -53,7 +56,7 @@ impl<'a> Switched<'a> {
         let this = Self { world, recorder };
 
         // Without the Deployment, its grace period is unknown: the lock is refused until it exists.
-        world.apply(&lock(SLOW, ", leaseDurationSeconds: 20"));
+        world.apply(&lock(SLOW, &format!(", leaseDurationSeconds: {LEASE}")));
         let status = world.lock_status(SLOW, "is refused", |status| {
             condition(status, "Ready").1 == "StopBudgetTooShort"
         });
@@ -63,7 +66,7 @@ impl<'a> Switched<'a> {
         world.apply(&deployment(SLOW, 2));
         world.apply(&deployment(QUICK, 2));
         world.apply(&lock(QUICK, ""));
-        this.is(SLOW, (20, 7)).await;
+        this.is(SLOW, (LEASE, 7)).await;
         this.is(QUICK, (35, 7)).await;
         for name in [SLOW, QUICK] {
             this.until_running(name, 1).await;
@@ -82,9 +85,9 @@ impl<'a> Switched<'a> {
             ]
             .map(|name| status[name].clone())
         };
-        let (slow, quick) = (self.is(SLOW, (20, 7)).await, self.is(QUICK, (35, 7)).await);
+        let (slow, quick) = (self.is(SLOW, (LEASE, 7)).await, self.is(QUICK, (35, 7)).await);
         for (name, before, grace, expected) in [
-            (SLOW, &slow, GRACE, (20, GRACE + 5)),
+            (SLOW, &slow, GRACE, (LEASE, GRACE + 5)),
             (QUICK, &quick, 60, (60, 35)),
         ] {
             let grace = json!({"terminationGracePeriodSeconds": grace});
@@ -132,7 +135,7 @@ impl<'a> Switched<'a> {
         self.until_running(SLOW, 0).await;
         let took = hung.elapsed();
         println!("no pod of {SLOW} ran {took:?} after the masters hung");
-        let bounds = Duration::from_secs(GRACE)..Duration::from_secs(20);
+        let bounds = Duration::from_secs(GRACE)..Duration::from_secs(LEASE);
         assert!(bounds.contains(&took), "{took:?}");
         let deletes = self
             .world

@@ -15,7 +15,7 @@ use crate::fixture::kubelet::{RUN_SECONDS, Recorder};
 use crate::fixture::{BOUND, Kubelet, seed};
 use crate::targets::replica;
 use crate::versions::register;
-use crate::world::{World, condition, lock, throughout, timed};
+use crate::world::{World, condition, lasting, lock, throughout, timed};
 use redlock_testkit::eventually;
 
 /// The values of the chart that grant the rights.
@@ -253,7 +253,8 @@ async fn suspended_target_runs_only_where_the_lock_is_held() {
 
 async fn a_job(place: &Place<'_>) {
     place.world.apply(&job("work", ""));
-    place.world.apply(&guarded("work", "Job"));
+    // The Job that starts again has the token of one lease.
+    place.world.apply(&lasting(&guarded("work", "Job")));
     place.is("work", "Active").await;
     place.until_it_runs("work").await;
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::fixture::BOUND;
-use crate::world::{World, lock, timed};
+use crate::world::{World, lasting, lock, timed};
 use redlock_testkit::{RedisServer, eventually, patient};
 
 const ABSURD: u64 = 9_000_000_000_000_000_000;
@@ -41,9 +41,10 @@ async fn repaired(world: &World, name: &str, wanted: impl Fn(&Value) -> bool) ->
 #[tokio::test(flavor = "multi_thread")]
 async fn implausible_token_is_overwritten_and_reported_and_reaches_no_master() {
     let world = World::small(3).await;
-    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
-    world.apply(&lock("held", ""));
-    world.apply(&lock("idle", ", state: SteppedDown, reason: test"));
+    // A lease that is lost in a pause of a busy machine would be followed by another token.
+    world.apply(&lasting(&world.quorum("default", "  firstStart: Immediate\n")));
+    world.apply(&lasting(&lock("held", "")));
+    world.apply(&lasting(&lock("idle", ", state: SteppedDown, reason: test")));
     let mut operator = world.operator("replica-1").await;
     let token = world
         .lock_status("held", "is held", |status| status["role"] == "Active")

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::blind_replica::answering_sibling;
 use crate::fixture::{BOUND, Operator};
-use crate::world::{World, condition, lock, throughout};
+use crate::world::{World, condition, lasting, lock, throughout};
 use redlock_testkit::eventually;
 
 pub const GATE_KIND: &str = "\
@@ -56,10 +56,15 @@ pub async fn install(world: &World) {
 }
 
 pub async fn world() -> World {
+    world_with(str::to_owned).await
+}
+
+/// The same after `change` has changed the manifest of the quorum.
+pub async fn world_with(change: impl FnOnce(&str) -> String) -> World {
     let world = World::new(3).await;
     install(&world).await;
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
-    world.apply(&quorum);
+    world.apply(&change(&quorum));
     world
 }
 
@@ -291,12 +296,13 @@ pub async fn has_every_lock(replica: &Operator, locks: usize) {
 async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
     // More locks to measure, as in docs/kubernetes.md.
     let locks: usize = std::env::var("REDLOCK_LOCKS").map_or(20, |count| count.parse().unwrap());
-    let world = world().await;
+    let world = world_with(lasting).await;
     let gates = Gates::of(&world);
     let mut first = replica(&world, "replica-1").await;
     for index in 0..locks {
         world.apply(&GATE.replace("name: gate", &format!("name: gate-{index}")));
-        world.apply(&guarded(&format!("lock-{index}"), &format!("gate-{index}")));
+        let lock = guarded(&format!("lock-{index}"), &format!("gate-{index}"));
+        world.apply(&lasting(&lock));
     }
     has_every_lock(&first, locks).await;
     let second = replica(&world, "replica-2").await;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::fixture::{BOUND, Operator};
 use crate::targets::{GATE, Gates, guarded, install};
 use crate::versions::register;
-use crate::world::{World, lock, throughout};
+use crate::world::{World, lasting, lock, throughout};
 use redlock_testkit::eventually;
 
 /// Sets whether the API server accepts any text for `candidates`.
@@ -74,7 +74,9 @@ fn active(status: &Value) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn unreadable_object_is_named_and_the_others_continue() {
     let world = World::small(3).await;
-    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    world.apply(&lasting(&world.quorum("default", "  firstStart: Immediate\n")));
+    // The tokens of two locks are compared, and the writes of all are counted.
+    let lock = |name: &str, more: &str| lasting(&lock(name, more));
     world.apply(&lock("good", ""));
     world.apply(&lock("edited", ""));
     let mut operator = world.operator("replica-1").await;

@@ -1,6 +1,6 @@
 //! Tests a change of the url of a master while leases are held.
 
-use crate::world::{World, condition, lock, message};
+use crate::world::{World, condition, lasting, lock, message};
 use redlock_testkit::{RedisServer, ServerOptions, patient};
 
 fn server() -> RedisServer {
@@ -11,14 +11,14 @@ fn server() -> RedisServer {
 async fn the_old_server_of_a_master_loses_its_vote_before_the_new_one_has_it() {
     let mut world = World::small(3).await;
     let operator = world.operator("replica-1").await;
-    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
-    world.apply(&lock("report", ""));
+    world.apply(&lasting(&world.quorum("default", "  firstStart: Immediate\n")));
+    world.apply(&lasting(&lock("report", "")));
     let before = world
         .lock_status("report", "is held", |status| status["role"] == "Active")
         .await;
     let old = std::mem::replace(&mut world.masters[2], server());
     let new = world.masters[2].url();
-    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    world.apply(&lasting(&world.quorum("default", "  firstStart: Immediate\n")));
     for (degraded, what) in [
         ("True", "waits for the new server"),
         ("False", "uses the new server"),
@@ -39,7 +39,7 @@ async fn the_old_server_of_a_master_loses_its_vote_before_the_new_one_has_it() {
     let gone = std::mem::replace(&mut world.masters[1], server());
     let (was, new) = (gone.url(), world.masters[1].url());
     gone.kill();
-    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    world.apply(&lasting(&world.quorum("default", "  firstStart: Immediate\n")));
     let status = world
         .quorum_status("default", "refuses", |status| {
             condition(status, "Ready").1 == "OldMasterStillReachable"

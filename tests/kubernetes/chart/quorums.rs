@@ -71,6 +71,7 @@ async fn declared_quorums_are_applied_and_followed() {
     ] {
         logged(&operator, what).await;
     }
+    logged(&operator, "Secret created").await;
     let password = || world.kubectl(&["get", "secret", "masters", "--output=jsonpath={.data.password}"]);
     let first = password();
     assert_eq!(first.len(), 88, "64 hex digits in base64");

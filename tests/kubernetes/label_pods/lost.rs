@@ -34,7 +34,9 @@ async fn a_lost_lock_leaves_no_label_behind_before_its_lease_has_run_out() {
         let asked = Instant::now();
         let seen = operator.lock("web");
         if seen["role"] == "Active" {
-            promised = asked + Duration::from_millis(seen["validForMilliseconds"].as_u64().unwrap());
+            // Each answer gives a lower bound, which a late answer makes smaller.
+            let valid = Duration::from_millis(seen["validForMilliseconds"].as_u64().unwrap());
+            promised = promised.max(asked + valid);
         }
         let labelled = web.sightings.now();
         if labelled.is_empty() {
@@ -136,8 +138,10 @@ async fn a_sibling_adopts_the_label_and_takes_it_off_where_it_cannot_win() {
     for master in &world.masters {
         master.pause().unwrap();
     }
+    // The time before the question: an answer that arrives late would move the end of the lease.
+    let asked = Instant::now();
     let valid = second.lock("web")["validForMilliseconds"].as_u64().unwrap();
-    let until = Instant::now() + Duration::from_millis(valid);
+    let until = asked + Duration::from_millis(valid);
     second.child.kill();
     web.until(&[]).await;
     let (gone, _) = web.sightings.all().last().cloned().unwrap();

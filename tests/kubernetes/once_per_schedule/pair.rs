@@ -8,7 +8,7 @@ use kube::api::{Api, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::fixture::{BOUND, Operator, Options};
-use crate::world::{World, condition, lock, quorum_of};
+use crate::world::{World, condition, lasting, lock, quorum_of};
 use redlock_testkit::{RedisServer, ServerOptions, eventually, patient};
 
 pub const NAMES: [&str; 2] = ["eu-1", "eu-2"];
@@ -38,8 +38,9 @@ pub fn yearly() -> String {
     cron_job("0 0 1 1 *", "Allow", 0)
 }
 
+/// Returns a lock whose lease outlasts a pause of a busy machine: the slots run in the cluster that has it.
 pub fn declared() -> String {
-    lock(NAME, TARGET)
+    lasting(&lock(NAME, TARGET))
 }
 
 impl Pair {
@@ -64,7 +65,7 @@ impl Pair {
                 "  firstStart: Immediate\n  sharedLockNames:\n  - {{prefix: shared/, namespaces: [{}]}}\n",
                 world.namespace.name()
             );
-            world.apply(&quorum_of("default", &urls, &more));
+            world.apply(&lasting(&quorum_of("default", &urls, &more)));
         }
         Self { clusters }
     }

@@ -47,7 +47,7 @@ async fn soak_control() {
 
 /// Returns a lock with a short lease, because operators are killed frequently.
 fn short() -> String {
-    declared().replace("Seconds: 6", "Seconds: 3")
+    declared().replace("Seconds: 12", "Seconds: 3")
 }
 
 /// The memory of the masters for claims.
@@ -82,7 +82,7 @@ async fn slots(count: usize, pace: Duration, memory: Memory) -> Findings {
     let mut account = Account::default();
     let began = Instant::now();
     for index in 0..count {
-        let name = account.slot(index, clock::now());
+        let (made, name) = (Instant::now(), account.slot(index, clock::now()));
         let slot = first + i64::try_from(index).unwrap();
         let earlier = usize::from(random.bool());
         pair.schedule(earlier, &name, slot).await;
@@ -95,6 +95,7 @@ async fn slots(count: usize, pace: Duration, memory: Memory) -> Findings {
             faults.wipe_one_master_and_stop_another(&pair).await;
         }
         sleep(pace.mul_f64(0.5 + random.f64() / 2.0)).await;
+        faults.record_stall(made.elapsed().saturating_sub(pace.mul_f64(1.5)));
         // No fault in the last slots, so that lost slots can be distinguished from those in progress.
         if index + 10 < count {
             faults.maybe(&pair, began.elapsed()).await;

@@ -1,6 +1,6 @@
 //! Causes faults at random times that the seed decides.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use nix::sys::signal::Signal;
@@ -14,6 +14,8 @@ use redlock_testkit::patient;
 
 /// The average time between two faults.
 const EVERY: Duration = Duration::from_secs(4);
+/// Long enough to lose a lease of 3 s between two renewals, and longer than an answer takes on a busy machine.
+const STALL: Duration = Duration::from_secs(1);
 
 pub struct Faults {
     random: Rng,
@@ -22,6 +24,7 @@ pub struct Faults {
     next: Duration,
     away: Option<usize>,
     pub events: Vec<(BootInstant, String)>,
+    pub stalls: usize,
 }
 
 impl Faults {
@@ -33,6 +36,7 @@ impl Faults {
             next: Duration::ZERO,
             away: None,
             events: Vec::new(),
+            stalls: 0,
         };
         faults.start(pair, 0).await;
         faults
@@ -53,6 +57,20 @@ impl Faults {
 
     fn record(&mut self, what: String) {
         self.events.push((clock::now(), what));
+    }
+
+    /// Records a stall of the machine or of an operator, which may lose its lease like one that is killed. `late` is
+    /// the delay that the caller has measured.
+    pub fn record_stall(&mut self, mut late: Duration) {
+        for (_, operator) in &self.operators {
+            let asked = Instant::now();
+            operator.get("/livez");
+            late = late.max(asked.elapsed());
+        }
+        if late > STALL {
+            self.stalls += 1;
+            self.record(format!("a stall of {late:?}"));
+        }
     }
 
     /// Kills or stops one of the operators if a fault is due; the operator is started again later.
