@@ -13,7 +13,7 @@ use crate::claims::Claim;
 use crate::common::Resource;
 use crate::naive::Refused;
 use crate::process::{Log, PASSWORD, Places, Process, STRAY_PREFIX, USER};
-use crate::program::{redlock, urls};
+use crate::program::init_each;
 use crate::traces::Traces;
 use crate::wall::Wall;
 use crate::watch::Watch;
@@ -90,18 +90,10 @@ impl Stage {
         let masters: Vec<RedisServer> = (0..MASTERS).map(server).collect();
         let resource = RedisServer::start(&ServerOptions::default()).unwrap();
         let longest = format!("{}s", LEASE.as_secs());
-        let init = [
-            "init",
-            "--masters",
-            &urls(&masters),
-            "--max-lease-duration",
-            &longest,
-        ];
-        redlock(&init).expect(0, &["all 5 masters vote"]);
-        if stray {
-            let again = [&init[..], &["--key-prefix", STRAY_PREFIX]].concat();
-            redlock(&again).expect(0, &["all 5 masters vote"]);
-        }
+        let flags = ["--max-lease-duration", longest.as_str()];
+        let of_stray = [&flags[..], &["--key-prefix", STRAY_PREFIX]].concat();
+        let quorums: [&[&str]; 2] = [&flags, &of_stray];
+        init_each(&masters, &quorums[..=usize::from(stray)], &[]);
         let through = || -> Vec<Proxy> {
             let ports = masters.iter().map(RedisServer::port);
             ports.map(|port| network.block_on(Proxy::to_port(port))).collect()

@@ -1,6 +1,6 @@
 //! Tests `redlock doctor`.
 
-use crate::program::{init, quorum, redlock, redlock_until, redlock_with, urls};
+use crate::program::{init, init_each, quorum, redlock, redlock_until, redlock_until_with, urls};
 use redlock_testkit::{FakeServer, Persistence, RedisServers, Scripts, ServerOptions, admin};
 
 #[tokio::test]
@@ -75,8 +75,8 @@ fn programs_that_cannot_be_masters_are_refused_by_name() {
         Scripts::Unknown,
     );
     let urls = [dragonfly.url(), servers[0].url(), garnet.url()].join(",");
-    let ran = redlock(&["doctor", "--masters", &urls]);
-    ran.expect(
+    let ran = redlock_until(
+        &["doctor", "--masters", &urls],
         69,
         &[
             "✗ version",
@@ -87,10 +87,19 @@ fn programs_that_cannot_be_masters_are_refused_by_name() {
         ],
     );
     assert!(!ran.stdout.contains("same server"), "{ran:#?}");
-    let status = redlock(&["status", "-o", "json", "--masters", &urls]).json();
+    let status = redlock_until(
+        &["status", "-o", "json", "--masters", &urls],
+        0,
+        &["\"Dragonfly\""],
+    )
+    .json();
     assert_eq!(status["masters"][0]["server"], "Dragonfly", "{status:#}");
     assert_eq!(status["masters"][0]["version"], "df-v1.40.1", "{status:#}");
-    redlock(&["status", "--masters", &urls]).expect(0, &["Dragonfly df-v1.40.1", "refused"]);
+    redlock_until(
+        &["status", "--masters", &urls],
+        0,
+        &["Dragonfly df-v1.40.1", "refused"],
+    );
 }
 
 #[test]
@@ -111,8 +120,8 @@ fn a_hung_master_and_then_no_majority() {
     assert!(lines.clone().all(|line| line.starts_with("m2: ")), "{quiet:#?}");
     redlock(&["doctor", "--quiet", "--verbose", "--masters", &urls]).expect(64, &["--verbose"]);
     servers[1].pause().unwrap();
-    let without = redlock(&["doctor", "--take-turns", "--masters", &urls]);
-    without.expect(
+    redlock_until(
+        &["doctor", "--take-turns", "--masters", &urls],
         69,
         &["sealed in quorum", "0 of 3", "✗ a real lock was not passed on"],
     );
@@ -123,19 +132,12 @@ async fn a_replica_an_evicting_master_and_a_server_twice_are_named() {
     let (servers, urls) = quorum();
     let port = servers[0].port().to_string();
     let _: String = admin(&servers[1], &["REPLICAOF", "127.0.0.1", &port]).await;
-    redlock_testkit::eventually(std::time::Duration::from_secs(20), "a replica", async || {
-        let ran = redlock(&["doctor", "--masters", &urls]);
-        if ran.stdout.contains("the server is a slave") {
-            Ok(())
-        } else {
-            Err(ran)
-        }
-    })
-    .await;
-    redlock(&["doctor", "--masters", &urls]).expect(
+    redlock_until(
+        &["doctor", "--masters", &urls],
         69,
         &[
             "✗ role",
+            "the server is a slave",
             "a replica is attached",
             "REPLICAOF NO ONE",
             "✗ scripts",
@@ -144,7 +146,8 @@ async fn a_replica_an_evicting_master_and_a_server_twice_are_named() {
     );
     let _: String = admin(&servers[1], &["REPLICAOF", "NO", "ONE"]).await;
     let _: String = admin(&servers[2], &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
-    redlock(&["doctor", "--masters", &urls]).expect(
+    redlock_until(
+        &["doctor", "--masters", &urls],
         69,
         &[
             "✗ eviction",
@@ -159,7 +162,11 @@ async fn a_replica_an_evicting_master_and_a_server_twice_are_named() {
         servers[0].url(),
         servers[1].url()
     );
-    redlock(&["doctor", "--masters", &twice]).expect(69, &["✗ own server", "same server"]);
+    redlock_until(
+        &["doctor", "--masters", &twice],
+        69,
+        &["✗ own server", "same server"],
+    );
 }
 
 #[test]
@@ -176,20 +183,14 @@ fn wrong_password_is_reported_and_never_shown() {
     let file = file.to_str().unwrap();
     for command in ["doctor", "status", "init"] {
         let arguments = [command, "--masters", &urls, "--password-file", file];
-        redlock(&arguments)
-            .expect(77, &["WRONGPASS"])
-            .keeps("the-wrong-one");
-        redlock(&[command, "--masters", &urls]).expect(77, &["NOAUTH"]);
+        redlock_until(&arguments, 77, &["WRONGPASS"]).keeps("the-wrong-one");
+        redlock_until(&[command, "--masters", &urls], 77, &["NOAUTH"]);
     }
-    let with = |arguments: &[&str]| redlock_with(arguments, &[("REDLOCK_PASSWORD", "the-right-one")]);
-    with(&["init", "--masters", &urls])
-        .expect(0, &[])
-        .keeps("the-right-one");
-    with(&["doctor", "--masters", &urls])
-        .expect(0, &[])
-        .keeps("the-right-one");
+    let password = [("REDLOCK_PASSWORD", "the-right-one")];
+    init_each(&servers, &[&[]], &password)[0].keeps("the-right-one");
+    redlock_until_with(&["doctor", "--masters", &urls], &password, 0, &[]).keeps("the-right-one");
     let arguments = ["break", "l", "--yes", "--reason", "x", "--masters", &urls];
-    redlock(&arguments).expect(77, &["NOAUTH"]);
+    redlock_until(&arguments, 77, &["NOAUTH"]);
     // One server has another password: the others vote.
     let missing = [
         "status",
@@ -204,10 +205,13 @@ fn wrong_password_is_reported_and_never_shown() {
 #[test]
 fn a_lease_that_the_quorum_does_not_grant_is_refused() {
     let (_servers, urls) = quorum();
-    let with = |duration| redlock(&["doctor", "--lease-duration", duration, "--masters", &urls]);
-    with("61s").expect(78, &["61 s", "60 s"]);
-    with("1s").expect(78, &["--lease-duration 1s", "2s"]);
-    with("15").expect(64, &["15s, 1500ms or 2m"]);
+    let refused = |duration: &str, code, texts: &[&str]| {
+        let arguments = ["doctor", "--lease-duration", duration, "--masters", &urls];
+        redlock_until(&arguments, code, texts);
+    };
+    refused("61s", 78, &["61 s", "60 s"]);
+    refused("1s", 78, &["--lease-duration 1s", "2s"]);
+    refused("15", 64, &["15s, 1500ms or 2m"]);
 }
 
 /// A script that counts in doubles would issue the same token twice.
@@ -231,8 +235,8 @@ async fn a_counter_that_was_written_to_is_named_and_costs_that_master_its_vote()
 }
 
 /// The lock is free and not reserved: only the user has no permission to take it.
-#[tokio::test]
-async fn a_missing_permission_is_named_with_its_rule() {
+#[test]
+fn a_missing_permission_is_named_with_its_rule() {
     let of = |name: &str, but: &str| {
         format!("{name} on >secret resetkeys resetchannels ~redlock:* &redlock:released +@all {but}")
     };
@@ -243,25 +247,19 @@ async fn a_missing_permission_is_named_with_its_rule() {
     let servers = RedisServers::start(3, &options).unwrap();
     let urls = urls(&servers);
     init(&servers, &[], &[]);
-    let by = |user: &str, arguments: &[&str]| {
+    let by = |user: &str, arguments: &[&str], code, texts: &[&str]| {
         let place = ["--masters", &urls, "--username", user];
         let (command, rest) = arguments.split_at(1);
         let arguments = [command, &place, rest].concat();
-        redlock_with(&arguments, &[("REDLOCK_PASSWORD", "secret")])
+        redlock_until_with(&arguments, &[("REDLOCK_PASSWORD", "secret")], code, texts)
     };
     for command in ["doctor", "status"] {
-        let ran = by("no-info", &[command]);
-        ran.expect(77, &["NOPERM", "the ACL rule +info", "docs/redis-acl.md"]);
+        let texts = ["NOPERM", "the ACL rule +info", "docs/redis-acl.md"];
+        let ran = by("no-info", &[command], 77, &texts);
         assert!(!ran.stdout.contains("not sealed"), "{ran:#?}");
     }
-    by("no-set", &["doctor"]).expect(1, &["✗ scripts", "the ACL rule +set", "docs/redis-acl.md"]);
-    redlock_testkit::eventually(std::time::Duration::from_secs(60), "the cause", async || {
-        let ran = by("no-set", &["run", "a/b", "-w", "3", "--", "true"]);
-        match ran.code {
-            Some(77) => Ok(ran),
-            _ => Err(ran),
-        }
-    })
-    .await
-    .expect(77, &["NOPERM", "the ACL rule +set, which the script grant needs"]);
+    let texts = ["✗ scripts", "the ACL rule +set", "docs/redis-acl.md"];
+    by("no-set", &["doctor"], 1, &texts);
+    let texts = ["NOPERM", "the ACL rule +set, which the script grant needs"];
+    by("no-set", &["run", "a/b", "-w", "3", "--", "true"], 77, &texts);
 }

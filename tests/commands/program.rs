@@ -46,8 +46,13 @@ pub fn redlock(arguments: &[&str]) -> Ran {
 /// Runs the program until it ends with this code, and its output contains all of these texts: a master on a busy
 /// machine may answer later than a command waits.
 pub fn redlock_until(arguments: &[&str], code: i32, texts: &[&str]) -> Ran {
+    redlock_until_with(arguments, &[], code, texts)
+}
+
+/// Does the same with these REDLOCK_ variables.
+pub fn redlock_until_with(arguments: &[&str], variables: &[(&str, &str)], code: i32, texts: &[&str]) -> Ran {
     eventually_blocking(BOUND, &format!("redlock {arguments:?}"), || {
-        let ran = redlock(arguments);
+        let ran = redlock_with(arguments, variables);
         if ran.code == Some(code) && texts.iter().all(|text| ran.shows(text)) {
             Ok(ran)
         } else {
@@ -99,15 +104,25 @@ pub fn quorum() -> (RedisServers, String) {
 /// Seals servers that were never used. A master on a busy machine may answer later than the command waits, so
 /// that only some are sealed: then all servers restart empty and are sealed again.
 pub fn init(servers: &[RedisServer], flags: &[&str], variables: &[(&str, &str)]) {
-    let urls = urls(servers);
-    let arguments = [&["init", "--masters", &urls], flags].concat();
-    for attempt in 1..=3 {
-        let ran = redlock_with(&arguments, variables);
-        if ran.code != Some(69) || attempt == 3 {
-            ran.expect(0, &[&format!("all {} masters vote", servers.len())]);
-            return;
+    init_each(servers, &[flags], variables);
+}
+
+/// Does the same for several quorums on these servers, each with its own flags.
+pub fn init_each(servers: &[RedisServer], each: &[&[&str]], variables: &[(&str, &str)]) -> Vec<Ran> {
+    let (urls, votes) = (urls(servers), format!("all {} masters vote", servers.len()));
+    let mut attempt = 1;
+    loop {
+        let seal =
+            |flags: &&[&str]| redlock_with(&[&["init", "--masters", &urls], *flags].concat(), variables);
+        let rans: Vec<Ran> = each.iter().map(seal).collect();
+        if attempt == 3 || rans.iter().all(|ran| ran.code != Some(69)) {
+            for ran in &rans {
+                ran.expect(0, &[&votes]);
+            }
+            return rans;
         }
-        println!("{ran:?}");
+        println!("{rans:?}");
         servers.iter().for_each(|server| server.restart_empty().unwrap());
+        attempt += 1;
     }
 }

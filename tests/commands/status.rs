@@ -81,7 +81,8 @@ async fn one_master_away_is_shown_and_two_are_no_quorum() {
         &["2 of 3 masters vote", "unreachable", "m1: no answer within"],
     );
     servers[0].kill();
-    redlock(&["status", "--masters", &urls]).expect(
+    redlock_until(
+        &["status", "--masters", &urls],
         69,
         &[
             "0 of 3 masters vote",
@@ -113,13 +114,13 @@ async fn a_master_under_quarantine_shows_the_seconds_that_are_left() {
     let (_masters, _notices, _tasks) = adopted.open().unwrap();
     servers[1].restart_empty().unwrap();
     redlock_testkit::eventually(Duration::from_secs(20), "sealing", async || {
-        let ran = redlock(&["status", "-o", "json", "--masters", &urls]);
+        let ran = redlock_until(&["status", "-o", "json", "--masters", &urls], 0, &[]);
         match ran.json()["masters"][1]["sealSecondsLeft"].as_u64() {
             Some(left) if (1..=66).contains(&left) => Ok(()),
             _ => Err(ran),
         }
     })
     .await;
-    redlock(&["status", "--masters", &urls]).expect(0, &["sealing, ", " s left"]);
-    redlock(&["doctor", "--masters", &urls]).expect(1, &["✗ sealed", "sealing, "]);
+    redlock_until(&["status", "--masters", &urls], 0, &["sealing, ", " s left"]);
+    redlock_until(&["doctor", "--masters", &urls], 1, &["✗ sealed", "sealing, "]);
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::program::{redlock, urls};
+use crate::program::{init, redlock, redlock_until, urls};
 use redlock_testkit::{RedisServers, ServerOptions, TlsMaterial};
 
 fn text(path: &Path) -> &str {
@@ -18,20 +18,26 @@ fn tls_with_a_client_certificate() {
     };
     let servers = RedisServers::start(3, &options).unwrap();
     let urls = urls(&servers);
-    let run = |command: &str, ca: &TlsMaterial, client: Option<&TlsMaterial>| {
+    let (ca, certificate, key) = (trusted.ca(), trusted.client_certificate(), trusted.client_key());
+    let (ca, certificate, key) = (text(&ca), text(&certificate), text(&key));
+    init(
+        &servers,
+        &["--tls-ca", ca, "--tls-cert", certificate, "--tls-key", key],
+        &[],
+    );
+    let shows = |command: &str, ca: &TlsMaterial, client: Option<&TlsMaterial>, code, texts: &[&str]| {
         let ca = ca.ca();
         let client = client.map(|client| (client.client_certificate(), client.client_key()));
         let mut arguments = vec![command, "--masters", &urls, "--tls-ca", text(&ca)];
         if let Some((certificate, key)) = &client {
             arguments.extend(["--tls-cert", text(certificate), "--tls-key", text(key)]);
         }
-        redlock(&arguments)
+        redlock_until(&arguments, code, texts);
     };
-    run("init", &trusted, Some(&trusted)).expect(0, &["all 3 masters vote"]);
-    run("doctor", &trusted, Some(&trusted)).expect(0, &["3 of 3 masters vote"]);
-    run("doctor", &trusted, None).expect(69, &["✗ reachable", "--tls-cert"]);
-    run("doctor", &trusted, Some(&stranger)).expect(69, &["✗ reachable"]);
-    run("status", &stranger, Some(&trusted)).expect(69, &["unreachable"]);
+    shows("doctor", &trusted, Some(&trusted), 0, &["3 of 3 masters vote"]);
+    shows("doctor", &trusted, None, 69, &["✗ reachable", "--tls-cert"]);
+    shows("doctor", &trusted, Some(&stranger), 69, &["✗ reachable"]);
+    shows("status", &stranger, Some(&trusted), 69, &["unreachable"]);
     // The files exist, but are not in PEM format.
     let no_pem = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     redlock(&["status", "--masters", &urls, "--tls-ca", no_pem]).expect(78, &["TLS", "PEM"]);

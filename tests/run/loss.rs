@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use nix::sys::signal::Signal;
 
-use crate::program::redlock;
+use crate::program::redlock_until;
 use crate::wrapper::{BOUND, Quorum, SHORT, Through, UNHURRIED, Wrapper, runs, send, wait_gone};
 use redlock_testkit::{Mode, eventually_blocking};
 
@@ -57,7 +57,7 @@ fn a_broken_lock_stops_its_holder() {
     let quorum = Quorum::start();
     let mut wrapper = quorum.run("l", SHORT, "echo begins; exec sleep 1000");
     wrapper.child.wait_for_line(BOUND, "begins");
-    redlock(&[
+    let arguments = [
         "break",
         "l",
         "--yes",
@@ -65,8 +65,8 @@ fn a_broken_lock_stops_its_holder() {
         "test",
         "--masters",
         &quorum.urls,
-    ])
-    .expect(0, &[]);
+    ];
+    redlock_until(&arguments, 0, &[]);
     assert_eq!(wrapper.end().0, 79);
     assert_eq!(quorum.ran("l", &["-w", "10"], "echo no").0, 75, "nobody enters");
 }

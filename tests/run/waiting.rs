@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::program::{init, redlock, redlock_with, urls};
+use crate::program::{init, redlock, redlock_until, redlock_until_with, redlock_with, urls};
 use crate::wrapper::{BOUND, Quorum, SHORT};
 use nix::sys::signal::Signal;
 use redlock_testkit::{ChildGuard, RedisServer, RedisServers, ServerOptions};
@@ -104,11 +104,12 @@ fn masters_that_are_away_are_waited_for_by_a_service() {
 fn masters_that_carry_no_fingerprint_are_left_alone() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let urls = urls(&servers);
-    let run =
-        |flags: &[&str]| redlock(&[&["run", "l", "--masters", &urls], flags, &["--", "echo", "no"]].concat());
-    let never = ["no master carries a fingerprint: run `redlock init`"];
-    run(&[]).expect(69, &never);
-    run(&["-w", "1.5"]).expect(69, &[]);
+    let run = |flags: &[&str], texts: &[&str]| {
+        let arguments = [&["run", "l", "--masters", &urls], flags, &["--", "echo", "no"]];
+        redlock_until(&arguments.concat(), 69, texts);
+    };
+    run(&[], &["no master carries a fingerprint: run `redlock init`"]);
+    run(&["-w", "1.5"], &[]);
     let mut service = ChildGuard::spawn(
         "service",
         Command::new(env!("CARGO_BIN_EXE_redlock"))
@@ -163,7 +164,7 @@ fn a_majority_that_lost_its_memory_is_waited_for_by_a_service() {
         "echo",
         "no",
     ];
-    redlock(&arguments).expect(69, &forgotten);
+    redlock_until(&arguments, 69, &forgotten);
     // A process that ran before the loss knows the fingerprint, and seals them again.
     let mut service = quorum.run("l", &[SHORT, &["--service"]].concat(), "echo begins");
     service.child.wait_for_line(BOUND, "fewer than a majority");
@@ -184,12 +185,13 @@ fn unsealed_masters_are_sealed_and_the_seconds_reported() {
     let quorum = folder.path().join("quorum.yaml");
     let manifest = format!(
         "apiVersion: redlock.dev/v1alpha1\nkind: RedisQuorum\nmetadata: {{name: q}}\n\
-         spec: {{maxLeaseDurationSeconds: 2, masters: [{}]}}\n",
+         spec: {{maxLeaseDurationSeconds: 10, masters: [{}]}}\n",
         masters.join(", ")
     );
     std::fs::write(&quorum, manifest).unwrap();
     let config = ["--config", quorum.to_str().unwrap()];
     let run = |flags: &[&str]| redlock(&[&["run", "l"], &config[..], flags, &["--", "echo", "ran"]].concat());
+    // The wait for a seal is 10 s × 1.02 + 2 × 2 s.
     run(&["-w", "5"]).expect(69, &["sealing, ", " s left", "0 of 3 masters vote"]);
     run(&["-w", "60"]).expect(0, &["sealing, ", " s left", "acquired, token", "ran"]);
 }
@@ -228,7 +230,8 @@ fn command_waits_for_masters_while_one_of_them_denies() {
     let mut connection = redis::Client::open(as_admin).unwrap().get_connection().unwrap();
     let () = change.query(&mut connection).unwrap();
     servers[1].pause().unwrap();
-    redlock_with(&["run", "l", "-n", "--masters", &urls, "--", "env"], &password).expect(77, &["WRONGPASS"]);
+    let arguments = ["run", "l", "-n", "--masters", &urls, "--", "env"];
+    redlock_until_with(&arguments, &password, 77, &["WRONGPASS"]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
     command.args(["run", "l", "--service", "--masters", &urls, "--", "echo", "ran"]);
     let mut waiting = ChildGuard::spawn("redlock run l", command.envs(password));

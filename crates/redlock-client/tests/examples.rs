@@ -8,12 +8,23 @@ mod exactly_one_worker;
 #[path = "../examples/guarded_write.rs"]
 mod guarded_write;
 
-use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
+use std::{error::Error, time::Duration};
+
+use redlock_testkit::{RedisServer, RedisServers, ServerOptions, eventually};
+
+/// Starts three masters and seals them. One that answers late on a busy machine ends the procedure, and others are
+/// started.
+async fn sealed(seal: impl AsyncFn(&[String]) -> Result<(), Box<dyn Error + Send + Sync>>) -> RedisServers {
+    eventually(Duration::from_secs(60), "sealed masters", async || {
+        let servers = RedisServers::start(3, &ServerOptions::default())?;
+        seal(&servers.urls()).await.map(|()| servers)
+    })
+    .await
+}
 
 #[tokio::test]
 async fn one_worker_works_at_a_time_and_the_other_continues_with_a_greater_token() {
-    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
-    exactly_one_worker::seal(&servers.urls()).await.unwrap();
+    let servers = sealed(exactly_one_worker::seal).await;
     let steps = exactly_one_worker::relay(&servers.urls()).await.unwrap();
     let change = steps
         .iter()
@@ -36,9 +47,8 @@ async fn one_worker_works_at_a_time_and_the_other_continues_with_a_greater_token
 #[tokio::test]
 async fn the_late_write_of_a_former_holder_is_refused() {
     use guarded_write::Write::{Accepted, Refused};
-    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let servers = sealed(guarded_write::seal).await;
     let resource = RedisServer::start(&ServerOptions::default()).unwrap();
-    guarded_write::seal(&servers.urls()).await.unwrap();
     let outcome = guarded_write::run(&servers.urls(), &resource.url())
         .await
         .unwrap();

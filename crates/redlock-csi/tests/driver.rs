@@ -7,7 +7,7 @@ mod client;
 #[path = "driver/gate.rs"]
 mod gate;
 
-use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use redlock_csi::messages::{
     Empty, GetPluginInfoResponse, NodeGetInfoResponse, PluginInfo, ProbeResponse, RegistrationStatus,
@@ -160,13 +160,15 @@ async fn a_call_that_the_kubelet_gives_up_continues_and_counts() {
     let kubelet = Kubelet::start(gate.clone()).await;
     let volume = kubelet.volume(UID, "redlock");
     gate.answer(Answer::Hold);
-    tokio::time::timeout(Duration::from_millis(50), kubelet.publish(&volume))
-        .await
-        .expect_err("the gate is closed");
-    gate.wait_for(|gate| gate.held() == 1).await;
+    // The kubelet gives up the call once the gate holds it.
+    tokio::select! {
+        _ = kubelet.publish(&volume) => panic!("the gate is closed"),
+        () = gate.wait_for(|gate| gate.held() == 1) => {}
+    }
     assert!(!volume.target.exists(), "the pod waits");
     let refused = kubelet.publish(&volume).await.unwrap_err();
     assert_eq!(refused.code(), Code::Aborted, "one call a volume: {refused}");
+    assert_eq!(gate.held(), 1, "the first call continues");
     gate.answer(Answer::Ok);
     gate.wait_for(|gate| gate.held() == 0).await;
     kubelet.until_published(&volume).await;
