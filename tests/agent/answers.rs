@@ -73,7 +73,7 @@ fn the_active_one_and_a_standby_answer_in_one_shape() {
     assert_eq!((one.get("/v1/active").0, two.get("/v1/active").0), (200, 409));
     // Both agents work, active or not.
     for agent in [&one, &two] {
-        assert_eq!(agent.get("/livez").0, 200);
+        agent.wait_alive();
         agent.wait_ready();
         assert_eq!(agent.get("/nothing").0, 404);
         assert_eq!(agent.get("/v1/step-down").0, 405);

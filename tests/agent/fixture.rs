@@ -76,6 +76,10 @@ impl Agent {
         });
     }
 
+    pub fn wait_alive(&self) {
+        http::wait_alive(self.port);
+    }
+
     pub fn json(&self, path: &str) -> Value {
         let (_, body) = self.get(path);
         serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
@@ -87,6 +91,16 @@ impl Agent {
 
     pub fn post(&self, path: &str) -> (u16, String) {
         http::post(self.port, path).unwrap()
+    }
+
+    /// Requests a step-down until it is confirmed, and returns the answer. On a busy machine the elector may answer
+    /// late, and the masters may be out of reach.
+    pub fn step_down(&self) -> String {
+        let what = format!("{} steps down", self.name);
+        eventually_blocking(BOUND, &what, || match self.post("/v1/step-down") {
+            (200, body) if !body.contains("\"role\":\"Unknown\"") => Ok(body),
+            other => Err(other),
+        })
     }
 
     /// Waits until `/v1/active` has this status.

@@ -31,11 +31,8 @@ fn the_lock_is_not_released_before_the_app_had_its_time() {
     two.wait_knows("one");
 
     let asked = Instant::now();
-    let (status, body) = one.post("/v1/step-down");
-    assert!(
-        status == 200 && body.contains("\"role\":\"Standby\""),
-        "{status} {body}"
-    );
+    let body = one.step_down();
+    assert!(body.contains("\"role\":\"Standby\""), "{body}");
     assert_ne!(one.get("/v1/active").0, 200, "the app knows at once");
     two.wait_active();
     println!("the next is active {:?} after a step down", asked.elapsed());

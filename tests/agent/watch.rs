@@ -12,6 +12,19 @@ use redlock_testkit::eventually_blocking;
 /// See `src/agent/http.rs`.
 const READERS: usize = 256;
 
+/// Returns the changes. On a busy machine, the masters may answer an agent that is not active too late, so Unknown counts
+/// as Standby.
+fn changes(events: &Events) -> Vec<(String, String)> {
+    let mut changes = events.changes();
+    for (role, _) in &mut changes {
+        if role == "Unknown" {
+            "Standby".clone_into(role);
+        }
+    }
+    changes.dedup();
+    changes
+}
+
 fn change(role: &str, holder: &str) -> (String, String) {
     (role.to_owned(), holder.to_owned())
 }
@@ -32,18 +45,18 @@ fn every_change_is_reported_in_order_and_renewals_as_such() {
     let until = |at: usize| all[at].1["validUntilBootMilliseconds"].as_u64().unwrap();
     assert!(until(all.len() - 1) > until(0), "{all:?}");
 
-    assert_eq!(one.post("/v1/step-down").0, 200);
+    one.step_down();
     of_one.until("it knows the other", |(_, lock)| lock["holder"] == "two");
     of_two.until("active", |(_, lock)| lock["role"] == "Active");
     println!("{:?}\n{:?}", of_one.changes(), of_two.changes());
-    let changes = of_one.changes();
+    let seen = changes(&of_one);
     assert_eq!(
-        (&changes[0], &changes[1]),
+        (&seen[0], &seen[1]),
         (&change("Active", "one"), &change("Standby", ""))
     );
-    assert_eq!(changes.last(), Some(&change("Standby", "two")));
-    assert_eq!(of_two.changes().first(), Some(&change("Standby", "one")));
-    assert_eq!(of_two.changes().last(), Some(&change("Active", "two")));
+    assert_eq!(seen.last(), Some(&change("Standby", "two")));
+    assert_eq!(changes(&of_two).first(), Some(&change("Standby", "one")));
+    assert_eq!(changes(&of_two).last(), Some(&change("Active", "two")));
     for events in [&of_one, &of_two] {
         let all = events.all().into_iter();
         let tokens: Vec<u64> = all.filter_map(|(_, lock)| lock["token"].as_u64()).collect();
@@ -55,7 +68,7 @@ fn every_change_is_reported_in_order_and_renewals_as_such() {
     eventually_blocking(BOUND, "the stream ends", || {
         of_two.have_ended().then_some(()).ok_or(of_two.all())
     });
-    assert_eq!(of_two.changes().last(), Some(&change("Standby", "")));
+    assert_eq!(changes(&of_two).last(), Some(&change("Standby", "")));
     one.child.signal(Signal::SIGTERM);
     assert_eq!(one.child.wait(BOUND).0.code(), Some(0));
 }

@@ -24,8 +24,8 @@ pub const BOUND: Duration = Duration::from_secs(180);
 /// A bound for a lease to be on all masters: the next renewal restores a deleted one within a second.
 const ON_ALL: Duration = Duration::from_secs(60);
 
-/// A limit in milliseconds: a master that missed a renewal is a second behind the others.
-const ONE_RENEWAL: u64 = 500;
+/// A master that missed a renewal is a second behind the others.
+const ONE_RENEWAL: Duration = Duration::from_millis(500);
 
 /// The acts and their results, in addition to the observations.
 #[derive(Debug, Default)]
@@ -208,12 +208,15 @@ impl Play<'_> {
         let from = clock::now();
         loop {
             self.stage.tend();
-            let leases: Vec<(Option<String>, u64)> =
+            let leases: Vec<(Option<String>, BootInstant)> =
                 (0..MASTERS).map(|master| self.shown(master, key)).collect();
             let same = leases[0].0.is_some() && leases.iter().all(|(lease, _)| *lease == leases[0].0);
-            let lefts = || leases.iter().map(|(_, left)| *left);
-            let spread = lefts().max().unwrap_or(0) - lefts().min().unwrap_or(0);
-            if same && spread < ONE_RENEWAL {
+            let ends = || leases.iter().map(|(_, end)| *end);
+            let spread = ends()
+                .max()
+                .zip(ends().min())
+                .map(|(last, first)| last.since(first));
+            if same && spread.is_some_and(|spread| spread < ONE_RENEWAL) {
                 return true;
             }
             if clock::now().since(from) > ON_ALL {
@@ -223,11 +226,15 @@ impl Play<'_> {
         }
     }
 
-    /// Returns the lease without its grant number, and the milliseconds that are left of it.
-    fn shown(&self, master: usize, key: &str) -> (Option<String>, u64) {
+    /// Returns the lease without its grant number, and its end. The masters are read one after the other, and a busy
+    /// machine may pause in between, so the times that are left cannot be compared.
+    fn shown(&self, master: usize, key: &str) -> (Option<String>, BootInstant) {
         let value: Option<String> = self.stage.admin(master, &["GET", key]).ok().flatten();
         let left: i64 = self.stage.admin(master, &["PTTL", key]).unwrap_or(0);
         let lease = value.and_then(|value| Some(value.rsplit_once('|')?.0.to_owned()));
-        (lease, u64::try_from(left).unwrap_or(0))
+        (
+            lease,
+            clock::now() + Duration::from_millis(u64::try_from(left).unwrap_or(0)),
+        )
     }
 }

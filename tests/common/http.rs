@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use redlock_testkit::eventually_blocking;
+
 /// Generous, for a busy machine; no program under test takes so long to answer.
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -14,6 +16,17 @@ pub fn get(port: u16, path: &str) -> io::Result<(u16, String)> {
 
 pub fn post(port: u16, path: &str) -> io::Result<(u16, String)> {
     asked("POST", port, path).and_then(answered)
+}
+
+/// Waits until `/livez` reports that the process is alive. It reports the opposite while a busy machine keeps the
+/// elector from an answer for 0.8 s.
+pub fn wait_alive(port: u16) {
+    eventually_blocking(BOUND, "the process is alive", || {
+        match get(port, "/livez").map_err(|error| error.to_string())? {
+            (200, _) => Ok(()),
+            (status, body) => Err(format!("{status}: {body}")),
+        }
+    });
 }
 
 /// Sends a request without waiting for the answer.

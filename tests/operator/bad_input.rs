@@ -188,7 +188,7 @@ async fn a_wrong_password_is_named_and_no_reason_to_end() {
             .then_some(())
             .ok_or(body)
     });
-    assert_eq!(replica.get("/livez").0, 200);
+    replica.wait_alive();
     assert_eq!(replica.lock("a")["role"], "Unknown");
     let all = replica.child.stderr().join("\n") + &replica.get("/readyz").1;
     assert!(!all.contains("distinctly-wrong"), "{all}");

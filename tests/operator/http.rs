@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::replica::{BOUND, Folder, Replica, masters, servers};
+use crate::replica::{BOUND, Folder, Replica, masters, released_in_time, servers};
 use redlock_testkit::eventually_blocking;
 
 #[tokio::test]
@@ -13,7 +13,6 @@ async fn ready_means_that_a_majority_is_sealed_and_never_that_it_is_active() {
     let servers = servers(3);
     let folder = Folder::with(&servers, &["a"]);
     let first = Replica::start("first", &folder);
-    let second = Replica::start("second", &folder);
     eventually_blocking(BOUND, "the seconds left are reported", || {
         let (status, body) = first.get("/readyz");
         let answer: Value = serde_json::from_str(&body).unwrap();
@@ -22,8 +21,9 @@ async fn ready_means_that_a_majority_is_sealed_and_never_that_it_is_active() {
             .then_some(())
             .ok_or(body)
     });
-    assert_eq!(first.get("/livez").0, 200);
     assert_eq!(first.lock("a")["role"], "Unknown");
+    first.wait_alive();
+    let second = Replica::start("second", &folder);
     first.wait_ready();
     second.wait_ready();
     eventually_blocking(BOUND, "one is active, both are ready", || {
@@ -51,7 +51,7 @@ async fn ready_means_that_a_majority_is_sealed_and_never_that_it_is_active() {
             .then_some(())
             .ok_or(body)
     });
-    assert_eq!(first.get("/livez").0, 200);
+    first.wait_alive();
 }
 
 #[test]
@@ -186,18 +186,25 @@ async fn the_metrics_have_their_names_and_values() {
     let folder = Folder::with(&masters, &["a"]);
     let replica = Replica::start("r", &folder);
     replica.wait_active("a");
+    let lock = "lock_namespace=\"ns\",lock=\"a\"";
+    let held = format!("{lock},cluster=\"local\"");
+    let m2 = "master=\"m2\"";
+    let granted = "operation=\"renew\",quorum=\"default\",vote=\"granted\"";
     let found = eventually_blocking(BOUND, "a renewal was counted", || {
         let (status, body) = replica.get("/metrics");
         assert_eq!(status, 200);
         let found = families(&body);
-        let renewed = found["redlock_renewals_total"]
-            .iter()
-            .any(|(_, count)| *count > 0.0);
+        let counted = |name: &str, part: &str| {
+            let mut of = found.get(name).into_iter().flatten();
+            let sample = of.find(|(series, _)| series.contains(part));
+            sample.is_some_and(|(_, value)| *value > 0.0)
+        };
         // The samples of the masters are slightly older.
-        let asked = found["redlock_master_requests_total"]
-            .iter()
-            .any(|(series, _)| series.contains("operation=\"renew\""));
-        (renewed && asked).then_some(found).ok_or(body)
+        let all = counted("redlock_renewals_total", "result=\"renewed\"")
+            && counted("redlock_master_requests_total", granted)
+            && counted("redlock_master_up", m2)
+            && counted("redlock_lock_held", &held);
+        all.then_some(found).ok_or(body)
     });
     for name in OF_LOCKS.iter().chain(&OTHERS) {
         assert!(
@@ -210,11 +217,7 @@ async fn the_metrics_have_their_names_and_values() {
         of.unwrap_or_else(|| panic!("{name} with {part}: {:?}", found[name]))
             .1
     };
-    let lock = "lock_namespace=\"ns\",lock=\"a\"";
-    assert_eq!(
-        one("redlock_lock_held", &format!("{lock},cluster=\"local\"")),
-        1.0
-    );
+    assert_eq!(one("redlock_lock_held", &held), 1.0);
     assert_eq!(
         one(
             "redlock_lock_holder_info",
@@ -231,28 +234,46 @@ async fn the_metrics_have_their_names_and_values() {
     let quorum = "quorum=\"default\"";
     assert_eq!(one("redlock_quorum_masters", quorum), 3.0);
     assert_eq!(one("redlock_quorum_masters_required", quorum), 2.0);
-    assert_eq!(one("redlock_master_up", "master=\"m2\""), 1.0);
-    assert!(
-        one(
-            "redlock_master_requests_total",
-            "operation=\"renew\",quorum=\"default\",vote=\"granted\""
-        ) >= 1.0
-    );
+    assert_eq!(one("redlock_master_up", m2), 1.0);
+    assert!(one("redlock_master_requests_total", granted) >= 1.0);
     assert_eq!(one("redlock_leases_ended_total", "released"), 0.0);
+}
 
-    // The first lease ends with a release: the next replica reports how long the takeover took.
-    let second = Replica::start("second", &folder);
-    eventually_blocking(BOUND, "the second knows the first", || {
-        let lock = second.lock("a");
-        (lock["holderIdentity"] == "r").then_some(()).ok_or(lock)
+#[tokio::test]
+async fn a_takeover_after_a_release_is_counted() {
+    let masters = masters(3).await;
+    let folder = Folder::with(&masters, &["a"]);
+    let mut holder = Replica::start("r0", &folder);
+    holder.wait_active("a");
+    let counted = (1..=5).any(|round| {
+        let next = Replica::start(&format!("r{round}"), &folder);
+        let counted = takes_over(&mut holder, &next);
+        holder = next;
+        counted
     });
-    let standby = families(&second.get("/metrics").1);
+    assert!(counted, "no holder released its lock in time");
+}
+
+/// Ends the holder; the next replica reports how long the takeover took. Returns `false` if the holder could not
+/// release its lock in time.
+fn takes_over(holder: &mut Replica, next: &Replica) -> bool {
+    eventually_blocking(BOUND, "the next knows the holder", || {
+        let lock = next.lock("a");
+        (lock["holderIdentity"] == holder.name.as_str())
+            .then_some(())
+            .ok_or(lock)
+    });
+    let standby = families(&next.get("/metrics").1);
     assert_eq!(standby["redlock_lock_held"][0].1, 0.0);
     assert!(standby["redlock_lock_holder_info"].is_empty());
-    replica.child.signal(Signal::SIGTERM);
-    second.wait_active("a");
+    holder.child.signal(Signal::SIGTERM);
+    holder.child.wait(BOUND);
+    next.wait_active("a");
+    if !released_in_time(&holder.child.stderr()) {
+        return false;
+    }
     eventually_blocking(BOUND, "the takeover was counted", || {
-        let found = families(&second.get("/metrics").1);
+        let found = families(&next.get("/metrics").1);
         let taken = found["redlock_takeover_duration_seconds"]
             .iter()
             .find(|(series, _)| series.contains("_count") && series.contains("release"));
@@ -261,6 +282,7 @@ async fn the_metrics_have_their_names_and_values() {
             other => Err(other.cloned()),
         }
     });
+    true
 }
 
 #[tokio::test]

@@ -16,6 +16,8 @@ use redlock_testkit::eventually_blocking;
 
 /// The time within which a killed guardian has a successor, unless the wrapper has not noticed.
 const SUCCESSOR: Duration = Duration::from_secs(30);
+/// A time in which the observer reads every master, also on a busy machine.
+const SHOWN: Duration = Duration::from_secs(1);
 /// The time for which the next holder is watched after its first write.
 const AFTERMATH: Duration = Duration::from_millis(300);
 
@@ -103,7 +105,11 @@ pub fn play(row: Row, stage: &Stage, rng: &mut Rng) -> Option<Duration> {
             both.iter().for_each(|pid| processes::send(*pid, Signal::SIGKILL));
         }
         Row::MastersDown => {
+            // The observer sees the last renewal before the masters are gone: the new ones depend on its end.
+            stage.cut();
+            pause_until(clock::now() + SHOWN);
             stage.kill_masters();
+            stage.heal();
             pause_until(valid_until(stage) + LEASE / 10);
             stage.replace_masters();
         }

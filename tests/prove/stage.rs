@@ -113,6 +113,11 @@ impl Stage {
         self.proxies.iter().for_each(|proxy| proxy.set(Mode::BlackHole));
     }
 
+    /// Ends the cut. Connections that lost bytes end.
+    pub fn heal(&self) {
+        self.proxies.iter().for_each(Proxy::heal);
+    }
+
     pub fn kill_masters(&self) {
         self.masters.iter().for_each(RedisServer::kill);
     }

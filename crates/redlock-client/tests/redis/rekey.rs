@@ -44,13 +44,16 @@ impl Held {
             let mut tick = tokio::time::interval(EVERY);
             let mut excused = Instant::now();
             while ended.try_recv().is_err() {
-                // After a pause of this process, its facts are outdated and show nothing about the masters.
+                // After a pause of this process, its facts are outdated and show nothing about the masters. Nor does a
+                // server that a busy machine keeps from an answer.
                 if tick.tick().await.elapsed() > Duration::from_secs(1) {
                     excused = Instant::now() + Duration::from_secs(2);
                 }
                 let old = Instant::now() < excused;
-                let votes = |one: &&MasterStatus| {
-                    one.votes() || old && matches!(one.no_vote, Some(Unknown::NotPolled))
+                let votes = |one: &&MasterStatus| match one.no_vote {
+                    None | Some(Unknown::Silent | Unknown::TimedOut(_)) => true,
+                    Some(Unknown::NotPolled) => old,
+                    Some(_) => false,
                 };
                 life.fewest_voters = life
                     .fewest_voters

@@ -84,7 +84,8 @@ async fn another_server_takes_over_a_name_and_the_old_one_never_votes_again() {
             m.connected && matches!(m.ineligible, Some(Ineligible::Retired(_))) && m.sealing_left.is_none()
         })
         .await;
-    assert_eq!((seal_of(old).await.as_str(), other.voters_now()), ("", 2));
+    other.voters(2).await;
+    assert_eq!(seal_of(old).await, "");
     let no_init = init(&other).await.unwrap_err();
     assert!(
         matches!(&no_init, InitError::Ineligible { master, reason: Ineligible::Retired(_) } if master == "m2"),
@@ -95,8 +96,8 @@ async fn another_server_takes_over_a_name_and_the_old_one_never_votes_again() {
     assert_eq!(retire(&other, old, &new, MUST).await, RetireOutcome::Retired);
     let stated = retire(&other, old, &new, OldServer::Stated).await;
     assert_eq!(stated, RetireOutcome::Retired);
-    assert_eq!(one.voters_now(), 3);
     assert_ne!(seal_of(&new).await, "");
+    one.voters(3).await;
     let followed = Instant::now();
     other.replace_url("m2", &new.url()).unwrap();
     other
@@ -129,11 +130,12 @@ async fn a_retired_server_that_lost_its_data_is_not_sealed_by_processes_that_saw
     // The test waits for longer than the wait for a seal.
     one.voters(2).await;
     one.voters(3).await;
+    other.voters(2).await;
     let keys: u64 = redis::cmd("DBSIZE")
         .query_async(&mut raw(old).await)
         .await
         .unwrap();
-    assert_eq!((keys, other.voters_now()), (0, 2), "neither probe nor seal");
+    assert_eq!(keys, 0, "neither probe nor seal");
 }
 
 #[tokio::test]

@@ -58,16 +58,17 @@ async fn delays_each_direction_without_stopping_the_flow() {
     let mut stream = connect(&proxy).await;
     proxy.set(Mode::Delay(Duration::from_millis(500)));
     let started = Instant::now();
-    // Ten requests, each sent without waiting for the one before: one delay there and one back for all of them.
-    for _ in 0..10 {
+    // Each request is sent without waiting for the one before: one delay there and one back for all of them. One after
+    // the other, they would take longer than a minute.
+    for _ in 0..100 {
         stream.write_all(b"PING\r\n").await.unwrap();
         tokio::task::yield_now().await;
     }
-    let mut answers = [0; 70];
+    let mut answers = [0; 700];
     stream.read_exact(&mut answers).await.unwrap();
     let took = started.elapsed();
     assert!(
-        took >= Duration::from_secs(1) && took < Duration::from_secs(5),
+        took >= Duration::from_secs(1) && took < Duration::from_secs(30),
         "{took:?}"
     );
 }

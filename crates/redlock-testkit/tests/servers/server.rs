@@ -75,7 +75,9 @@ async fn five_servers_are_five_masters() {
 async fn a_paused_server_takes_bytes_and_answers_only_after_it_continues() {
     let server = RedisServer::start(&ServerOptions::default()).unwrap();
     let client = client(&server.url());
-    let config = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_millis(100)));
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(Duration::from_secs(30)))
+        .set_response_timeout(Some(Duration::from_millis(100)));
     let mut connection = client
         .get_multiplexed_async_connection_with_config(&config)
         .await
