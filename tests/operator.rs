@@ -16,6 +16,9 @@ mod folder;
 mod http;
 #[path = "operator/logs.rs"]
 mod logs;
+#[allow(dead_code)]
+#[path = "commands/program.rs"]
+mod program;
 #[path = "operator/replica.rs"]
 mod replica;
 #[path = "operator/secrets.rs"]

@@ -93,8 +93,8 @@ impl Agent {
         http::post(self.port, path).unwrap()
     }
 
-    /// Requests a step-down until it is confirmed, and returns the answer. On a busy machine the elector may answer
-    /// late, and the masters may be out of reach.
+    /// Requests a step-down until it is confirmed, and returns the answer. On a busy machine, the elector and the
+    /// masters may answer too late.
     pub fn step_down(&self) -> String {
         let what = format!("{} steps down", self.name);
         eventually_blocking(BOUND, &what, || match self.post("/v1/step-down") {

@@ -113,8 +113,11 @@ async fn a_master_under_quarantine_shows_the_seconds_that_are_left() {
     // A client that seals masters.
     let (_masters, _notices, _tasks) = adopted.open().unwrap();
     servers[1].restart_empty().unwrap();
-    redlock_testkit::eventually(Duration::from_secs(20), "sealing", async || {
-        let ran = redlock_until(&["status", "-o", "json", "--masters", &urls], 0, &[]);
+    redlock_testkit::eventually(Duration::from_secs(60), "sealing", async || {
+        let ran = redlock(&["status", "-o", "json", "--masters", &urls]);
+        if ran.code != Some(0) {
+            return Err(ran);
+        }
         match ran.json()["masters"][1]["sealSecondsLeft"].as_u64() {
             Some(left) if (1..=66).contains(&left) => Ok(()),
             _ => Err(ran),

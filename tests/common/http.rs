@@ -18,8 +18,8 @@ pub fn post(port: u16, path: &str) -> io::Result<(u16, String)> {
     asked("POST", port, path).and_then(answered)
 }
 
-/// Waits until `/livez` reports that the process is alive. It reports the opposite while a busy machine keeps the
-/// elector from an answer for 0.8 s.
+/// Waits until `/livez` reports that the process is alive. The endpoint returns 503 if the elector does not answer
+/// within 0.8 s, which a busy machine can cause.
 pub fn wait_alive(port: u16) {
     eventually_blocking(BOUND, "the process is alive", || {
         match get(port, "/livez").map_err(|error| error.to_string())? {

@@ -6,7 +6,7 @@ use kube::config::Kubeconfig;
 use serde_json::Value;
 
 use crate::fixture::BOUND;
-use crate::program::Ran;
+use crate::program::until;
 use crate::world::{World, condition, lasting, lock, redlock_as};
 use redlock_testkit::{RedisServer, ServerOptions, eventually};
 
@@ -16,34 +16,6 @@ const ANSWER: &str = "redlock.dev/hand-over-answer";
 
 fn held(by: &str) -> impl Fn(&Value) -> bool + '_ {
     move |status| status["holderIdentity"] == by
-}
-
-/// Returns the output of a command that succeeds once the output contains `text`. A lock is won with two of three
-/// masters, and the next renewal adds the third; a command counts a master that does not answer in time as missing.
-async fn until_shown(text: &str, command: impl Fn() -> Ran) -> Ran {
-    until_exit(0, text, command).await
-}
-
-/// The same for a command that ends with this exit code.
-async fn until_exit(code: i32, text: &str, command: impl Fn() -> Ran) -> Ran {
-    eventually(BOUND, text, async || {
-        let ran = command();
-        if ran.code == Some(code) && ran.stdout.contains(text) {
-            Ok(ran)
-        } else {
-            Err(ran)
-        }
-    })
-    .await
-}
-
-/// Returns the output of a command once it does not end with 69, which means that too few masters answered in time.
-async fn answered(command: impl Fn() -> Ran) -> Ran {
-    eventually(BOUND, "a majority answers", async || {
-        let ran = command();
-        if ran.code == Some(69) { Err(ran) } else { Ok(ran) }
-    })
-    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,22 +33,24 @@ async fn locks_are_shown_and_broken_by_the_name_of_their_object() {
     let namespace = world.namespace.name().to_owned();
     let n = namespace.as_str();
 
-    let table = until_shown("3/3", || world.redlock(&["status", "-n", n])).await;
-    println!("{}", table.stdout);
-    table.expect(
+    // A lock is won with two of three masters, and the next renewal adds the third.
+    let table = until(
+        || world.redlock(&["status", "-n", n]),
         0,
-        &["RedisQuorum default", "3 of 3 masters vote", "report", "Active"],
+        &[
+            "3/3",
+            "RedisQuorum default",
+            "3 of 3 masters vote",
+            "report",
+            "Active",
+        ],
     );
+    println!("{}", table.stdout);
     assert!(!table.stdout.contains("NAMESPACE"), "{table:#?}");
-    answered(|| world.redlock(&["status", "-A"]))
-        .await
-        .expect(0, &["NAMESPACE", n, "report"]);
-    let all_vote = "\"voting\": 3";
-    let json = until_shown(all_vote, || {
-        world.redlock(&["status", "-n", n, "report", "-o", "json"])
-    })
-    .await;
-    let json = json.expect(0, &[]).json();
+    let texts = ["NAMESPACE", n, "report"];
+    until(|| world.redlock(&["status", "-A"]), 0, &texts);
+    let status = ["status", "-n", n, "report", "-o", "json"];
+    let json = until(|| world.redlock(&status), 0, &["\"voting\": 3"]).json();
     let shown = &json["locks"][0];
     assert_eq!(shown["name"], "report");
     assert_eq!(shown["lockName"], format!("{n}/report"));
@@ -88,15 +62,11 @@ async fn locks_are_shown_and_broken_by_the_name_of_their_object() {
     assert_eq!(json["masters"][2]["quorum"], "default");
     assert_eq!(json["quorums"][0]["voting"], 3);
 
-    until_shown("healthy: 3 of 3", || world.redlock(&["doctor"]))
-        .await
-        .expect(0, &["RedisQuorum default", "1 of 1 are ready"]);
-    let doctor = until_shown("healthy: 3 of 3", || world.redlock(&["doctor", "--verbose"])).await;
+    let healthy = ["healthy: 3 of 3", "RedisQuorum default", "1 of 1 are ready"];
+    until(|| world.redlock(&["doctor"]), 0, &healthy);
+    let texts = [&healthy[..], &["✓ followed", "✓ Ready"]].concat();
+    let doctor = until(|| world.redlock(&["doctor", "--verbose"]), 0, &texts);
     println!("{}", doctor.stdout);
-    doctor.expect(
-        0,
-        &["RedisQuorum default", "✓ followed", "✓ Ready", "1 of 1 are ready"],
-    );
 
     for (arguments, code, text) in [
         (
@@ -145,22 +115,23 @@ async fn locks_are_shown_and_broken_by_the_name_of_their_object() {
             "is already held by cluster test".to_owned(),
         ),
     ] {
-        answered(|| world.redlock(arguments)).await.expect(code, &[&text]);
+        until(|| world.redlock(arguments), code, &[&text]);
     }
 
-    answered(|| world.redlock(&["break", "-n", n, "report"]))
-        .await
-        .expect(
-            64,
-            &[
-                &format!("LeaderLock {n}/report is lock {n}/report"),
-                "held by replica-1",
-                "nothing was done",
-            ],
-        );
-    answered(|| world.redlock(&["break", "-n", n, "report", "--yes", "--reason", "INC-42"]))
-        .await
-        .expect(0, &["reason: INC-42", "reserved for no candidate"]);
+    until(
+        || world.redlock(&["break", "-n", n, "report"]),
+        64,
+        &[
+            &format!("LeaderLock {n}/report is lock {n}/report"),
+            "held by replica-1",
+            "nothing was done",
+        ],
+    );
+    until(
+        || world.redlock(&["break", "-n", n, "report", "--yes", "--reason", "INC-42"]),
+        0,
+        &["reason: INC-42", "reserved for no candidate"],
+    );
     let token = before["fencingToken"].as_u64();
     world
         .lock_status("report", "is held again, with a later token", |status| {
@@ -248,27 +219,21 @@ async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
     };
 
     let voting = "us: RedisQuorum default: 3 of 3 masters vote";
-    let both = until_shown(voting, || status(&["eu", "us"], &["-n", &n])).await;
+    let both = until(|| status(&["eu", "us"], &["-n", &n]), 0, &[voting]);
     println!("{}", both.stdout);
     let found = rows(&both.stdout);
     assert_eq!(found[0][..3], ["CLUSTER", "NAMESPACE", "NAME"]);
     assert_eq!(found[1][..3], ["eu", n.as_str(), "report"]);
     assert_eq!(found[2][..3], ["us", n.as_str(), "report"]);
 
-    let part = until_exit(80, "gone: ", || status(&["eu", "gone"], &["-n", &n])).await;
+    let texts = ["gone: ", "the API server cannot be reached"];
+    let part = until(|| status(&["eu", "gone"], &["-n", &n]), 80, &texts);
     println!("{}", part.stdout);
-    let found = rows(
-        &part
-            .expect(80, &["gone: ", "the API server cannot be reached"])
-            .stdout,
-    );
+    let found = rows(&part.stdout);
     assert_eq!(found[1][0], "eu");
     assert_eq!((&*found[2][0], &*found[2][5]), ("gone", "unknown"));
-    let json = until_exit(80, "\"report\"", || {
-        status(&["gone", "eu"], &["-A", "-o", "json"])
-    })
-    .await
-    .json();
+    let both = || status(&["gone", "eu"], &["-A", "-o", "json"]);
+    let json = until(both, 80, &["\"report\""]).json();
     assert_eq!(json["clusters"][0]["context"], "gone");
     assert!(json["clusters"][0]["status"].is_null() && json["clusters"][0]["error"].is_string());
     assert_eq!(json["clusters"][1]["status"]["locks"][0]["name"], "report");
@@ -384,9 +349,7 @@ async fn a_right_that_is_missing_is_named_and_done_without() {
     world.apply(&lasting(&lock("report", "")));
     let _operator = world.operator("replica-1").await;
     world.lock_status("report", "is held", held("replica-1")).await;
-    until_shown("3/3", || world.redlock(&["status", "-n", n]))
-        .await
-        .keeps("hunter2");
+    until(|| world.redlock(&["status", "-n", n]), 0, &["3/3"]).keeps("hunter2");
 
     let viewer = world.user("viewer", "get,list").await;
     let as_viewer = |arguments: &[&str]| redlock_as(&viewer, arguments, &[]);
@@ -402,17 +365,15 @@ async fn a_right_that_is_missing_is_named_and_done_without() {
         ],
     );
     let given = [("REDLOCK_PASSWORD", "hunter2")];
-    until_shown("3/3", || redlock_as(&viewer, &["status", "-n", n], &given))
-        .await
-        .keeps("hunter2");
-    let wrong = [("REDLOCK_PASSWORD", "wrong")];
-    answered(|| redlock_as(&viewer, &["status", "-n", n], &wrong))
-        .await
-        .expect(77, &["WRONGPASS", "not asked"]);
+    let status = ["status", "-n", n];
+    until(|| redlock_as(&viewer, &status, &given), 0, &["3/3"]);
+    let wrong = [("REDLOCK_PASSWORD", "the-wrong-one")];
+    let texts = ["WRONGPASS", "not asked"];
+    until(|| redlock_as(&viewer, &status, &wrong), 77, &texts);
     as_viewer(&["break", "-n", n, "report", "--yes", "--reason", "x"]).expect(77, &[&secret]);
     as_viewer(&["doctor"]).expect(77, &[&secret]);
     let ready = "1 of 1 are ready, in namespace";
-    until_shown(ready, || redlock_as(&viewer, &["doctor"], &given)).await;
+    until(|| redlock_as(&viewer, &["doctor"], &given), 0, &[ready]);
     as_viewer(&["hand-over", "-n", n, "report", "--to", "us-1/x", "--force"]).expect(
         77,
         &[

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::chart::{chart, run_helm};
 use crate::fixture::{BOUND, SERVICE_ACCOUNT};
-use crate::program::Ran;
+use crate::program::{Ran, sealed_by, until};
 use crate::world::World;
 use redlock_testkit::acl::{PASSWORD, line, line_of};
 use redlock_testkit::{RedisServer, ServerOptions, eventually_blocking};
@@ -101,33 +101,10 @@ fn pod(world: &World, component: &str, address: SocketAddr) {
     );
 }
 
-/// Seals the masters of the quorum. As in [`crate::program::init`], they restart empty if one answered too late.
-fn init(world: &World) {
-    eventually_blocking(BOUND, "the masters are sealed", || {
-        let ran = world.redlock(&["init", "--quorum", "default"]);
-        if ran.code == Some(69) {
-            let mut masters = world.masters.iter();
-            masters.try_for_each(RedisServer::restart_empty).unwrap();
-            return Err(ran);
-        }
-        ran.expect(0, &[]);
-        Ok(())
-    });
-}
-
-/// Runs the doctor until it fails and prints all of these texts: on a busy machine, a master or the API server may
-/// answer later than the doctor waits.
+/// Runs the doctor until it fails and prints all of these texts.
 fn doctor(world: &World, more: &[&str], texts: &[&str]) -> Ran {
     let arguments = [&["doctor", "--quorum", "default", "--fencing"], more].concat();
-    eventually_blocking(BOUND, &format!("{arguments:?} prints {texts:?}"), || {
-        let ran = world.redlock(&arguments);
-        let prints = |text: &&str| ran.stdout.contains(text) || ran.stderr.contains(text);
-        if ran.code == Some(1) && texts.iter().all(prints) {
-            Ok(ran)
-        } else {
-            Err(ran)
-        }
-    })
+    until(|| world.redlock(&arguments), 1, texts)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,7 +118,9 @@ async fn doctor_names_the_missing_parts_of_node_fencing() {
     secret(&world, "masters", "redlock");
     secret(&world, "nodes", "redlock-node");
     world.apply(&world.quorum("default", &AUTH.replace("NAMESPACE", world.namespace.name())));
-    init(&world);
+    sealed_by(&world.masters, || {
+        vec![world.redlock(&["init", "--quorum", "default"])]
+    });
     doctor(
         &world,
         &[],

@@ -312,7 +312,7 @@ async fn a_planned_stop_takes_as_long_as_the_pods_need_and_is_confirmed() {
     let pod = fenced.running_pod().await;
     let asked = Instant::now();
     world.kubectl(&["delete", "ll", "report", "--wait=false"]);
-    let (_, took) = timed("the pod is gone", async || {
+    timed("the pod is gone", async || {
         // Without the pauses of `timed`: a release before the end of the pod may precede it by little.
         for _ in 0..50 {
             // Read before the pod: the lease may end as soon as the pod has ended.
@@ -331,9 +331,10 @@ async fn a_planned_stop_takes_as_long_as_the_pods_need_and_is_confirmed() {
         Err(operator.lock("report"))
     })
     .await;
+    let took = asked.elapsed();
     assert!(
-        took > Duration::from_secs(7),
-        "the lease of 6 s was renewed: {took:?}"
+        took > Duration::from_secs(15),
+        "the lease of 15 s was renewed: {took:?}"
     );
     fenced.until_register("closed", &token.to_string()).await;
     fenced.until_register("clean", &token.to_string()).await;
@@ -420,7 +421,10 @@ async fn a_sibling_of_a_killed_holder_adopts_without_a_freeze() {
         "the lease ran out first"
     );
     // The permit of a sibling that is late on a busy machine is less by that time.
-    assert!(least + late > 4_000, "pods would have been frozen: {least} ms");
+    assert!(
+        least > 0 && least + late > 4_000,
+        "pods would have been frozen: {least} ms"
+    );
     let mark = fenced.register("slot", "/!mark").unwrap();
     assert!(
         mark.contains(&format!("|{token},")),

@@ -20,7 +20,7 @@ const TARGET: &str = ", lockName: shared/report, targets: [{name: report, action
                       ref: {apiVersion: apps/v1, kind: Deployment, name: report}}]";
 /// A lock that is handed over is stopped long before its lease would end.
 const LEASE: &str = "Seconds: 30";
-/// A Deployment whose pods use all of their four seconds to end.
+/// A Deployment whose pods use all of their grace period to end.
 const WORK: &str = r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "report"}, "spec": {
     "replicas": 0, "selector": {"matchLabels": {"app": "report"}}, "template": {
         "metadata": {"labels": {"app": "report"}, "annotations": {"test.example/ignores-sigterm": "true"}},

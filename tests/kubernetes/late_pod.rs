@@ -30,6 +30,35 @@ async fn leaves_a_margin(operator: &Operator, stops: f64) {
     assert!(margin > Some(0.0), "{margin:?}");
 }
 
+/// Asserts that the operator deleted two pods, with grace periods that end before the lease does.
+fn deleted_in_time(world: &World, lease_end: Timestamp) {
+    // A deletion that is not answered in time is repeated.
+    let graces: Vec<_> = world
+        .requests()
+        .into_iter()
+        .filter(|event| event.verb == "delete")
+        .map(|event| {
+            let grace = event.request_object.unwrap()["gracePeriodSeconds"]
+                .as_i64()
+                .unwrap();
+            let end = event.request_received_timestamp + SignedDuration::from_secs(grace);
+            (event.object_ref.unwrap().name, grace, end)
+        })
+        .collect();
+    println!("deleted with grace periods in seconds and ends of {graces:?}, the lease ends at {lease_end}");
+    let pods: BTreeSet<_> = graces.iter().map(|(pod, ..)| pod).collect();
+    assert_eq!(pods.len(), 2, "{graces:?}");
+    // One second is the shortest grace period. An operator that a busy machine delays uses it also if no time is left.
+    let is_in_time = |grace: i64, end: Timestamp| {
+        let slack = SignedDuration::from_secs(if grace == 1 { 3 } else { 0 });
+        (1..=3).contains(&grace) && end < lease_end + slack
+    };
+    assert!(
+        graces.iter().all(|(_, grace, end)| is_in_time(*grace, *end)),
+        "{graces:?}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_ignores_sigterm_gets_the_grace_that_is_left() {
     let world = World::new(3).await;
@@ -94,29 +123,7 @@ async fn a_pod_that_ignores_sigterm_gets_the_grace_that_is_left() {
     println!("the masters hung {left:?} before the lease ends; no pod ran after {took:?}");
     // The kubelet of this process may end the pods late on a busy machine. The times of the deletions are exact.
     assert!(took < left + Duration::from_secs(5), "{took:?} of {left:?}");
-    // A deletion that is not answered in time is repeated.
-    let graces: Vec<_> = world
-        .requests()
-        .into_iter()
-        .filter(|event| event.verb == "delete")
-        .map(|event| {
-            let grace = event.request_object.unwrap()["gracePeriodSeconds"]
-                .as_i64()
-                .unwrap();
-            let end = event.request_received_timestamp + SignedDuration::from_secs(grace);
-            (event.object_ref.unwrap().name, grace, end)
-        })
-        .collect();
-    println!("deleted with grace periods in seconds and ends of {graces:?}, the lease ends at {lease_end}");
-    let pods: BTreeSet<_> = graces.iter().map(|(pod, ..)| pod).collect();
-    assert_eq!(pods.len(), 2, "{graces:?}");
-    // One second is the shortest grace period: the operator was late, and no time is left.
-    assert!(
-        graces
-            .iter()
-            .all(|(_, grace, end)| *grace == 1 || ((2..=3).contains(grace) && *end < lease_end)),
-        "{graces:?}"
-    );
+    deleted_in_time(&world, lease_end);
     by_template.ends(paused).await;
     leaves_a_margin(&operator, 2.0).await;
     assert_writes(&world);

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use crate::common::http::wait_alive;
 use crate::fixture::BOUND;
 use crate::world::World;
 use redlock_testkit::{eventually, free_port};
@@ -62,7 +63,7 @@ async fn metrics_and_locks_need_a_token_whose_user_may_get_them() {
         .await;
     }
     // The kubelet has no token.
-    assert_eq!(get(port, "/livez", None).0, 200);
+    wait_alive(port);
     operator.wait_ready();
     // Answers are cached: a scrape does not cause a request to the API server each time.
     let asked = || {
@@ -98,6 +99,6 @@ async fn without_the_right_to_review_tokens_nothing_is_answered() {
     for path in ["/metrics", "/locks"] {
         assert_eq!(get(operator.port(), path, Some(&reader)).0, 404, "{path}");
     }
-    assert_eq!(get(operator.port(), "/livez", None).0, 200);
+    wait_alive(operator.port());
     assert_eq!(get(details, "/livez", None).0, 404);
 }

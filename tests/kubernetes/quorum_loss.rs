@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::common::http::wait_alive;
 use crate::replicas::settled;
 use crate::world::{World, condition, lasting, lock, message, throughout, timed};
 
@@ -50,7 +51,7 @@ async fn lost_majority_is_reported_in_time_and_its_return_needs_no_restart() {
     for operator in [&first, &second] {
         operator.until_role("report", "Unknown").await;
         assert_eq!(operator.get("/readyz").0, 200, "readiness is about the caches");
-        assert_eq!(operator.get("/livez").0, 200);
+        wait_alive(operator.port());
     }
     let (status, _) = timed("QuorumAvailable=False", async || {
         let status = serde_json::to_value(world.locks().get("report").await.unwrap().status).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::fixture::{BOUND, Operator};
-use crate::targets::{GATE, Gates, guarded, install, replica, world};
+use crate::targets::{GATE, Gates, guarded, install, replica, world, world_with};
 use crate::world::{World, condition, message, throughout, timed};
 use redlock_testkit::{RedisServer, ServerOptions, eventually};
 
@@ -212,11 +212,9 @@ async fn an_object_is_the_target_of_one_lock() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_is_kept_until_a_target_that_was_taken_out_of_it_is_stopped() {
-    let world = World::new(3).await;
-    install(&world).await;
     // A lease that a busy machine does not lose: without it, the finalizer would go.
     let long = |manifest: &str| manifest.replace("Seconds: 6", "Seconds: 15");
-    world.apply(&long(&world.quorum("default", "  firstStart: Immediate\n")));
+    let world = world_with(long).await;
     let gates = Gates::of(&world);
     let _operator = replica(&world, "replica-1").await;
     world.apply(GATE);

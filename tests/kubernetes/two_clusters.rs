@@ -105,8 +105,8 @@ async fn a_deployment_never_runs_in_both_clusters() {
             let episode = episode(&mut pair, fault, held, &mut random).await;
             println!("{}", episode.timeline());
             let overlaps = episode.overlaps();
-            // A lease that is also lost on a busy machine is another fault, in which nothing stops the work. It is
-            // repeated below.
+            // A lease that is also lost on a busy machine is another fault, in which nothing stops the work. The loop
+            // repeats such an episode.
             assert!(overlaps.is_empty() || episode.is_double(), "{overlaps:#?}");
             allowed += overlaps.len();
             held = episode.after;

@@ -193,8 +193,8 @@ impl Replica {
     }
 }
 
-/// Reports whether a replica that has ended, with this log, released its locks. It takes 1.2 s for that at most, which
-/// a busy machine can exceed.
+/// Reports whether a replica that has ended, with this log, released its locks. A replica stops its attempt after
+/// 1.2 s, which is too short on a busy machine.
 pub fn released_in_time(lines: &[String]) -> bool {
     let late = "not every lock was released in time";
     !lines.iter().any(|line| line.contains(late))

@@ -95,6 +95,8 @@ fn a_killed_guardian_is_replaced_and_the_new_one_guards() {
     for asked in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGTSTP] {
         send(last, asked);
     }
+    // The lease of 20 s has not run out yet.
+    assert!(runs(me) && runs(daemon), "a signal to the guardian ends nothing");
     wait_gone(me);
     wait_gone(daemon);
     assert!(runs(last), "it is deaf to signals");

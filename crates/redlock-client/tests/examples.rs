@@ -12,8 +12,8 @@ use std::{error::Error, time::Duration};
 
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions, eventually};
 
-/// Starts three masters and seals them. One that answers late on a busy machine ends the procedure, and others are
-/// started.
+/// Starts three masters and seals them. If a master answers late on a busy machine, the sealing fails, and the helper
+/// starts new masters.
 async fn sealed(seal: impl AsyncFn(&[String]) -> Result<(), Box<dyn Error + Send + Sync>>) -> RedisServers {
     eventually(Duration::from_secs(60), "sealed masters", async || {
         let servers = RedisServers::start(3, &ServerOptions::default())?;

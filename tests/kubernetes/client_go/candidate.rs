@@ -27,8 +27,8 @@ pub const SCHEDULER_SETTINGS: [&str; 3] = [
     "--leader-elect-renew-deadline=2s",
     "--leader-elect-retry-period=500ms",
 ];
-/// The longest time without a record, of one each 2 ms, that the stop time of 6 s covers: a leader may lead for 5.5 s after
-/// its last renewal.
+/// The longest gap between two records that the stop time of 6 s covers. A leader writes a record every 2 ms, and may
+/// lead for 5.5 s after its last renewal.
 const STANDSTILL: Duration = Duration::from_millis(500);
 /// The renew deadline and the retry period.
 const NOTICE: Duration = Duration::from_millis(2_500);

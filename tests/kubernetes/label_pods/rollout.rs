@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{labelling, labels, web::Web, world};
 use crate::fixture::kubelet::{Kubelet, Recorder};
@@ -108,14 +107,14 @@ async fn label_does_not_follow_a_new_revision_that_gets_ready_and_unready() {
     let began = Instant::now();
     make_after(&web, "new-0", "b", "old-0").await;
     for _ in 0..4 {
-        web.ready_now("new-0").await;
+        web.ready_since("new-0", Timestamp::now()).await;
         throughout(Duration::from_millis(500), || {}).await;
         web.ready("new-0", false).await;
     }
     assert_eq!(journey(&web, began).0, Vec::<String>::new());
 
     // The pod becomes ready and stays ready.
-    web.ready_now("new-0").await;
+    web.ready_since("new-0", Timestamp::now()).await;
     web.until(&["new-0"]).await;
     let (path, gaps) = journey(&web, began);
     println!("{path:?}, without any label {gaps:?}");
@@ -123,11 +122,7 @@ async fn label_does_not_follow_a_new_revision_that_gets_ready_and_unready() {
     // If no Ready pod has the label, the next Ready pod gets it at once. This one has not been Ready for long enough
     // at any time of the test, so it would not get the label later.
     make_after(&web, "newer-0", "c", "new-0").await;
-    let later = Time(Timestamp::now() + 2 * BOUND);
-    let condition = json!({"type": "Ready", "status": "True", "lastTransitionTime": later});
-    let status = json!({"status": {"phase": "Running", "conditions": [condition]}}).to_string();
-    let patch = ["--subresource=status", "--type=merge", "--patch", &status];
-    world.kubectl(&[&["patch", "pod", "newer-0"], &patch[..]].concat());
+    web.ready_since("newer-0", Timestamp::now() + 2 * BOUND).await;
     web.delete("new-0").await;
     web.until(&["newer-0"]).await;
 }

@@ -53,10 +53,9 @@ impl Web {
         before
     }
 
-    /// Sets the condition to True with the time of the transition, like a kubelet.
-    pub async fn ready_now(&self, name: &str) {
-        let condition =
-            json!({"type": "Ready", "status": "True", "lastTransitionTime": Time(Timestamp::now())});
+    /// Sets the condition to True with this time of the transition.
+    pub async fn ready_since(&self, name: &str, since: Timestamp) {
+        let condition = json!({"type": "Ready", "status": "True", "lastTransitionTime": Time(since)});
         let patch = json!({"status": {"phase": "Running", "conditions": [condition]}});
         self.api
             .patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::lease::PATIENT;
 use redlock_testkit::acl::{PASSWORD, as_user, line, servers};
 use redlock_testkit::admin;
 use redlock_testkit::masters::{Opened, config, open};
@@ -43,21 +44,32 @@ impl Held {
             };
             let mut tick = tokio::time::interval(EVERY);
             let mut excused = Instant::now();
+            let mut answered = vec![excused; masters.status().len()];
             while ended.try_recv().is_err() {
-                // After a pause of this process, its facts are outdated and show nothing about the masters. Nor does a
-                // server that a busy machine keeps from an answer.
-                if tick.tick().await.elapsed() > Duration::from_secs(1) {
-                    excused = Instant::now() + Duration::from_secs(2);
+                // After a pause of this process, its facts are outdated and show nothing about the masters. A server
+                // that answers late on a busy machine also shows nothing for a few seconds.
+                let paused = tick.tick().await.elapsed() > Duration::from_secs(1);
+                let now = Instant::now();
+                if paused {
+                    excused = now + Duration::from_secs(2);
+                    answered.fill(now);
                 }
-                let old = Instant::now() < excused;
-                let votes = |one: &&MasterStatus| match one.no_vote {
-                    None | Some(Unknown::Silent | Unknown::TimedOut(_)) => true,
-                    Some(Unknown::NotPolled) => old,
-                    Some(_) => false,
+                let votes = |(one, answered): (&MasterStatus, &mut Instant)| {
+                    let late = matches!(one.no_vote, Some(Unknown::Silent | Unknown::TimedOut(_)));
+                    let old = matches!(one.no_vote, Some(Unknown::NotPolled));
+                    if !late {
+                        *answered = now;
+                    }
+                    one.votes() || late && now < *answered + PATIENT || old && now < excused
                 };
-                life.fewest_voters = life
-                    .fewest_voters
-                    .min(masters.status().iter().filter(votes).count());
+                let voters = masters
+                    .status()
+                    .iter()
+                    .zip(&mut answered)
+                    .map(votes)
+                    .filter(|votes| *votes)
+                    .count();
+                life.fewest_voters = life.fewest_voters.min(voters);
                 match lease.renew().await.unwrap() {
                     Renewal::Renewed => life.renewed += 1,
                     Renewal::Undecided => life.undecided += 1,

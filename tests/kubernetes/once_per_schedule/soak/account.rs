@@ -38,11 +38,12 @@ impl Findings {
             unexplained.is_empty(),
             "never ran, without a fault: {unexplained:?}"
         );
-        // With few slots, made a hundred times as often as by a schedule, one kill may lose two. A stall does so, too.
-        let most = made.div_ceil(100).max(2) + 2 * stalls;
+        // With few slots, made a hundred times as often as by a schedule, one kill may lose two. A stall does so, too,
+        // but most slots must run on any machine.
+        let most = made.div_ceil(100).max(2) + (2 * stalls).min(made / 4);
         assert!(
             lost.len() <= most,
-            "more than 1 % never ran, with {stalls} stalls: {lost:?}"
+            "more than {most} of {made} never ran, with {stalls} stalls: {lost:?}"
         );
     }
 }

@@ -60,16 +60,17 @@ impl Faults {
     }
 
     /// Records a stall of the machine or of an operator, which may lose its lease like one that is killed. `late` is
-    /// the delay that the caller has measured.
+    /// the delay that the caller has measured. An operator whose elector does not answer reports it at `/livez`.
     pub fn record_stall(&mut self, mut late: Duration) {
+        let mut alive = true;
         for (_, operator) in &self.operators {
             let asked = Instant::now();
-            operator.get("/livez");
+            alive &= operator.get("/livez").0 == 200;
             late = late.max(asked.elapsed());
         }
-        if late > STALL {
+        if late > STALL || !alive {
             self.stalls += 1;
-            self.record(format!("a stall of {late:?}"));
+            self.record(format!("a stall: {late:?} late, alive: {alive}"));
         }
     }
 
