@@ -82,6 +82,8 @@ mod outage;
 mod pages;
 #[path = "kubernetes/patch.rs"]
 mod patch;
+#[path = "kubernetes/pauses.rs"]
+mod pauses;
 #[path = "kubernetes/pods.rs"]
 mod pods;
 #[allow(dead_code)]

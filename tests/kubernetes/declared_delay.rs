@@ -5,9 +5,9 @@ use std::time::Duration;
 use redlock::lease::UNDECLARED_DELAY;
 use serde_json::Value;
 
-use crate::targets::{GATE, guarded, replica, world};
+use crate::targets::{GATE, guarded, replica, world_with};
 use crate::versions::register;
-use crate::world::{World, condition, throughout, timed};
+use crate::world::{World, condition, lasting, throughout, timed};
 
 /// Simulates a last holder of another cluster that ended uncleanly.
 fn ended_uncleanly(world: &World, lock: &str, milliseconds: u64) {
@@ -39,7 +39,7 @@ fn declared(world: &World, lock: &str) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn takeover_waits_the_declared_delay_and_at_least_its_own() {
-    let world = world().await;
+    let world = world_with(lasting).await;
     let _operator = replica(&world, "replica-1").await;
     world
         .quorum_status("default", "is ready", |status| {
@@ -50,7 +50,7 @@ async fn takeover_waits_the_declared_delay_and_at_least_its_own() {
     for (name, milliseconds) in table {
         ended_uncleanly(&world, name, milliseconds);
         world.apply(&GATE.replace("name: gate", &format!("name: {name}")));
-        let lock = guarded(name, name);
+        let lock = lasting(&guarded(name, name));
         world.apply(&match name {
             "explicit" => lock.replace("spec: {", "spec: {takeoverDelaySeconds: 600, "),
             _ => lock,

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::fixture::{BOUND, Options};
 use crate::suspend::RIGHTS;
 use crate::targets::{GATE, GATE_KIND, Gates, guarded, install};
-use crate::world::{World, condition, lock, message, throughout};
+use crate::world::{World, condition, lasting, lock, message, throughout};
 use redlock_testkit::eventually;
 
 const ENFORCED: &str = "redlock_target_enforced";
@@ -19,7 +19,7 @@ const ENFORCED: &str = "redlock_target_enforced";
 async fn world(options: Options) -> World {
     let world = World::with(3, options).await;
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
-    world.apply(&quorum);
+    world.apply(&lasting(&quorum));
     world
 }
 
@@ -319,7 +319,7 @@ async fn with_deployments() -> (World, Api<Deployment>) {
 fn two_replicas(more: &str) -> String {
     let target = "{name: web, action: Scale, stopSeconds: 1, scale: {activeReplicas: 2}, \
                   ref: {apiVersion: apps/v1, kind: Deployment, name: web}}";
-    lock("report", &format!("{more}, targets: [{target}]"))
+    lasting(&lock("report", &format!("{more}, targets: [{target}]")))
 }
 
 #[tokio::test(flavor = "multi_thread")]

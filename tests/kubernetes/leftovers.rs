@@ -47,7 +47,7 @@ fn nothing_survives_a_process_that_is_killed() {
         ])
         .env(VICTIM, "1");
     let mut victim = ChildGuard::spawn("victim", &mut command);
-    let line = victim.wait_for_line(2 * BOUND, ".kubeconfig: ");
+    let line = victim.wait_for_line(4 * BOUND, ".kubeconfig: ");
     let (kubeconfig, pids) = line.split_once(": ").unwrap();
     let pids: Vec<i32> = serde_json::from_str(pids).unwrap();
     assert_eq!(pids.len(), 3, "{line}");

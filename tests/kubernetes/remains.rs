@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::fixture::{BOUND, Operator};
-use crate::targets::{GATE, Gates, guarded, install, replica, world, world_with};
-use crate::world::{World, condition, message, throughout, timed};
+use crate::targets::{GATE, Gates, guarded, install, replica, world_with};
+use crate::world::{World, condition, lasting, message, throughout, timed};
 use redlock_testkit::{RedisServer, ServerOptions, eventually};
 
 const USER: &str = "app on >first ~redlock:* &redlock:* +@all";
@@ -158,20 +158,20 @@ fn taken(by: &str) -> impl Fn(&Value) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_is_the_target_of_one_lock() {
-    let world = world().await;
+    let world = world_with(lasting).await;
     let gates = Gates::of(&world);
     let namespace = world.namespace.name();
     let (older, younger) = (format!("{namespace}/older"), format!("{namespace}/younger"));
     let operator = replica(&world, "replica-1").await;
     world.apply(GATE);
     world.apply(&gate("other"));
-    world.apply(&guarded("older", "gate"));
+    world.apply(&lasting(&guarded("older", "gate")));
     world
         .lock_status("older", "runs", |status| status["role"] == "Active")
         .await;
     gates.count("gate", 1).await;
     // The age of an object is compared in seconds, then by its name.
-    world.apply(&guarded("younger", "gate"));
+    world.apply(&lasting(&guarded("younger", "gate")));
     let status = world.lock_status("younger", "is refused", taken(&older)).await;
     println!("            {}", message(&status, "Ready"));
 
@@ -185,7 +185,7 @@ async fn an_object_is_the_target_of_one_lock() {
     .await;
 
     // The older lock drops the target: the younger one waits until all of its pods are gone.
-    world.apply(&guarded("older", "other"));
+    world.apply(&lasting(&guarded("older", "other")));
     gates.until("other", 1).await;
     gates.until("gate", 0).await;
     throughout(Duration::from_secs(1), || ()).await;
@@ -199,7 +199,7 @@ async fn an_object_is_the_target_of_one_lock() {
         .await;
 
     // The target returns to the older lock.
-    world.apply(&guarded("older", "gate"));
+    world.apply(&lasting(&guarded("older", "gate")));
     gates.until("gate", 0).await;
     world.lock_status("older", "waits", taken(&younger)).await;
     gates.count("gate", 0).await;

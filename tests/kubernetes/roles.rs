@@ -8,6 +8,7 @@ use kube::api::{Api, ListParams};
 
 use crate::fixture::{BOUND, SERVICE_ACCOUNT};
 use crate::label_pods;
+use crate::program::until;
 use crate::suspend;
 use crate::targets::{self, GATE, Gates, guarded};
 use crate::world::{World, condition, lock, redlock_as};
@@ -143,7 +144,8 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
             condition(status, "Ready").0 == "True"
         })
         .await;
-    redlock_as(&kubeconfig, &["doctor", "--quorum", "with-password"], &[]).expect(0, &["healthy"]);
+    let doctor = ["doctor", "--quorum", "with-password"];
+    until(|| redlock_as(&kubeconfig, &doctor, &[]), 0, &["healthy"]);
     let granted = granted(&world).await;
     assert!(granted.len() > 10, "{granted:?}");
     let for_others = FOR_OTHERS.map(|(group, resource, verb)| (group.into(), resource.into(), verb.into()));

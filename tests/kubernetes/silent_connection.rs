@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::fixture::{BOUND, Operator};
 use crate::status_claims::{active_by, world};
 use crate::targets::{GATE, Gates, guarded};
-use crate::world::{lock, throughout, timed};
+use crate::world::{lasting, lock, throughout, timed};
 use redlock_testkit::{Mode, Proxy, eventually};
 
 /// Longer than the operator waits before it closes a silent connection to the API server.
@@ -30,7 +30,7 @@ async fn connection_to_the_api_server_that_went_silent_is_noticed() {
     let kubeconfig = world.kubeconfig(Some(server)).await;
     let operator = Operator::start_with(&kubeconfig, world.namespace.name(), "replica-1", |_| {});
     world.apply(GATE);
-    world.apply(&guarded("report", "gate"));
+    world.apply(&lasting(&guarded("report", "gate")));
     gates.until("gate", 1).await;
     gates.count("gate", 1).await;
     world

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::program;
 use crate::world::{World, condition, lock, message};
 
 const KIND: &str = "SurgesOnRollout";
@@ -53,15 +54,12 @@ async fn rollout_that_doubles_the_one_replica_is_reported_until_it_is_repaired()
             status["reporters"][0].is_object()
         })
         .await;
-    let doctor = world.redlock(&["doctor"]);
-    doctor.expect(
-        0,
-        &[
-            "1 of 1 are ready",
-            "! SurgesOnRollout",
-            "strategy: {type: Recreate}",
-        ],
-    );
+    let shown = [
+        "1 of 1 are ready",
+        "! SurgesOnRollout",
+        "strategy: {type: Recreate}",
+    ];
+    program::until(|| world.redlock(&["doctor"]), 0, &shown);
 
     // Applies each line of the message as printed.
     world.apply_by_kubectl(&deployment("  strategy: {type: Recreate}\n"));

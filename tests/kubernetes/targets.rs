@@ -183,11 +183,12 @@ pub async fn replica(world: &World, name: &str) -> Operator {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_released() {
-    let world = world().await;
+    let world = world_with(lasting).await;
     let gates = Gates::of(&world);
     let mut operator = replica(&world, "replica-1").await;
     world.apply(GATE);
-    world.apply(&guarded("report", "gate"));
+    let report = lasting(&guarded("report", "gate"));
+    world.apply(&report);
     gates.until("gate", 1).await;
     gates.count("gate", 1).await;
     let status = world
@@ -207,7 +208,7 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
 
     // A target that is no longer declared is stopped, since another cluster may still declare it. It is
     // started when it is declared again.
-    world.apply(&guarded("report", "gate").replace(TARGET, ""));
+    world.apply(&report.replace(TARGET, ""));
     gates.until("gate", 0).await;
     gates.count("gate", 0).await;
     eventually(BOUND, "the finalizer goes", async || {
@@ -219,7 +220,7 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
         }
     })
     .await;
-    world.apply(&guarded("report", "gate"));
+    world.apply(&report);
     gates.until("gate", 1).await;
     gates.count("gate", 1).await;
 
@@ -244,7 +245,7 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
     .await;
 
     // While no master answers, the lock is also deleted within stop + lease.
-    world.apply(&guarded("report", "gate"));
+    world.apply(&report);
     gates.until("gate", 1).await;
     for master in &world.masters {
         master.pause().unwrap();
@@ -259,7 +260,7 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
     }
 
     // A replica without siblings stops its workloads before it ends.
-    world.apply(&guarded("report", "gate"));
+    world.apply(&report);
     gates.until("gate", 1).await;
     operator.child.signal(Signal::SIGTERM);
     let (exit, _) = operator.child.wait(BOUND);
@@ -380,7 +381,11 @@ async fn a_replica_that_wins_as_soon_as_it_starts_does_not_wait_for_its_own_clus
     // Longer than any wait of this test.
     let lock = guarded("report", "gate").replace("spec: {", "spec: {takeoverDelaySeconds: 600, ");
     world.apply(&lock);
-    gates.until("gate", 1).await;
+    world
+        .lock_status("report", "is active", |status| {
+            status["role"] == "Active" && status["holderIdentity"] == "replica-1"
+        })
+        .await;
     first.child.signal(Signal::SIGTERM);
     first.child.wait(BOUND);
     assert_eq!(gates.replicas("gate").await, 1, "left to the sibling");

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::fixture::BOUND;
 use crate::targets::{GATE, GATE_KIND, Gates, guarded, install};
-use crate::world::{World, condition, throughout};
+use crate::world::{World, condition, lasting, throughout};
 use redlock_testkit::{RedisServer, eventually};
 
 /// Returns the same kind with a second version.
@@ -107,11 +107,12 @@ async fn target_of_an_unserved_version_is_unknown_and_never_stopped() {
     install(&world).await;
     world.apply(&two_versions());
     serve(&world, [true, true]).await;
-    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    // The end of a lost lease is never clean.
+    world.apply(&lasting(&world.quorum("default", "  firstStart: Immediate\n")));
     let gates = Gates::of(&world);
     let mut before = world.operator("replica-1").await;
     world.apply(GATE);
-    world.apply(&guarded("report", "gate"));
+    world.apply(&lasting(&guarded("report", "gate")));
     gates.count("gate", 1).await;
     // The gate has its replica from the beginning: the lock adopts it.
     before.until_role("report", "Active").await;
@@ -123,7 +124,8 @@ async fn target_of_an_unserved_version_is_unknown_and_never_stopped() {
     let operator = world.operator("replica-2").await;
     operator.until_role("report", "Active").await;
     wants(&world, false);
-    throughout(Duration::from_secs(16), || {
+    // Longer than the lease, the stop time and the takeover delay together: the end of none of them confirms the stop.
+    throughout(Duration::from_secs(22), || {
         let (held, clean) = marks(&world);
         assert!(held > clean, "the stop was confirmed: held {held}, clean {clean}");
         assert!(is_guarded(&world), "the finalizer was removed");

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use super::{chart, run_helm};
+use super::{chart, may_drain, run_helm};
 use crate::fixture::{BOUND, Operator, SERVICE_ACCOUNT};
 use crate::program::Ran;
 use crate::targets::{self, GATE, Gates, guarded};
@@ -111,6 +111,7 @@ fn drain_with(
 
 async fn kubeconfig(world: &World) -> PathBuf {
     apply(world, "drain.yaml", str::to_owned);
+    may_drain(&world.plane, world.namespace.name()).await;
     let account = format!("{SERVICE_ACCOUNT}-drain");
     world
         .plane

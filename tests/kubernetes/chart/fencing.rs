@@ -1,7 +1,7 @@
 //! Tests node fencing in a release: its namespace must admit it, and the driver stays while pods use its
 //! volume.
 
-use super::{chart, run_helm};
+use super::{chart, may_drain, run_helm};
 use crate::fixture::{ControlPlane, Options, SERVICE_ACCOUNT};
 use crate::world::redlock_as;
 
@@ -82,6 +82,7 @@ async fn the_driver_stays_while_pods_mount_its_volume() {
         .filter(|text| !text.contains("kind: Job"))
         .collect();
     apply(&plane, &rights.join("\n---\n"));
+    may_drain(&plane, "redlock").await;
     let kubeconfig = plane.service_account_kubeconfig("redlock", &account, None).await;
     // The Deployment of the operator has no pods here: no controller runs.
     let drain = || {

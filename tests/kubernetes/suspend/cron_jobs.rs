@@ -1,6 +1,6 @@
 //! Tests CronJobs, and the Jobs that their controller creates from them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{NEVER, Place, RIGHTS, cron_job, guarded, is_abandoned, is_suspended};
 use crate::fixture::BOUND;
-use crate::world::{World, condition, lock, throughout};
+use crate::world::{World, condition, lasting, lock, throughout};
 use redlock_testkit::eventually;
 
 /// The annotation of a Job with its slot.
@@ -31,7 +31,7 @@ async fn made(place: &Place<'_>, cron_job: &str) -> Vec<Job> {
 pub(super) async fn a_cron_job_and_its_jobs(place: &Place<'_>) {
     let world = place.world;
     world.apply(&cron_job("report", NEVER, ""));
-    world.apply(&guarded("report", "CronJob"));
+    world.apply(&lasting(&guarded("report", "CronJob")));
     place.is("report", "Active").await;
     let note = world.event_message("report", "NoStartingDeadline").await;
     assert!(note.contains("startingDeadlineSeconds: 60"), "{note}");
@@ -161,7 +161,7 @@ async fn many_targets_come_to_rest_within_the_limit_of_requests() {
         .plane
         .install_rbac_with(world.namespace.name(), &RIGHTS)
         .await;
-    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    world.apply(&lasting(&world.quorum("default", "  firstStart: Immediate\n")));
     let names: Vec<String> = (0..TARGETS).map(|number| format!("report-{number}")).collect();
     let target = |name: &String| {
         format!(
@@ -172,7 +172,8 @@ async fn many_targets_come_to_rest_within_the_limit_of_requests() {
         world.apply(&cron_job(name, NEVER, ""));
     }
     let targets: Vec<String> = names.iter().map(target).collect();
-    world.apply(&lock("many", &format!(", targets: [{}]", targets.join(", "))));
+    let many = lock("many", &format!(", targets: [{}]", targets.join(", ")));
+    world.apply(&lasting(&many));
     let _operator = world
         .operator_with("replica-1", |command| {
             command.args(["--api-requests-per-second", "10"]);
@@ -188,7 +189,20 @@ async fn many_targets_come_to_rest_within_the_limit_of_requests() {
         });
         of_targets.count()
     };
-    let before = reads();
+    // The targets may be read once more after the status is written.
+    let (mut last, mut since) = (reads(), Instant::now());
+    let before = eventually(BOUND, "the targets are at rest", async || {
+        let now = reads();
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+        if since.elapsed() >= Duration::from_secs(2) {
+            Ok(now)
+        } else {
+            Err(now)
+        }
+    })
+    .await;
     throughout(Duration::from_secs(3), || ()).await;
     assert_eq!(reads(), before, "targets at rest are not read");
 }

@@ -13,7 +13,7 @@ use super::leases::{Lease, leases};
 use super::work::Work;
 use crate::fixture::kubelet::{Overlap, Recorder, Run, overlaps};
 use crate::fixture::{Options, PooledPlane};
-use crate::program::redlock;
+use crate::program::init;
 use redlock_testkit::eventually;
 
 /// The clients of an API server, including its own controllers, follow it again up to half a minute after an outage.
@@ -60,9 +60,8 @@ impl Pair {
     /// seconds.
     pub async fn new(work: Work, lease: u64, seed: u64) -> Self {
         let servers = RedisServers::start(5, &ServerOptions::default()).unwrap();
-        let urls = servers.urls().join(",");
         let most = format!("{}s", longest(lease));
-        redlock(&["init", "--masters", &urls, "--max-lease-duration", &most]).expect(0, &[]);
+        init(&servers, &["--max-lease-duration", &most], &[]);
         let plane = || PooledPlane::take(Options::default());
         let (one, other) = tokio::join!(plane(), plane());
         let recorder = Recorder::default();
