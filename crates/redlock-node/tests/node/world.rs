@@ -413,8 +413,22 @@ impl Candidate {
     /// Ends the candidate after all targets of its cluster have stopped.
     pub(crate) async fn end_cleanly(self, token: FencingToken) {
         self.let_go();
-        assert!(self.elector.mark(self.lock.clone(), token, Mark::Closed).await);
-        assert!(self.elector.mark(self.lock.clone(), token, Mark::Clean).await);
+        let mut marked = token;
+        // On a busy machine, a mark may be late, or the candidate may lose the lease and win another.
+        eventually(BOUND, "the stop is confirmed", async || {
+            let token = held(&self.elector, &self.lock).await;
+            let mark = async |mark| self.elector.mark(self.lock.clone(), token, mark).await;
+            if token != marked {
+                let delay = Duration::from_secs(1);
+                if !mark(Mark::Held { delay }).await {
+                    return Err("not marked");
+                }
+                marked = token;
+            }
+            let stopped = mark(Mark::Closed).await && mark(Mark::Clean).await;
+            stopped.then_some(()).ok_or("not confirmed")
+        })
+        .await;
         self.elector.remove(self.lock.clone(), ReleaseMode::Release);
         self.elector.shut_down(std::collections::HashSet::new());
         self.task.await.unwrap().unwrap();
