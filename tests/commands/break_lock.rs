@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock::masters::{Acquired, Agreement, Lease, Renewal, adopt};
 
 use crate::program::{quorum, redlock, redlock_until};
-use redlock_testkit::masters::{config, identity, lock_name};
+use redlock_testkit::masters::{acquire_soon_for, config, identity, lock_name};
 use redlock_testkit::{admin, eventually};
 
 const BOUND: Duration = Duration::from_secs(60);
@@ -30,15 +30,7 @@ async fn the_holder_is_refused_at_its_next_renewal_and_no_other_client_acquires(
         .wait_for_first_poll(Duration::from_secs(20), |_| false)
         .await;
     let (lock, lease_duration) = (lock_name("l"), Duration::from_secs(60));
-    let holder = identity("me");
-    let mut lease = eventually(BOUND, "a lease", async || {
-        let acquired = masters.acquire(&lock, &holder, lease_duration).await;
-        match acquired.unwrap() {
-            Acquired::Won(lease) => Ok(lease),
-            Acquired::Lost(loss) => Err(loss),
-        }
-    })
-    .await;
+    let mut lease = acquire_soon_for(&masters, "l", "me", lease_duration).await;
 
     redlock_until(
         &["break", "l", "--masters", &urls],

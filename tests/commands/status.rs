@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use redlock::masters::{Acquired, Agreement, adopt};
+use redlock::masters::{Agreement, adopt};
 
 use crate::program::{quorum, redlock, redlock_until, urls};
-use redlock_testkit::masters::{config, identity, lock_name};
+use redlock_testkit::masters::{acquire_soon_for, config};
 use redlock_testkit::{RedisServers, ServerOptions, admin, eventually};
 
 const BOUND: Duration = Duration::from_secs(60);
@@ -18,19 +18,8 @@ async fn shows_the_holders_by_the_answer_of_each_master() {
     masters
         .wait_for_first_poll(Duration::from_secs(20), |_| false)
         .await;
-    let (lock, holder, lease_duration) = (
-        lock_name("billing/nightly"),
-        identity("pod-1"),
-        Duration::from_secs(30),
-    );
-    let lease = eventually(BOUND, "a lease", async || {
-        let acquired = masters.acquire(&lock, &holder, lease_duration).await;
-        match acquired.unwrap() {
-            Acquired::Won(lease) => Ok(lease),
-            Acquired::Lost(loss) => Err(loss),
-        }
-    })
-    .await;
+    let lease_duration = Duration::from_secs(30);
+    let lease = acquire_soon_for(&masters, "billing/nightly", "pod-1", lease_duration).await;
     // The grant of one master may arrive later than those of the majority.
     eventually(BOUND, "the lease at m2 is deleted", async || {
         match admin(&servers[2], &["DEL", "redlock:lease:billing/nightly"]).await {

@@ -49,20 +49,12 @@ pub fn run_helm(plane: &ControlPlane, arguments: &[&str]) -> Result<String, Stri
 
 /// Waits until the API server applies the Role and the ClusterRole of the drain in this namespace.
 async fn may_drain(plane: &ControlPlane, namespace: &str) {
-    let account = format!("--as=system:serviceaccount:{namespace}:{SERVICE_ACCOUNT}-drain");
+    let account = format!("{SERVICE_ACCOUNT}-drain");
     let deployment = format!("deployments.apps/{SERVICE_ACCOUNT}");
     let own = ["get", &deployment, "--namespace", namespace];
     let everywhere = ["patch", "leaderlocks.redlock.dev", "--all-namespaces"];
     for question in [&own[..], &everywhere] {
-        eventually(BOUND, &format!("may {question:?}"), async || {
-            let output = plane.kubectl(&[&["auth", "can-i", &account], question].concat());
-            if output.status.success() {
-                Ok(())
-            } else {
-                Err(output)
-            }
-        })
-        .await;
+        plane.until_permitted(true, namespace, &account, question).await;
     }
 }
 

@@ -35,6 +35,18 @@ pub fn metric(text: &str, name: &str, label: &str) -> Option<f64> {
     line.rsplit(' ').next()?.parse().ok()
 }
 
+/// Repeats a change until the operator reports a conflict. A change does not count if the API server carries out the
+/// operator's write, but answers late.
+async fn causes_a_conflict(world: &World, change: impl AsyncFn()) {
+    for _ in 0..4 {
+        change().await;
+        let reported = world.event_message("report", "EnforcementConflict");
+        if timeout(Duration::from_secs(5), reported).await.is_ok() {
+            break;
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn standby_that_a_user_starts_is_stopped_at_once_and_a_fight_is_reported() {
     let world = world(World::small_options()).await;
@@ -76,16 +88,12 @@ async fn standby_that_a_user_starts_is_stopped_at_once_and_a_fight_is_reported()
     .await;
     assert!(world.event("report", "EnforcementConflict").await.is_none());
 
-    // One more change is a conflict; the operator stops the target nevertheless, at growing intervals. A change does not
-    // count if the API server carries out the stop, but answers late.
-    for _ in 0..4 {
+    // One more change is a conflict; the operator stops the target nevertheless, at growing intervals.
+    causes_a_conflict(&world, async || {
         gates.scale("gate", 3, "some-tool").await;
         gates.until("gate", 0).await;
-        let reported = world.event_message("report", "EnforcementConflict");
-        if timeout(Duration::from_secs(5), reported).await.is_ok() {
-            break;
-        }
-    }
+    })
+    .await;
     let status = world
         .lock_status("report", "reports a conflict", |status| {
             condition(status, "Enforced") == ("False", "EnforcementConflict")
@@ -384,15 +392,11 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
     }
     let note = world.event_message("report", "StartedAgain").await;
     assert!(note.contains("scaled to 0"), "{note}");
-    // A zero does not count if the API server carries out the restoration, but answers late.
-    for _ in 0..4 {
-        scale(0);
-        let reported = world.event_message("report", "EnforcementConflict");
-        if timeout(Duration::from_secs(5), reported).await.is_ok() {
-            break;
-        }
+    causes_a_conflict(&world, async || {
         until(3).await;
-    }
+        scale(0);
+    })
+    .await;
     // The event stays, whereas the condition changes again within seconds.
     let text = world.event_message("report", "EnforcementConflict").await;
     assert!(text.contains("redlock.dev/paused"), "{text}");

@@ -57,20 +57,12 @@ impl Cluster {
     /// Waits until the API server applies the rights that the operator has.
     async fn may_switch(&self, wanted: bool) {
         let namespace = self.world.namespace.name();
-        let account = format!("--as=system:serviceaccount:{namespace}:{SERVICE_ACCOUNT}");
-        let question = [
-            "auth",
-            "can-i",
-            "patch",
-            "deployments.apps",
-            "--subresource=scale",
-        ];
-        let question = [&question[..], &["--namespace", namespace, &account]].concat();
-        eventually(BOUND, &format!("may switch: {wanted}"), async || {
-            let may = self.world.plane.kubectl(&question).status.success();
-            if may == wanted { Ok(()) } else { Err(may) }
-        })
-        .await;
+        let scale = ["patch", "deployments.apps", "--subresource=scale"];
+        let question = [&scale[..], &["--namespace", namespace]].concat();
+        let plane = &self.world.plane;
+        plane
+            .until_permitted(wanted, namespace, SERVICE_ACCOUNT, &question)
+            .await;
     }
 
     /// Declares the lock with its operator, and waits until a later cluster knows that the operator is alive.

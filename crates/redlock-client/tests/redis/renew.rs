@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 use redlock_client::clock;
-use redlock_client::masters::{Acquired, Command, Completion, Lease, MastersConfig, Renewal, init};
+use redlock_client::masters::{Command, Completion, Lease, MastersConfig, Renewal, init};
 
 use crate::lease::{authority, eventually_values, three, value};
-use crate::seal::{BOUND, raw, register, sealed};
-use redlock_testkit::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
-use redlock_testkit::{RedisServers, ServerOptions, eventually};
+use crate::seal::{raw, register, sealed};
+use redlock_testkit::masters::{LONGEST_LEASE, Opened, acquire_soon_for, config, lock_name, open};
+use redlock_testkit::{RedisServers, ServerOptions};
 
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
@@ -22,14 +22,7 @@ pub(crate) async fn held_for_a_minute() -> (RedisServers, Opened, Lease) {
     });
     init(&masters).await.unwrap();
     masters.voters(3).await;
-    let (lock, holder) = (lock_name("a/b"), identity("me"));
-    let lease = eventually(BOUND, "a lease of a minute", async || {
-        match masters.acquire(&lock, &holder, MINUTE).await.unwrap() {
-            Acquired::Won(lease) => Ok(lease),
-            Acquired::Lost(loss) => Err(loss),
-        }
-    })
-    .await;
+    let lease = acquire_soon_for(&masters, "a/b", "me", MINUTE).await;
     (servers, masters, lease)
 }
 

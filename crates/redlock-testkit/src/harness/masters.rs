@@ -102,11 +102,26 @@ impl Opened {
 
     /// Repeats attempts until one gets the lease.
     pub async fn acquire_soon(&self, lock: &str, holder: &str) -> Lease {
-        eventually(BOUND, &format!("{holder} acquires {lock}"), async || {
-            self.try_acquire(lock, holder).await.ok_or(())
-        })
-        .await
+        acquire_soon_for(&self.masters, lock, holder, LONGEST_LEASE).await
     }
+}
+
+/// Repeats attempts until one gets a lease of this length.
+pub async fn acquire_soon_for(
+    masters: &Masters,
+    lock: &str,
+    holder: &str,
+    lease_duration: Duration,
+) -> Lease {
+    let (name, identity) = (lock_name(lock), identity(holder));
+    eventually(BOUND, &format!("{holder} acquires {lock}"), async || {
+        let acquired = masters.acquire(&name, &identity, lease_duration).await;
+        match acquired.unwrap() {
+            Acquired::Won(lease) => Ok(lease),
+            Acquired::Lost(loss) => Err(loss),
+        }
+    })
+    .await
 }
 
 pub fn lock_name(lock: &str) -> LockName {
