@@ -1,7 +1,6 @@
 //! Tests that the ACL line of docs/redis-acl.md suffices for the commands, and that `doctor` names a missing rule.
 
 use redlock::inspect::{Session, break_lock, doctor, status};
-use redlock::masters::init;
 
 use redlock_testkit::acl::{PASSWORD, as_user, line, servers};
 use redlock_testkit::admin;
@@ -16,8 +15,7 @@ async fn the_documented_user_can_use_every_command() {
     let servers = servers(vec![line()]);
     let config = as_user(&servers, "redlock");
     let opened = open(&config);
-    init(&opened.masters).await.unwrap();
-    opened.voters(3).await;
+    opened.seal(&servers).await;
     drop(opened);
     let session = Session::open(config, None).await.unwrap();
     let status = status::gather(&session, &[], true).await;

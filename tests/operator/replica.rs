@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use redlock::lease::timing::DEFAULT_ACQUIRE_LIMIT;
-use redlock::masters::{Credentials, init};
+use redlock::masters::Credentials;
 use redlock_testkit::RedisServer;
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ pub async fn seal(servers: &[RedisServer], credentials: Credentials) {
     config.command_timeout = Duration::from_secs(10);
     config.credentials = credentials;
     config.reseal = false;
-    init(&open(&config).masters).await.unwrap();
+    open(&config).seal(servers).await;
 }
 
 /// Returns a manifest of quorum `default` on these servers, with `more` lines of its spec.

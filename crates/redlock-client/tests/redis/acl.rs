@@ -21,8 +21,7 @@ async fn the_documented_user_can_do_everything() {
     let servers = servers(vec![line()]);
     let config = as_user(&servers, "redlock");
     let mut opened = open(&config);
-    masters::init(&opened.masters).await.unwrap();
-    opened.voters(3).await;
+    opened.seal(&servers).await;
 
     // Acquire, renew, heal.
     let mut lease = opened.acquire_soon("a/b", "me").await;
@@ -191,8 +190,7 @@ async fn the_user_of_a_node_reads_every_lock_and_writes_none() {
     let node = line_of("redlock-node");
     let servers = servers(vec![line(), node.clone()]);
     let opened = open(&as_user(&servers, "redlock"));
-    masters::init(&opened.masters).await.unwrap();
-    opened.voters(3).await;
+    opened.seal(&servers).await;
     let lease = opened.acquire_soon("a/b", "me").await;
 
     let reading = open(&as_user(&servers, "redlock-node"));
@@ -242,8 +240,7 @@ async fn each_command_of_the_user_of_a_node_is_needed() {
     let users = [line()].into_iter().chain(by_the_script.map(without));
     let servers = servers(users.collect());
     let opened = open(&as_user(&servers, "redlock"));
-    masters::init(&opened.masters).await.unwrap();
-    opened.voters(3).await;
+    opened.seal(&servers).await;
     for word in by_the_script {
         let mut connection = connection(&servers[0], &format!("without-{word}")).await;
         let refused = fence::read_by(&mut connection, &servers[0], &["a/b"])

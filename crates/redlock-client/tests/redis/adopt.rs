@@ -20,8 +20,8 @@ fn bare(servers: &[RedisServer]) -> MastersConfig {
     }
 }
 
-async fn seal(config: &MastersConfig) {
-    masters::init(&open(config).masters).await.unwrap();
+async fn seal(servers: &[RedisServer], config: &MastersConfig) {
+    open(config).seal(servers).await;
 }
 
 fn named(servers: &[RedisServer]) -> MastersConfig {
@@ -40,7 +40,7 @@ fn named(servers: &[RedisServer]) -> MastersConfig {
 async fn bare_urls_vote_under_the_names_and_lengths_that_are_stored() {
     let servers = servers(3);
     let stored = named(&servers);
-    seal(&stored).await;
+    seal(&servers, &stored).await;
     // One of them may be down.
     servers[1].pause().unwrap();
     let adopted = adopt(bare(&servers), Agreement::Majority).await.unwrap();
@@ -82,7 +82,7 @@ async fn an_empty_store_leaves_the_given_value() {
 #[tokio::test]
 async fn another_number_of_masters_is_refused_with_both_numbers() {
     let servers = servers(5);
-    seal(&named(&servers)).await;
+    seal(&servers, &named(&servers)).await;
     let error = adopt(bare(&servers[..3]), Agreement::Majority).await.unwrap_err();
     assert!(
         matches!(
@@ -101,7 +101,7 @@ async fn another_number_of_masters_is_refused_with_both_numbers() {
 #[tokio::test]
 async fn masters_that_disagree_are_named_with_their_values() {
     let servers = servers(5);
-    seal(&config(&servers[..3])).await;
+    seal(&servers[..3], &config(&servers[..3])).await;
     let other = MastersConfig {
         longest_lease: Duration::from_secs(3),
         ..config(&servers[2..])
@@ -129,7 +129,7 @@ async fn masters_that_disagree_are_named_with_their_values() {
 #[tokio::test]
 async fn one_server_under_two_urls_is_no_majority() {
     let servers = servers(3);
-    seal(&config(&servers)).await;
+    seal(&servers, &config(&servers)).await;
     servers[1].kill();
     servers[2].kill();
     let mut twice = bare(&servers);
@@ -147,7 +147,7 @@ async fn one_server_under_two_urls_is_no_majority() {
 #[tokio::test]
 async fn repair_takes_the_value_of_the_only_master_left() {
     let servers = servers(3);
-    seal(&named(&servers)).await;
+    seal(&servers, &named(&servers)).await;
     servers[1].kill();
     servers[2].kill();
     let error = adopt(bare(&servers), Agreement::Majority).await.unwrap_err();

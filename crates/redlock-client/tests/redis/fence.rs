@@ -10,7 +10,7 @@ use redlock_client::lease::{
     reply::{Reply, Value},
     script::{self, Arguments},
 };
-use redlock_client::masters::{Command, Completion, LeaseAttempt, Masters, init};
+use redlock_client::masters::{Command, Completion, LeaseAttempt, Masters};
 
 use crate::lease::{PATIENT, eventually_values, value};
 use crate::seal::{BOUND, raw, register, set_register};
@@ -45,8 +45,7 @@ async fn of(servers: &[RedisServer], cluster: ClusterId) -> Opened {
 async fn three() -> (RedisServers, Opened) {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let masters = of(&servers, here()).await;
-    init(&masters).await.unwrap();
-    masters.voters(3).await;
+    masters.seal(&servers).await;
     (servers, masters)
 }
 

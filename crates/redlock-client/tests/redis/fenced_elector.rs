@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use redlock_client::clock;
 use redlock_client::elector::{Elector, Silent};
 use redlock_client::lease::{FencingToken, Mark, ReleaseMode, Terms, Timings};
-use redlock_client::masters::init;
 
 use crate::fence::{eventually_marked, eventually_reserved};
 use crate::lease::{PATIENT, eventually_values};
@@ -21,8 +20,7 @@ async fn an_elector_marks_a_fenced_lock_and_releases_it_after_a_confirmed_stop_o
     // The mark and the renewal after it must reach every master, even on a busy machine.
     here.command_timeout = PATIENT;
     let opened = open(&here);
-    init(&opened).await.unwrap();
-    opened.voters(3).await;
+    opened.seal(&servers).await;
     let Opened {
         masters,
         notices,

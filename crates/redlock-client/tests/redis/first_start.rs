@@ -53,8 +53,7 @@ async fn the_first_start_of_three_masters_is_the_fallback_after_one_wait() {
 async fn a_total_loss_is_sealed_above_all_that_was() {
     let servers = servers();
     let masters = open(&config(&servers));
-    init(&masters).await.unwrap();
-    masters.voters(3).await;
+    masters.seal(&servers).await;
     let lease = masters.acquire_soon("a/b", "h").await;
     let before = lease
         .authority_at(redlock_client::lease::BootInstant::default())
@@ -80,8 +79,7 @@ async fn a_total_loss_is_sealed_above_a_token_that_was_remembered_and_no_grant_i
     let (hour, day) = (3_600_000, 86_400_000);
     let remembered = FencingToken(now() + hour);
     assert_eq!(masters.largest_counter().await, None, "not sealed");
-    init(&masters).await.unwrap();
-    masters.voters(3).await;
+    masters.seal(&servers).await;
     assert_eq!(masters.remember_token(remembered), Remembered::Taken);
     assert_eq!(
         masters.remember_token(FencingToken(now() + day + hour)),
@@ -133,8 +131,7 @@ async fn init_seals_new_masters_at_once_and_states_that_nothing_was_held() {
     let masters = open(&config(&servers));
     masters.master(0, "connected", |master| master.connected).await;
     let begin = Instant::now();
-    let report = init(&masters).await.unwrap();
-    masters.voters(3).await;
+    let report = masters.seal(&servers).await;
     assert!(begin.elapsed() < WAIT, "nobody waits: {:?}", begin.elapsed());
     assert_eq!(report.sealed, ["m0", "m1", "m2"]);
     assert!(report.slot_floor >= unix_seconds() + 59);
@@ -187,8 +184,7 @@ async fn init_refuses_a_master_with_a_key_under_the_prefix() {
         assert_eq!(init(&masters).await, Err(in_use));
         let _: () = connection.del(key).await.unwrap();
     }
-    init(&masters).await.unwrap();
-    masters.voters(3).await;
+    masters.seal(&servers).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::AsyncCommands;
-use redlock_client::masters::{Ineligible, MasterStatus, MastersConfig, QuorumId, init};
+use redlock_client::masters::{Ineligible, MasterStatus, MastersConfig, QuorumId};
 
 use crate::seal::{WAIT, raw, register, sealed};
 use redlock_testkit::masters::{Opened, config, open};
@@ -94,10 +94,9 @@ async fn server_of_another_quorum_with_the_same_fingerprint_has_no_vote() {
     let production = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let staging = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let all = config(&production);
-    for config in [&all, &config(&staging)] {
+    for (servers, config) in [(&production, &all), (&staging, &config(&staging))] {
         let masters = open(config);
-        init(&masters).await.unwrap();
-        masters.voters(3).await;
+        masters.seal(servers).await;
     }
     let url = staging[1].url();
     let first = open(&with(&all, &[(2, NOWHERE)]));

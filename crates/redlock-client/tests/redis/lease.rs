@@ -11,7 +11,7 @@ use redlock_client::lease::{
     script::{Arguments, Payload},
 };
 use redlock_client::masters::{
-    Acquired, Command, Completion, Keyspace, Lease, LeaseAttempt, MastersConfig, Renewal, init,
+    Acquired, Command, Completion, Keyspace, Lease, LeaseAttempt, MastersConfig, Renewal,
 };
 
 use crate::renew::{MINUTE, held_for_a_minute};
@@ -36,8 +36,7 @@ pub(crate) async fn unhurried(count: usize) -> (redlock_testkit::RedisServers, O
         acquire_limit: 2 * UNHURRIED,
         ..config(&servers)
     });
-    init(&masters).await.unwrap();
-    masters.voters(count).await;
+    masters.seal(&servers).await;
     (servers, masters)
 }
 

@@ -112,8 +112,7 @@ async fn behind_a_switch() -> (RedisServers, Switch, redlock_testkit::masters::O
     // A new seal would restore the vote.
     config.reseal = false;
     let masters = open(&config);
-    redlock_client::masters::init(&masters).await.unwrap();
-    masters.voters(3).await;
+    masters.seal(&servers).await;
     assert!(masters.acquire_soon("a/b", "h").await.release().await.unwrap());
     servers[2].pause().unwrap();
     (servers, switch, masters)

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use redlock_client::masters::{
-    Credentials, InitError, Lease, MasterStatus, MastersConfig, Renewal, Secret, Tls, Unknown, init,
+    Credentials, Lease, MasterStatus, MastersConfig, Renewal, Secret, Tls, Unknown,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -139,17 +139,16 @@ async fn refused(masters: &Opened, by_auth: bool) -> Vec<MasterStatus> {
     .await
 }
 
-async fn initialised(config: &MastersConfig) -> Result<Opened, InitError> {
+async fn initialised(servers: &[RedisServer], config: &MastersConfig) -> Opened {
     let masters = open(config);
-    init(&masters).await?;
-    masters.voters(config.masters.len()).await;
-    Ok(masters)
+    masters.seal(servers).await;
+    masters
 }
 
 #[tokio::test]
 async fn a_password_is_rotated_without_a_vote_lost_and_used_from_then_on() {
     let servers = servers(vec![line()]);
-    let masters = initialised(&as_user(&servers, "redlock")).await.unwrap();
+    let masters = initialised(&servers, &as_user(&servers, "redlock")).await;
     let held = Held::keep(&masters, masters.acquire_soon("a/b", "me").await);
 
     let before = connections(&servers).await;
@@ -180,7 +179,7 @@ async fn a_password_is_rotated_without_a_vote_lost_and_used_from_then_on() {
 #[tokio::test]
 async fn a_wrong_password_takes_nothing_and_is_named_and_either_repair_is_taken() {
     let servers = servers(vec![line()]);
-    let masters = initialised(&as_user(&servers, "redlock")).await.unwrap();
+    let masters = initialised(&servers, &as_user(&servers, "redlock")).await;
     let held = Held::keep(&masters, masters.acquire_soon("a/b", "me").await);
     let before = connections(&servers).await;
     let wrong = credentials("redlock", "not-yet-known");
@@ -222,7 +221,7 @@ async fn a_wrong_password_takes_nothing_and_is_named_and_either_repair_is_taken(
 async fn a_user_that_may_do_too_little_is_not_taken() {
     let lesser = line().replacen("redlock", "lesser", 1).replace(" +pexpire", "");
     let servers = servers(vec![line(), lesser]);
-    let masters = initialised(&as_user(&servers, "redlock")).await.unwrap();
+    let masters = initialised(&servers, &as_user(&servers, "redlock")).await;
     let held = Held::keep(&masters, masters.acquire_soon("a/b", "me").await);
     masters
         .rekey(credentials("lesser", PASSWORD), Tls::default())
@@ -250,12 +249,14 @@ async fn a_certificate_authority_is_rotated_without_a_vote_lost() {
         ca: Some(Secret::new(ca)),
         client: None,
     };
-    let masters = initialised(&MastersConfig {
-        tls: tls(read(&trusted)),
-        ..config(&servers)
-    })
-    .await
-    .unwrap();
+    let masters = initialised(
+        &servers,
+        &MastersConfig {
+            tls: tls(read(&trusted)),
+            ..config(&servers)
+        },
+    )
+    .await;
     let held = Held::keep(&masters, masters.acquire_soon("a/b", "me").await);
     let no_credentials = Credentials::default();
     let bad = masters.rekey(no_credentials.clone(), tls("no certificate".into()));

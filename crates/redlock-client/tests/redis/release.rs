@@ -6,9 +6,7 @@ use redis::AsyncCommands;
 use redlock_client::clock;
 use redlock_client::elector::{Elector, Silent};
 use redlock_client::lease::{ClusterId, Participation, ReleaseMode, Terms, Timings};
-use redlock_client::masters::{
-    Call, Command, Completion, LeaseAttempt, Masters, MastersConfig, Notice, init,
-};
+use redlock_client::masters::{Call, Command, Completion, LeaseAttempt, Masters, MastersConfig, Notice};
 
 use crate::fence::eventually_reserved;
 use crate::lease::{PATIENT, eventually_values, three};
@@ -122,9 +120,8 @@ async fn a_candidate_that_leaves_while_it_acquires_notifies_standbys() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let mut direct = config(&servers);
     (direct.command_timeout, direct.acquire_limit) = (PATIENT, 2 * PATIENT);
-    init(&open(&direct)).await.unwrap();
     let mut standby = open(&direct);
-    standby.voters(3).await;
+    standby.seal(&servers).await;
     let (mut proxies, mut far) = (Vec::new(), direct.clone());
     for (server, master) in servers.iter().zip(&mut far.masters) {
         let proxy = Proxy::to_port(server.port()).await;
@@ -260,8 +257,7 @@ async fn a_lock_is_passed_back_while_its_reservation_still_stands() {
         ..config(&servers)
     };
     let masters = open(&config);
-    init(&masters).await.unwrap();
-    masters.voters(3).await;
+    masters.seal(&servers).await;
     let cluster = ClusterId::new("us-1", "us-1").unwrap();
     let there = open(&MastersConfig {
         cluster: cluster.clone(),
@@ -319,7 +315,7 @@ async fn a_reserve_without_a_reply_is_repeated_and_the_lease_stays_until_then() 
     let mut here = config(&servers);
     // The lease must outlast the test.
     here.longest_lease = Duration::from_secs(60);
-    init(&open(&here)).await.unwrap();
+    open(&here).seal(&servers).await;
     here.masters[0].url = proxy.url();
     let masters = open(&here);
     masters.voters(3).await;

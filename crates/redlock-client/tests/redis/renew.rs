@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 use redlock_client::clock;
-use redlock_client::masters::{Command, Completion, Lease, MastersConfig, Renewal, init};
+use redlock_client::masters::{Command, Completion, Lease, MastersConfig, Renewal};
 
 use crate::lease::{authority, eventually_values, three, value};
 use crate::seal::{raw, register, sealed};
@@ -20,8 +20,7 @@ pub(crate) async fn held_for_a_minute() -> (RedisServers, Opened, Lease) {
         longest_lease: MINUTE,
         ..config(&servers)
     });
-    init(&masters).await.unwrap();
-    masters.voters(3).await;
+    masters.seal(&servers).await;
     let lease = acquire_soon_for(&masters, "a/b", "me", MINUTE).await;
     (servers, masters, lease)
 }

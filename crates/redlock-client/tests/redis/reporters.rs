@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 use redlock_client::lease::ClusterId;
-use redlock_client::masters::{Acquired, Lease, MastersConfig, init, reporter_lock};
+use redlock_client::masters::{Acquired, Lease, MastersConfig, reporter_lock};
 
 use crate::seal::raw;
 use redlock_testkit::masters::{LONGEST_LEASE, Opened, config, identity, open};
@@ -38,8 +38,7 @@ async fn clusters_that_report_are_seen_with_their_names_also_by_a_minority_of_ma
         ..config(&servers)
     };
     let (one, other) = (open(&of("eu-1", "uid-1")), open(&of("eu-1", "uid-2")));
-    init(&one).await.unwrap();
-    one.voters(3).await;
+    one.seal(&servers).await;
     other.voters(3).await;
     let initial = one.clusters(BOUND).await;
     assert_eq!((initial.clusters.len(), initial.complete), (0, 3));
@@ -93,7 +92,7 @@ async fn clusters_that_report_are_seen_with_their_names_also_by_a_minority_of_ma
 async fn the_walk_ends_in_time() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let masters = open(&config(&servers));
-    init(&masters).await.unwrap();
+    masters.seal(&servers).await;
     let seen = masters.clusters(Duration::ZERO).await;
     assert_eq!(seen.complete, 0, "{seen:?}");
 }

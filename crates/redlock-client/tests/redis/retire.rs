@@ -235,7 +235,7 @@ async fn a_server_of_another_quorum_is_left_alone() {
         longest_lease: std::time::Duration::from_secs(5),
         ..config(&theirs)
     });
-    init(&other).await.unwrap();
+    other.seal(&theirs).await;
     let seal = seal_of(&theirs[0]).await;
     let outcome = retire(&masters, &servers[2], &theirs[0], MUST).await;
     assert!(
@@ -367,8 +367,7 @@ async fn a_vote_is_taken_within_the_time_of_an_attempt_or_not_at_all() {
     let mut config = config(&servers);
     config.command_timeout = config.acquire_limit * 5;
     let one = open(&config);
-    init(&one).await.unwrap();
-    one.voters(3).await;
+    one.seal(&servers).await;
     // A round trip takes longer than an attempt may, and less than a command may.
     let slow = Proxy::to_port(servers[2].port()).await;
     slow.set(Mode::Delay(config.acquire_limit * 3 / 5));

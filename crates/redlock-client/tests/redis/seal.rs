@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 use redlock_client::lease::FencingToken;
-use redlock_client::masters::{Command, Completion, Lease, Registers, ResealError, init, reseal};
+use redlock_client::masters::{Command, Completion, Lease, Registers, ResealError, reseal};
 
 use redlock_testkit::masters::{ACQUIRE_LIMIT, LONGEST_LEASE, Opened, config, lock_name, open};
 use redlock_testkit::{Persistence, RedisServer, RedisServers, ServerOptions, eventually, patient};
@@ -42,8 +42,7 @@ async fn counter(server: &RedisServer) -> u64 {
 pub(crate) async fn sealed(count: usize, options: &ServerOptions) -> (RedisServers, Opened) {
     let servers = RedisServers::start(count, options).unwrap();
     let masters = open(&config(&servers));
-    init(&masters).await.unwrap();
-    masters.voters(count).await;
+    masters.seal(&servers).await;
     (servers, masters)
 }
 

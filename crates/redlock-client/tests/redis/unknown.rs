@@ -213,8 +213,7 @@ async fn tls_with_a_client_certificate() {
     let without_certificate = open(&with);
     with.tls.client = Some((pem(material.client_certificate()), pem(material.client_key())));
     let masters = open(&with);
-    redlock_client::masters::init(&masters).await.unwrap();
-    masters.voters(3).await;
+    masters.seal(&servers).await;
     assert!(masters.try_acquire("a/b", "me").await.is_some());
     let status = without_certificate
         .master(0, "refused", |s| s.trouble.is_some() && !s.connected)
@@ -248,8 +247,7 @@ async fn user_and_password() {
     );
     with.credentials.password = Some(redlock_client::masters::Secret::new("s3cret-of-app".into()));
     let masters = open(&with);
-    redlock_client::masters::init(&masters).await.unwrap();
-    masters.voters(3).await;
+    masters.seal(&servers).await;
 }
 
 #[tokio::test]

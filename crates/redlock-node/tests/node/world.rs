@@ -18,7 +18,7 @@ use redlock_client::{
         BootInstant, ClusterId, FencingToken, LockName, Mark, ReleaseMode, Terms, Timings,
         timing::GivenTimings,
     },
-    masters::{InitError, MastersConfig, init},
+    masters::MastersConfig,
 };
 use redlock_testkit::{
     ChildGuard, Mode, Proxy, RedisServers, ServerOptions, eventually,
@@ -99,16 +99,7 @@ impl World {
         (config.cluster, config.longest_lease) = (cluster("here"), LONGEST);
         config.command_timeout = Duration::from_millis(500);
         let masters = open(&config);
-        // A busy machine may not answer in time.
-        eventually(BOUND, "the masters are sealed", async || {
-            match init(&masters).await {
-                // Sealed by an attempt whose last reply was late: the other masters are sealed after a wait.
-                Ok(_) | Err(InitError::InUse { .. }) => Ok(()),
-                Err(error) => Err(error),
-            }
-        })
-        .await;
-        masters.voters(3).await;
+        masters.seal(&servers).await;
         let folder = tempfile::tempdir().unwrap();
         let world = Self {
             proxies,

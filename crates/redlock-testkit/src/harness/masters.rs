@@ -5,7 +5,10 @@ use std::sync::Once;
 use std::time::Duration;
 
 use crate::RedisServer;
-use redlock_client::masters::{Acquired, Lease, MasterStatus, Masters, MastersConfig, Notices, Tasks};
+use redlock_client::masters::{
+    Acquired, InitError, InitReport, Lease, MasterStatus, Masters, MastersConfig, NotDone, Notices, Tasks,
+    init,
+};
 use redlock_core::{ClusterId, HolderIdentity, LockName};
 
 use crate::eventually;
@@ -62,6 +65,36 @@ impl Deref for Opened {
 }
 
 impl Opened {
+    /// Seals these servers, which were never used, and waits until all vote. On a busy machine a late answer may end an
+    /// attempt. The attempt is repeated; servers of which only some were sealed restart empty first.
+    pub async fn seal(&self, servers: &[RedisServer]) -> InitReport {
+        let report = eventually(BOUND, "the masters are sealed", async || {
+            let error = match init(&self.masters).await {
+                Ok(report) => return Ok(report),
+                Err(error) => error,
+            };
+            match &error {
+                InitError::Unreachable { .. }
+                | InitError::TooSlow { .. }
+                | InitError::NotProbed {
+                    reason: NotDone::Unknown(_),
+                    ..
+                } => {}
+                InitError::NotAllSealed {
+                    reason: NotDone::Unknown(_),
+                    ..
+                } => {
+                    servers.iter().for_each(|server| server.restart_empty().unwrap());
+                }
+                _ => panic!("{error}"),
+            }
+            Err(error)
+        })
+        .await;
+        self.voters(servers.len()).await;
+        report
+    }
+
     /// Waits until exactly this many masters can vote.
     pub async fn voters(&self, count: usize) {
         eventually(BOUND, &format!("{count} masters that vote"), async || {
