@@ -1,5 +1,5 @@
 //! Tests that the links of all pages lead to files and headings that exist, that docs/SUMMARY.md lists every page,
-//! and that each page of docs/ begins with the question that it answers.
+//! that each page of docs/ begins with the question that it answers, and that Mermaid can read the sequence diagrams.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -54,6 +54,16 @@ fn anchors(text: &str) -> BTreeSet<String> {
         found.extend(free);
     }
     found
+}
+
+/// Returns the lines of sequence diagrams that Mermaid cannot read: `;` ends a statement there, also within a message.
+fn unreadable_messages(text: &str) -> Vec<&str> {
+    let diagrams = text.split("```mermaid\nsequenceDiagram\n").skip(1);
+    diagrams
+        .filter_map(|rest| rest.split("```").next())
+        .flat_map(str::lines)
+        .filter(|line| line.contains(';'))
+        .collect()
 }
 
 /// Returns the path below the repository, without `..`.
@@ -131,10 +141,30 @@ fn each_page_begins_with_its_question() {
 }
 
 #[test]
-fn links_and_anchors_are_read() {
+fn no_message_of_a_sequence_diagram_has_a_semicolon() {
+    let problems: Vec<String> = pages()
+        .iter()
+        .flat_map(|page| {
+            let text = read(page);
+            let lines = unreadable_messages(&text).into_iter();
+            lines
+                .map(|line| format!("{page}: {}", line.trim()))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(
+        problems.is_empty(),
+        "Mermaid shows `Syntax error in text` instead of the diagram; write a comma: {problems:#?}"
+    );
+}
+
+#[test]
+fn links_anchors_and_diagrams_are_read() {
     let text = "# A `b`: c\n[x](y.md#z) `[no](n)` and ![p](p.svg)\n```\n[no](n)\n# no\n```\n## A b c\n";
     assert_eq!(links(text), ["y.md#z", "p.svg"]);
     let found: Vec<String> = anchors(text).into_iter().collect();
     assert_eq!(found, ["a-b-c", "a-b-c-1"]);
     assert_eq!(resolved("docs/a.md", "../b/c.md"), Path::new("b/c.md"));
+    let text = "a; b\n```mermaid\nsequenceDiagram\n    A->>B: c\n    A->>B: d; e\n```\nf; g\n";
+    assert_eq!(unreadable_messages(text), ["    A->>B: d; e"]);
 }
