@@ -134,7 +134,7 @@ planted: tools ## Faults of the protocol, planted one by one: which layer of the
 # others.
 mutants: export REDLOCK_SEEDS ?= 60
 mutants: export PROPTEST_CASES ?= 64
-mutants: ## Change redlock-core in one place after another and report each change that no test finds, 3 hours; ARGS='--file "**/vote.rs"' for one file
+mutants: ## Change redlock-core in one place after another and report each change that no test finds, 5 hours on two cores; ARGS='--file "**/vote.rs"' for one file
 	@$(CARGO) mutants --version >/dev/null 2>&1 || { echo 'make mutants: cargo-mutants is missing; install it: cargo install --locked cargo-mutants --version 27.1.0' >&2; exit 1; }
 	@mkdir -p target
 	$(CARGO) mutants --package redlock-core --features trace --output target $(ARGS)

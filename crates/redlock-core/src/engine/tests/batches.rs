@@ -86,6 +86,31 @@ fn majority_wins_and_the_reply_of_the_last_master_is_not_waited_for() {
 }
 
 #[test]
+fn votes_of_one_reply_are_counted_by_their_kind() {
+    let mut engine = with_clocks();
+    for lock in 0..3_u64 {
+        request(
+            &mut engine,
+            lock,
+            &format!("l{lock}"),
+            acquire(lock.into()),
+            at(2),
+        );
+    }
+    let transmit = transmits(&mut engine, at(2))[0].id;
+    let unreadable = Value::from("other");
+    let result = Ok(reply(1_000_003, vec![granted(), granted(), unreadable]));
+    engine.handle(Input::Reply { transmit, result }, at(3));
+    let counted = drain(&mut engine, at(3))
+        .into_iter()
+        .find_map(|output| match output {
+            Output::Exchanged { votes, .. } => Some(votes),
+            _ => None,
+        });
+    assert_eq!(counted, Some([2, 0, 1]), "granted, refused, unknown");
+}
+
+#[test]
 fn masters_that_do_not_answer_lose_the_attempt_at_the_deadline_and_are_undone_again() {
     let mut engine = with_clocks();
     request(&mut engine, 1, "l", acquire(1), at(2));
@@ -172,6 +197,17 @@ fn request_waits_for_no_batch_whose_completions_are_certain() {
     // The third master has not answered.
     request(&mut engine, 2, "m", acquire(2), at(2));
     assert_eq!(transmits(&mut engine, at(2)).len(), 3);
+}
+
+#[test]
+fn request_waits_for_a_batch_whose_completion_is_open_after_one_answer() {
+    let mut engine = with_clocks();
+    request(&mut engine, 1, "l", acquire(1), at(2));
+    let sent = transmits(&mut engine, at(2));
+    answer(&mut engine, &sent[0], 2, granted());
+    request(&mut engine, 2, "m", acquire(2), at(2));
+    assert!(transmits(&mut engine, at(2)).is_empty());
+    assert_eq!(transmits(&mut engine, at(3)).len(), 3);
 }
 
 #[test]

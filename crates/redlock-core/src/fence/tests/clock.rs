@@ -35,6 +35,17 @@ fn a_majority_that_ran_ahead_shows_that_the_local_clock_stood_still() {
 }
 
 #[test]
+fn a_pause_is_measured_from_the_last_round() {
+    let mut watch = ClockWatch::new(three());
+    for poll in 0..720 {
+        assert!(!round(&mut watch, poll * 5_000, &ALL));
+    }
+    // The drift of the whole hour is 36 s, which would hide the pause of 200 ms.
+    let paused = [(0, BASE + 200), (1, BASE + 200), (2, BASE + 200)];
+    assert!(round(&mut watch, 3_600_000, &paused));
+}
+
+#[test]
 fn one_master_that_is_set_ahead_shows_nothing() {
     let mut watch = ClockWatch::new(three());
     assert!(!round(&mut watch, 0, &ALL));
