@@ -16,7 +16,8 @@ fn the_win_decides_the_first_lease_of_the_lineage_for_all_masters() {
     let sent = lease.mark().unwrap().clone();
     assert_eq!(sent.to_string(), format!("9|5,uid-here,{}", Nonce(9)));
     // A grant that arrives later changes nothing.
-    lease.win(&[mark(8, 8, &here())], 8, FencingToken(9), at(1));
+    let later = lease.win(&[mark(8, 8, &here())], 8, FencingToken(9), at(1));
+    assert_eq!(later.first.0, 5);
     assert!(lease.send(FencingToken(9), Nonce(9), ms(1)));
     assert_eq!(lease.mark(), Some(&sent));
 }
