@@ -30,6 +30,8 @@ fn a_sibling_is_the_cluster_of_the_mark_with_the_greatest_held() {
         predecessor(&[mark(6, 6, &there()), own.clone()], 7),
         Predecessor::Sibling
     );
+    // A mark with the token of the lease itself is not a later one.
+    assert_eq!(predecessor(&[mark(9, 5, &here())], 9), Predecessor::Sibling);
     // The mark was written, but `held` is not known.
     assert_eq!(predecessor(&[own], 6), Predecessor::Own);
     for held in [0, 7, 8] {
@@ -48,6 +50,9 @@ fn marks_of_the_own_cluster_that_are_not_the_last_or_split_do_not_show_that_no_p
         (vec![own.clone()], 8),
         (vec![split.clone()], 7),
         (vec![split.clone()], 0),
+        // A mark of a later lease than the one that was won.
+        (vec![mark(10, 5, &here())], 10),
+        (vec![mark(10, 5, &here())], 7),
         // A mark of another cluster that is not on a majority.
         (vec![own, mark(8, 8, &there())], 8),
         (vec![mark(8, 8, &there()), split], 8),
