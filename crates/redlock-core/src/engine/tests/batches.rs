@@ -21,6 +21,13 @@ fn acquire(nonce: u128) -> Command {
     }
 }
 
+fn acquire_locks(engine: &mut Engine, locks: u64) {
+    for lock in 0..locks {
+        let name = format!("l{lock}");
+        request(engine, lock, &name, acquire(lock.into()), at(2));
+    }
+}
+
 fn granted() -> Value {
     let text = |text: &str| Value::from(text);
     Value::Array(vec![
@@ -45,15 +52,7 @@ fn with_clocks() -> Engine {
 #[test]
 fn requests_that_arrive_together_travel_together() {
     let mut engine = with_clocks();
-    for lock in 0..200_u64 {
-        request(
-            &mut engine,
-            lock,
-            &format!("l{lock}"),
-            acquire(lock.into()),
-            at(2),
-        );
-    }
+    acquire_locks(&mut engine, 200);
     let sent = transmits(&mut engine, at(2));
     let sizes: Vec<usize> = sent.iter().map(|transmit| transmit.members.len()).collect();
     assert_eq!(sizes, [128, 128, 128, 72, 72, 72]);
@@ -88,15 +87,7 @@ fn majority_wins_and_the_reply_of_the_last_master_is_not_waited_for() {
 #[test]
 fn votes_of_one_reply_are_counted_by_their_kind() {
     let mut engine = with_clocks();
-    for lock in 0..3_u64 {
-        request(
-            &mut engine,
-            lock,
-            &format!("l{lock}"),
-            acquire(lock.into()),
-            at(2),
-        );
-    }
+    acquire_locks(&mut engine, 3);
     let transmit = transmits(&mut engine, at(2))[0].id;
     let unreadable = Value::from("other");
     let result = Ok(reply(1_000_003, vec![granted(), granted(), unreadable]));
