@@ -14,6 +14,11 @@ fn read(page: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
+/// Returns the problems that `find` sees in each page, by its path and its text.
+fn of_all_pages(find: impl Fn(&str, &str) -> Vec<String>) -> Vec<String> {
+    pages().iter().flat_map(|page| find(page, &read(page))).collect()
+}
+
 /// Returns the lines outside of fenced blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut fenced = false;
@@ -100,14 +105,11 @@ fn problem(page: &str, link: &str) -> Option<String> {
 #[test]
 fn every_link_leads_to_a_file_and_a_heading() {
     let outside = ["http://", "https://", "mailto:"];
-    let problems: Vec<String> = pages()
-        .iter()
-        .flat_map(|page| {
-            let links = links(&read(page)).into_iter();
-            let own = links.filter(|link| !outside.iter().any(|start| link.starts_with(start)));
-            own.filter_map(|link| problem(page, &link)).collect::<Vec<_>>()
-        })
-        .collect();
+    let problems = of_all_pages(|page, text| {
+        let links = links(text).into_iter();
+        let own = links.filter(|link| !outside.iter().any(|start| link.starts_with(start)));
+        own.filter_map(|link| problem(page, &link)).collect()
+    });
     assert!(problems.is_empty(), "{problems:#?}");
 }
 
@@ -142,16 +144,10 @@ fn each_page_begins_with_its_question() {
 
 #[test]
 fn no_message_of_a_sequence_diagram_has_a_semicolon() {
-    let problems: Vec<String> = pages()
-        .iter()
-        .flat_map(|page| {
-            let text = read(page);
-            let lines = unreadable_messages(&text).into_iter();
-            lines
-                .map(|line| format!("{page}: {}", line.trim()))
-                .collect::<Vec<_>>()
-        })
-        .collect();
+    let problems = of_all_pages(|page, text| {
+        let lines = unreadable_messages(text).into_iter();
+        lines.map(|line| format!("{page}: {}", line.trim())).collect()
+    });
     assert!(
         problems.is_empty(),
         "Mermaid shows `Syntax error in text` instead of the diagram; write a comma: {problems:#?}"

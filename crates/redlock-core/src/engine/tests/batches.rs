@@ -68,17 +68,8 @@ fn majority_wins_and_the_reply_of_the_last_master_is_not_waited_for() {
     let mut engine = with_clocks();
     request(&mut engine, 1, "l", acquire(1), at(2));
     let sent = transmits(&mut engine, at(2));
-    let reply = || Ok(reply(1_000_003, vec![granted()]));
     for (transmit, expected) in sent.iter().zip([0, 1, 0]) {
-        let transmit = transmit.id;
-        engine.handle(
-            Input::Reply {
-                transmit,
-                result: reply(),
-            },
-            at(3),
-        );
-        let outputs = drain(&mut engine, at(3));
+        let outputs = answer(&mut engine, transmit, 3, granted());
         assert_eq!(completions(outputs).len(), expected);
     }
     assert!(engine.is_idle());
@@ -88,16 +79,13 @@ fn majority_wins_and_the_reply_of_the_last_master_is_not_waited_for() {
 fn votes_of_one_reply_are_counted_by_their_kind() {
     let mut engine = with_clocks();
     acquire_locks(&mut engine, 3);
-    let transmit = transmits(&mut engine, at(2))[0].id;
+    let sent = transmits(&mut engine, at(2));
     let unreadable = Value::from("other");
-    let result = Ok(reply(1_000_003, vec![granted(), granted(), unreadable]));
-    engine.handle(Input::Reply { transmit, result }, at(3));
-    let counted = drain(&mut engine, at(3))
-        .into_iter()
-        .find_map(|output| match output {
-            Output::Exchanged { votes, .. } => Some(votes),
-            _ => None,
-        });
+    let outputs = answer_all(&mut engine, &sent[0], 3, vec![granted(), granted(), unreadable]);
+    let counted = outputs.into_iter().find_map(|output| match output {
+        Output::Exchanged { votes, .. } => Some(votes),
+        _ => None,
+    });
     assert_eq!(counted, Some([2, 0, 1]), "granted, refused, unknown");
 }
 
@@ -163,8 +151,13 @@ fn release_never_overtakes_the_renewal_before_it() {
 
 /// Gives the reply of one master to a transmit, at `ms` of both clocks.
 fn answer(engine: &mut Engine, transmit: &Transmit, ms: u64, item: Value) -> Vec<Output> {
+    answer_all(engine, transmit, ms, vec![item])
+}
+
+/// Answers a call for several locks, an item for each.
+fn answer_all(engine: &mut Engine, transmit: &Transmit, ms: u64, items: Vec<Value>) -> Vec<Output> {
     let transmit = transmit.id;
-    let result = Ok(reply(1_000_000 + ms, vec![item]));
+    let result = Ok(reply(1_000_000 + ms, items));
     engine.handle(Input::Reply { transmit, result }, at(ms));
     drain(engine, at(ms))
 }

@@ -130,7 +130,7 @@ fn clocks_that_use_the_permitted_drift_show_nothing() {
     for (beyond, stood_still) in [(0, false), (1, true)] {
         let mut watch = ClockWatch::new(three());
         assert!(!round(&mut watch, 0, &ALL));
-        let local = Duration::from_millis(5_010);
+        let local = ms(5_010);
         let permitted = u64::try_from((local + timing::drift(local)).as_micros()).unwrap();
         let moved = Sample {
             master: sample(0, BASE).master + permitted + beyond,
