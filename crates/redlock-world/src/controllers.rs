@@ -1,0 +1,1 @@
+//! The controllers of a cluster: workloads, pods and garbage.

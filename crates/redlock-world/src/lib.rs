@@ -1,0 +1,9 @@
+//! The surroundings of the operator, simulated in memory and in virtual time: a Kubernetes API server, its controllers,
+//! Redis masters and the network between all of them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+pub mod controllers;
+pub mod kubernetes;
+pub mod masters;
+pub mod network;

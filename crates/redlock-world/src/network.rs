@@ -1,0 +1,1 @@
+//! The connections between the parties of a world, and their faults.
