@@ -8,6 +8,7 @@ pub mod abstention;
 mod conditions;
 mod crds;
 pub mod hand_over;
+pub mod in_force;
 pub(crate) mod in_use;
 pub mod leader_lock;
 pub mod lock_status;

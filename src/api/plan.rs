@@ -90,7 +90,24 @@ pub struct LockPlan {
     pub keeps_fenced_pods: bool,
 }
 
+/// The lock that a lease is about: a lease under one identity gives no right under another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockIdentity {
+    pub quorum: String,
+    pub lock_name: LockName,
+    /// A held lease stays fenced or unfenced until its end.
+    pub fencing: Fencing,
+}
+
 impl LockPlan {
+    pub fn identity(&self) -> LockIdentity {
+        LockIdentity {
+            quorum: self.quorum.clone(),
+            lock_name: self.lock_name.clone(),
+            fencing: self.fencing,
+        }
+    }
+
     /// `namespace/name` of the object, which is not always the name of the lock.
     pub fn object(&self) -> String {
         format!("{}/{}", self.namespace, self.name)

@@ -142,6 +142,7 @@ words! {
         StoppedAgain: "another writer started a target while this cluster stands by: the operator stopped it again",
         EndNotConfirmed: "`fencing: Node`: it is not known whether all pods of a stopped lock have ended: its lease is left to expire, and is not passed on",
         StopTooShort: "the grace period of the pod template of a target is longer than its stop time",
+        DepartureBlocked: "the lock is to be given up, and its targets cannot be stopped, or redlock.dev/paused forbids it: lease and finalizer stay",
         Observed: "`enforcement: Observe`: the action that the operator would take",
         TargetsLeft: "a deleted lock declares targets that this version cannot read: the operator does not change them",
         Unready: "the targets were unready for too long: they are stopped, and the lock is passed on",

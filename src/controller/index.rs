@@ -20,6 +20,7 @@ mod input;
 mod lease_end;
 mod leases;
 mod leftover;
+mod lock_read;
 mod lock_status;
 mod lock_store;
 mod locks;
@@ -62,11 +63,12 @@ use open::OpenQuorums;
 use planted::Planted;
 use quorum_store::Quorums;
 
-pub(super) use effect::{AfterStop, Effect, TargetTaskStart};
+pub(super) use effect::{AfterStop, Effect, FinalizerChange, TargetTaskStart};
 pub(super) use ended::LastStatus;
 pub(super) use happened::{Settled, intention};
 pub(super) use in_use::Guarded;
 pub(super) use input::{FinalizerEnd, Input};
+pub(super) use lock_read::LockReadEnd;
 pub(super) use own_tokens::OwnTokens;
 pub(super) use reporter::Scope;
 pub(super) use shutdown::{Handed, LastStop};
@@ -116,6 +118,10 @@ struct Due {
     /// Locks whose decision or target task (`tasks`) or finalizer (`finalizers`) could not be handled yet.
     tasks: BTreeSet<ObjectKey>,
     finalizers: BTreeSet<ObjectKey>,
+    /// Locks whose objects have to be read.
+    reads: BTreeSet<ObjectKey>,
+    /// Locks whose departure waits until it is recorded.
+    departures: BTreeSet<ObjectKey>,
     /// Locks that this cluster leaves to the other clusters for a time.
     abstaining: BTreeSet<ObjectKey>,
 }
@@ -186,6 +192,7 @@ impl Index {
             Input::Tick => self.tick(at),
             Input::Written(item, written) => self.on_written(item, written, at),
             Input::Finalizer { key, uid, end } => self.on_finalizer(&key, uid.as_deref(), end, at),
+            Input::LockRead { key, sent, end } => self.on_lock_read(&key, sent, end, at),
             Input::QuorumFinalizers(name, end) => self.on_guarded(&name, end, at),
             Input::Abstains(key, failover, end) => self.on_abstains(&key, failover, end, at),
             Input::HandOverAnswered(key) => self.on_answered(&key),
@@ -279,7 +286,7 @@ impl Index {
             Written::Conflict if self.plants(Planted::DropsConflict) => return,
             Written::Gone if self.plants(Planted::ForgetsUnserved) => {
                 if let Item::Lock(key) = &item {
-                    self.forget_lock(key);
+                    self.forget_lock(key, at);
                 }
                 Written::Gone
             }

@@ -15,6 +15,7 @@ mod leases;
 mod mark;
 mod outcome;
 mod permit;
+mod read_gate;
 mod ready;
 mod report;
 mod settled;
@@ -41,6 +42,7 @@ use crate::{
 };
 use fencing::Fencing;
 use leases::Leases;
+use read_gate::ReadGate;
 use ready::Readiness;
 use settled::Settled;
 use stopping::Stopping;
@@ -65,6 +67,7 @@ pub(super) fn start<T: Send + 'static>(
         fencing: Fencing::of(&config.plan, &config.shared),
         stopping: Stopping::default(),
         stop_requests: StopRequests::default(),
+        read_gate: ReadGate::default(),
         readiness: Readiness::default(),
         stop_times_checked: false,
         settled: Settled::default(),
@@ -91,6 +94,7 @@ struct TargetTask {
     fencing: Option<Fencing>,
     stopping: Stopping,
     stop_requests: StopRequests,
+    read_gate: ReadGate,
     readiness: Readiness,
     /// Whether the stop times of the declared targets were checked.
     stop_times_checked: bool,
@@ -161,11 +165,16 @@ impl TargetTask {
                 self.stop_requests.lift();
                 false
             }
+            Command::CancelDeparture => {
+                self.settled.clear();
+                self.stop_requests.cancel();
+                false
+            }
             Command::Plan(plan, permissions) => {
                 let config = &mut self.config;
                 let other_targets = plan.targets != config.plan.targets;
                 // The status of the lock changes more often than its declaration.
-                if plan != config.plan || permissions != config.permissions {
+                if plan != config.plan || permissions.differ(config.permissions) {
                     self.settled.clear();
                 }
                 (config.plan, config.permissions) = (plan, permissions);

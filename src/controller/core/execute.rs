@@ -29,6 +29,7 @@ impl Executor {
         match effect {
             Effect::WriteLock { .. } | Effect::WriteQuorum { .. } => self.write(effect),
             Effect::SetFinalizer { .. }
+            | Effect::ReadLock(_)
             | Effect::SetQuorumFinalizers { .. }
             | Effect::Abstain { .. }
             | Effect::EndAbstention { .. }
@@ -39,6 +40,7 @@ impl Executor {
             Effect::UpdateTargetTask { key, plan, hands } => self.order(&key, Command::Plan(plan, hands)),
             Effect::StopTargets { key, halt, after } => self.stop_targets(key, halt, after),
             Effect::ResumeTargets(key) => self.order(&key, Command::Resume),
+            Effect::CancelDeparture(key) => self.order(&key, Command::CancelDeparture),
             Effect::EndTargetTask(key) => drop(self.tasks.targets.remove(&key)),
             Effect::FollowNodeGuards => {
                 if let Some(namespace) = &self.namespace {

@@ -13,13 +13,15 @@ use crate::{
     api::{
         API_VERSION, FINALIZER, LeaderLock, RedisQuorum,
         abstention::{ABSTAIN, Abstention},
+        in_force::IN_FORCE,
     },
     clock,
     controller::{
-        index::{FinalizerEnd, Guarded, has_finalizer},
+        index::{FinalizerChange, FinalizerEnd, Guarded, LockReadEnd, has_finalizer},
         object::ObjectKey,
         rate_limiter::RateLimiter,
     },
+    lease::BootInstant,
     targets::deepest,
 };
 
@@ -28,22 +30,41 @@ const ABSTAIN_MANAGER: &str = "redlock-operator-abstain";
 /// Interval between attempts to read an object that is being deleted.
 const AGAIN: Duration = Duration::from_secs(5);
 
+/// Returns the metadata that the operator applies for this change.
+fn finalizer_metadata(
+    key: &ObjectKey,
+    uid: Option<&str>,
+    change: &FinalizerChange,
+) -> Result<Value, serde_json::Error> {
+    // The UID restricts the write to this object: a new object may have the same name.
+    Ok(match change {
+        FinalizerChange::Add(record) => json!({
+            "name": key.name, "uid": uid, "finalizers": [FINALIZER],
+            "annotations": { IN_FORCE: serde_json::to_string(record)? },
+        }),
+        FinalizerChange::Remove {
+            version: Some(version),
+        } => json!({
+            "name": key.name, "uid": uid, "finalizers": [], "resourceVersion": version,
+        }),
+        FinalizerChange::Remove { version: None } => {
+            json!({ "name": key.name, "uid": uid, "finalizers": [] })
+        }
+    })
+}
+
 /// Adds or removes the finalizer of the object with this UID.
 pub(super) async fn set_finalizer(
     client: Client,
     rate_limiter: &RateLimiter,
     key: &ObjectKey,
     uid: Option<&str>,
-    present: bool,
+    change: &FinalizerChange,
 ) -> Result<FinalizerEnd, String> {
     let api = Api::<LeaderLock>::namespaced(client, &key.namespace);
-    let finalizers = if present { json!([FINALIZER]) } else { json!([]) };
-    let patch = json!({
-        "apiVersion": API_VERSION,
-        "kind": "LeaderLock",
-        // The UID restricts the write to this object: a new object may have the same name.
-        "metadata": { "name": key.name, "uid": uid, "finalizers": finalizers },
-    });
+    let present = change.adds();
+    let metadata = finalizer_metadata(key, uid, change).map_err(|error| error.to_string())?;
+    let patch = json!({ "apiVersion": API_VERSION, "kind": "LeaderLock", "metadata": metadata });
     // An addition waits for its turn, since every start of targets needs the finalizer. A removal does not
     // wait: the deletion of the object waits for it, and the last replica has little time at shutdown.
     if present {
@@ -77,7 +98,28 @@ pub(super) async fn set_finalizer(
 fn without(object: &LeaderLock) -> Value {
     let finalizers = object.metadata.finalizers.iter().flatten();
     let rest: Vec<&String> = finalizers.filter(|one| *one != FINALIZER).collect();
-    json!({ "metadata": { "resourceVersion": object.metadata.resource_version, "finalizers": rest } })
+    json!({ "metadata": {
+        "resourceVersion": object.metadata.resource_version,
+        "finalizers": rest,
+        "annotations": { IN_FORCE: null },
+    } })
+}
+
+/// Reads an object from the API server, not from a cache. Returns the time at which the request was sent.
+pub(super) async fn read_lock(
+    client: Client,
+    rate_limiter: &RateLimiter,
+    key: &ObjectKey,
+) -> (BootInstant, LockReadEnd) {
+    rate_limiter.sent().await;
+    let sent = clock::now();
+    let api = Api::<LeaderLock>::namespaced(client, &key.namespace);
+    let end = match api.get_opt(&key.name).await {
+        Ok(Some(object)) => LockReadEnd::Read(Box::new(object)),
+        Ok(None) => LockReadEnd::Gone,
+        Err(error) => LockReadEnd::Failed(deepest(&error)),
+    };
+    (sent, end)
 }
 
 /// Removes the finalizer from an object that this version cannot read.

@@ -10,13 +10,15 @@ use crate::{
     clock,
     controller::{
         hand_over::answer,
-        index::{Effect, Guarded, Input},
+        index::{Effect, Guarded, Input, LockReadEnd},
         writer::{self, Item, Written},
     },
 };
 
 /// Timeout of the write of an abstention. A failover does not rely on an API server that takes longer.
 const ABSTAINS: Duration = Duration::from_secs(5);
+/// Timeout of a consistent read, which is repeated. It includes the wait for the turn of the request.
+const READS: Duration = Duration::from_secs(10);
 
 impl Executor {
     /// Writes a status, with a timeout.
@@ -53,7 +55,7 @@ impl Executor {
         let urgent = clients.urgent.clone();
         let jobs = &mut self.tasks.jobs;
         match effect {
-            Effect::SetFinalizer { key, uid, present } => {
+            Effect::SetFinalizer { key, uid, change } => {
                 let broken = Input::Finalizer {
                     key: key.clone(),
                     uid: uid.clone(),
@@ -61,8 +63,24 @@ impl Executor {
                 };
                 jobs.start(broken, async move {
                     let end =
-                        requests::set_finalizer(urgent, &rate_limiter, &key, uid.as_deref(), present).await;
+                        requests::set_finalizer(urgent, &rate_limiter, &key, uid.as_deref(), &change).await;
                     Input::Finalizer { key, uid, end }
+                });
+            }
+            Effect::ReadLock(key) => {
+                let failed = LockReadEnd::Failed("the read ended unexpectedly".to_owned());
+                let broken = Input::LockRead {
+                    key: key.clone(),
+                    sent: clock::now(),
+                    end: failed,
+                };
+                jobs.start(broken, async move {
+                    let read = requests::read_lock(urgent, &rate_limiter, &key);
+                    let (sent, end) = time::timeout(READS, read).await.unwrap_or_else(|_| {
+                        let reason = "the API server does not answer".to_owned();
+                        (clock::now(), LockReadEnd::Failed(reason))
+                    });
+                    Input::LockRead { key, sent, end }
                 });
             }
             Effect::SetQuorumFinalizers { .. } => self.set_quorum_finalizers(effect),

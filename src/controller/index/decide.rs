@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 use super::{Effect, Index, Planted, World, phase::LockPhase};
 use crate::{
     api::{
+        in_force::InForce,
         leader_lock::{Candidates, LockState},
-        plan::LockPlan,
+        plan::{LockIdentity, LockPlan},
     },
     controller::{
         index::{lock_store::LockEntry, target_key::target_keys},
@@ -41,6 +42,10 @@ struct DecisionFacts<'a> {
     deleted: bool,
     /// Whether targets of the lock may run in this cluster: its finalizer is set.
     guarded: bool,
+    /// The lock under which the targets may run, if it is not the declared one.
+    in_force: Option<LockIdentity>,
+    /// Whether this replica holds the lock.
+    holds: bool,
     /// Whether this replica has to stop targets whose lock no replica of this cluster is known to hold.
     in_charge: bool,
 }
@@ -57,6 +62,10 @@ const MAY_COME: Duration = Duration::from_secs(3);
 fn decide(facts: &DecisionFacts<'_>) -> Decision {
     let Some(active) = facts.active else {
         return match facts.wanted {
+            // Targets may run under another lock, which a sibling may hold: they are stopped first.
+            Ok(plan) if let Some(former) = &facts.in_force => {
+                Decision::Activate(observe_former(plan, former))
+            }
             Ok(plan) if facts.confirmed && !facts.deleted => Decision::Activate(plan.clone()),
             // An earlier operator left targets running. The lock is observed but never acquired, which stops the
             // targets unless a sibling holds the lock.
@@ -77,22 +86,32 @@ fn decide(facts: &DecisionFacts<'_>) -> Decision {
         Err(problem) if lost(problem) => Decision::Withdraw,
         Err(_) if facts.overtaken => Decision::Withdraw,
         Err(_) => Decision::Keep,
-        // A held lease stays fenced or unfenced until its end.
-        Ok(plan)
-            if (&plan.quorum, &plan.lock_name, plan.fencing)
-                != (&active.quorum, &active.lock_name, active.fencing) =>
-        {
-            Decision::Withdraw
-        }
-        // The new plan gives up the lock at once, so running targets must be stopped first.
-        Ok(plan)
-            if gives_up(plan) && !gives_up(active) && (active.guards() || !active.targets.is_empty()) =>
-        {
+        Ok(plan) if plan.identity() != active.identity() => Decision::Withdraw,
+        // The new plan gives up the lock at once, so the holder stops running targets first.
+        Ok(plan) if gives_up(plan) && !gives_up(active) && stops_first(plan, active, facts) => {
             Decision::Withdraw
         }
         Ok(plan) if facts.confirmed => Decision::Activate(plan.clone()),
         Ok(_) => Decision::Keep,
     }
+}
+
+/// Reports whether the targets have to be stopped before this plan, which gives up the lock. A replica that does not hold
+/// the lock only stops contending. Under `candidates: Agents` it would take a sibling that still holds the lock for an
+/// agent.
+fn stops_first(plan: &LockPlan, active: &LockPlan, facts: &DecisionFacts<'_>) -> bool {
+    let has_targets = active.guards() || !active.targets.is_empty();
+    has_targets && (facts.holds || plan.candidates != active.candidates)
+}
+
+/// Returns a plan to observe the lock under which the targets may run.
+fn observe_former(plan: &LockPlan, former: &LockIdentity) -> Arc<LockPlan> {
+    Arc::new(LockPlan {
+        quorum: former.quorum.clone(),
+        lock_name: former.lock_name.clone(),
+        fencing: former.fencing,
+        ..observe_only(plan).as_ref().clone()
+    })
 }
 
 fn gives_up(plan: &LockPlan) -> bool {
@@ -167,6 +186,11 @@ impl Index {
         };
         let deleted = entry.object.metadata.deletion_timestamp.is_some();
         let active = entry.phase.active_plan();
+        let former = InForce::on(&entry.object).and_then(|record| record.identity());
+        let former = former.filter(|former| {
+            let declared = wanted.as_ref().is_ok_and(|plan| plan.identity() == *former);
+            guarded && !declared && self.open.get(&former.quorum).is_some()
+        });
         decide(&DecisionFacts {
             active: active.map(AsRef::as_ref),
             stops_leftovers: matches!(entry.phase, LockPhase::StoppingLeftovers(_)),
@@ -176,6 +200,8 @@ impl Index {
             declared: active.is_some_and(declared),
             deleted: deleted && !self.plants(Planted::ContendsWhileDeleted),
             guarded,
+            in_force: former,
+            holds: self.holds(key, at),
             in_charge: guarded && !awaited && self.in_charge(key, entry, patience, at),
         })
     }
@@ -200,7 +226,10 @@ impl Index {
             self.due.tasks.insert(key.clone());
         }
         match next {
-            Decision::Activate(plan) => self.activate(key, plan, at),
+            Decision::Activate(plan) => {
+                self.cancel_departure(key);
+                self.activate(key, plan, at);
+            }
             Decision::Keep => {}
             Decision::Withdraw => self.withdraw(key, at),
             Decision::StopLeftovers => self.stop_leftovers(key, wanted, at),
@@ -220,6 +249,14 @@ impl Index {
             .map_or(entry.first_seen, |ready| ready.max(entry.first_seen));
         let now = at.now;
         now.since(since) >= patience && self.asked_since(since, at) && !self.sibling_is_responsible(key, at)
+    }
+
+    /// Revokes a stop whose reason is gone, such as a changed spec that was changed back.
+    fn cancel_departure(&mut self, key: &ObjectKey) {
+        let entry = self.locks.get_mut(key);
+        if entry.is_some_and(|entry| std::mem::replace(&mut entry.departs, false)) {
+            self.effects.push(Effect::CancelDeparture(key.clone()));
+        }
     }
 
     pub(super) fn activate(&mut self, key: &ObjectKey, plan: Arc<LockPlan>, at: &World<'_>) {

@@ -3,20 +3,24 @@
 /// The facts about a lock that is to be withdrawn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Departing {
-    pub(super) deleted: bool,
     /// Whether the lock is deleted and its targets keep running.
     pub(super) orphan: bool,
-    /// Whether targets of the lock may run in this cluster: its finalizer is set.
+    /// Whether targets of the lock may run in this cluster: its finalizer is set, and the record of the object
+    /// names this lock or none.
     pub(super) guarded: bool,
     /// Whether the present spec cannot be read: a replica of another version may have started targets that
     /// this one does not know.
     pub(super) unreadable: bool,
     pub(super) enforced: bool,
+    /// Whether the annotation forbids to switch the targets.
+    pub(super) paused: bool,
     /// Whether the plan declares targets.
     pub(super) targets: bool,
     /// Whether targets run, or may run, according to the last report of the target task. `None` without a
     /// target task.
     pub(super) runs: Option<bool>,
+    /// Whether this replica holds the lock.
+    pub(super) holds: bool,
     /// Whether a sibling holds the lock, or may hold it.
     pub(super) for_sibling: bool,
 }
@@ -25,6 +29,10 @@ pub(super) struct Departing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Departure {
     Wait,
+    /// A sibling carries out the departure. This replica contends for the lock no longer, and observes it.
+    Observe,
+    /// Targets have to be stopped, and the annotation forbids it: lease and finalizer stay.
+    Paused,
     /// The lock is withdrawn after its targets are stopped.
     Stop,
     /// The lock is withdrawn immediately; `stopped` is true if no target runs.
@@ -33,20 +41,26 @@ pub(super) enum Departure {
     },
 }
 
-/// Decides how a lock is withdrawn. Declared targets are weak evidence about running ones: a target may have been
-/// removed from the spec, or be unreadable for this version. So an unknown target counts as running.
+/// Decides how a lock is withdrawn. The holder carries out the departure: while a sibling holds the lock, every other
+/// replica only stops contending, since a replica that wins the lock meanwhile would start the targets again.
+///
+/// Declared targets are weak evidence about running ones: a target may have been removed from the spec, or be unreadable
+/// for this version. So an unknown target counts as running.
 pub(super) fn departure(lock: Departing) -> Departure {
     let stops = lock.enforced && (lock.targets || lock.runs == Some(true));
     if lock.orphan {
         // The targets keep running: no other cluster may start them before the lease has expired.
         return Departure::Leave { stopped: false };
     }
-    if lock.deleted && lock.for_sibling {
-        // The holder stops its targets and removes the finalizer. Removing it here would delete the object and end that
-        // stop.
-        return Departure::Wait;
+    if lock.for_sibling && !lock.holds {
+        return Departure::Observe;
+    }
+    if stops && !lock.holds && !lock.guarded && !lock.unreadable {
+        // According to its object, no target runs under this lock.
+        return Departure::Leave { stopped: true };
     }
     match lock.runs {
+        _ if stops && lock.paused => Departure::Paused,
         // The target task starts shortly after the lock becomes active.
         None if stops => Departure::Wait,
         Some(_) if stops => Departure::Stop,
@@ -61,9 +75,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deleted_lock_counts_as_stopped_only_when_nothing_runs() {
+    fn lock_counts_as_stopped_only_when_nothing_runs() {
         let lock = Departing {
-            deleted: true,
             guarded: true,
             enforced: true,
             ..Departing::default()
@@ -92,9 +105,43 @@ mod tests {
                 "a sibling holds the lock",
                 Departing {
                     for_sibling: true,
+                    targets: true,
+                    runs: Some(true),
                     ..lock
                 },
-                Departure::Wait,
+                Departure::Observe,
+            ),
+            (
+                "this replica holds the lock",
+                Departing {
+                    holds: true,
+                    for_sibling: true,
+                    targets: true,
+                    runs: Some(true),
+                    ..lock
+                },
+                Departure::Stop,
+            ),
+            (
+                "paused while it runs",
+                Departing {
+                    holds: true,
+                    paused: true,
+                    targets: true,
+                    runs: Some(true),
+                    ..lock
+                },
+                Departure::Paused,
+            ),
+            (
+                "a sibling has stopped the targets and recorded that",
+                Departing {
+                    guarded: false,
+                    targets: true,
+                    runs: Some(true),
+                    ..lock
+                },
+                leave(true),
             ),
             // Enforcement was changed to Observe.
             (
@@ -161,17 +208,6 @@ mod tests {
                     ..lock
                 },
                 leave(true),
-            ),
-            (
-                "not deleted, such as renamed",
-                Departing {
-                    deleted: false,
-                    for_sibling: true,
-                    targets: true,
-                    runs: Some(true),
-                    ..lock
-                },
-                Departure::Stop,
             ),
         ] {
             assert_eq!(departure(lock), wanted, "{what}");

@@ -16,6 +16,7 @@ use crate::{
         LeaderLock,
         abstention::Abstention,
         hand_over::HandOverAnswer,
+        in_force::InForce,
         plan::{LockPlan, QuorumPlan},
         target::TargetRef,
     },
@@ -45,12 +46,14 @@ pub(in crate::controller) enum Effect {
         version: String,
         status: Value,
     },
-    /// Add or remove the finalizer of the object with this UID, not of a new one with the same name.
+    /// Change the finalizer of the object with this UID, not of a new one with the same name.
     SetFinalizer {
         key: ObjectKey,
         uid: Option<String>,
-        present: bool,
+        change: FinalizerChange,
     },
+    /// Read the object from the API server, not from a cache.
+    ReadLock(ObjectKey),
     /// Write the finalizers of this version of a RedisQuorum. An addition waits for its turn.
     SetQuorumFinalizers {
         name: String,
@@ -98,6 +101,8 @@ pub(in crate::controller) enum Effect {
     },
     /// Revoke the stop of a lock's targets, unless they are stopped already.
     ResumeTargets(ObjectKey),
+    /// Revoke the stop of a departure, unless it is carried out already.
+    CancelDeparture(ObjectKey),
     EndTargetTask(ObjectKey),
     /// Follow the pods of the node agents and guardians, if they are not followed yet.
     FollowNodeGuards,
@@ -167,6 +172,24 @@ pub(in crate::controller) enum Effect {
 
     /// Publish the state that the HTTP side shows, except for the handles of the quorums.
     Publish(Box<InUse>),
+}
+
+/// A change of the finalizer of a lock, and of the record that belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::controller) enum FinalizerChange {
+    /// Add the finalizer, and record under which lock the targets may run.
+    Add(InForce),
+    /// Remove finalizer and record. With a version, only from that version of the object.
+    Remove { version: Option<String> },
+}
+
+impl FinalizerChange {
+    pub(in crate::controller) const fn adds(&self) -> bool {
+        match self {
+            Self::Add(_) => true,
+            Self::Remove { .. } => false,
+        }
+    }
 }
 
 /// The parameters of a new target task.

@@ -204,7 +204,7 @@ impl Index {
         others.map(|seen| seen.cluster).collect()
     }
 
-    fn warn(&mut self, key: &ObjectKey, reason: EventReason, note: String) {
+    pub(super) fn warn(&mut self, key: &ObjectKey, reason: EventReason, note: String) {
         tracing::warn!(object = %format!("LeaderLock {key}"), note, "{}", reason.name());
         if let Some(entry) = self.locks.get(key) {
             let object = entry.object.object_ref(&());

@@ -7,6 +7,7 @@ use super::{
     drain::{Drained, Purpose},
     failover::Failover,
     in_use::Guarded,
+    lock_read::LockReadEnd,
     urls::RetiredUrl,
 };
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
         templates::Read,
         writer::{Item, Written},
     },
-    lease::FencingToken,
+    lease::{BootInstant, FencingToken},
     masters::{InitError, InitReport, Reporters, RetireOutcome},
     operator::metrics_watcher::Change,
 };
@@ -48,6 +49,12 @@ pub(in crate::controller) enum Input {
         key: ObjectKey,
         uid: Option<String>,
         end: Result<FinalizerEnd, String>,
+    },
+    /// The result of a consistent read of a lock's object, which was sent at this time.
+    LockRead {
+        key: ObjectKey,
+        sent: BootInstant,
+        end: LockReadEnd,
     },
     /// The result of a write of a quorum's finalizers.
     QuorumFinalizers(String, Guarded),

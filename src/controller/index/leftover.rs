@@ -29,7 +29,7 @@ impl Index {
             // Not even the lock name can be read. No target is known to run, and the finalizer would keep the object
             // forever.
             if entry.object.metadata.deletion_timestamp.is_some() {
-                self.set_finalizer(key, false, at);
+                self.remove_finalizer(key, at);
             }
             return;
         };
@@ -39,7 +39,7 @@ impl Index {
             self.locks.taken(key, &what).is_none()
         });
         if plan.targets.is_empty() {
-            self.set_finalizer(key, false, at);
+            self.remove_finalizer(key, at);
             return;
         }
         // No target has to be stopped first: the lock would be withdrawn at once, and activated again

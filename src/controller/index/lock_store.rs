@@ -9,11 +9,13 @@ use super::{
     OwnTokens, Settled,
     finalizer::FinalizerWrites,
     lease_end::LeaseEnd,
+    lock_read::LockReads,
     ownership::{Age, Name, OwnershipIndex},
     phase::{LockPhase, TargetTask},
     resolve::{self, QuorumView},
     status_memory::StatusMemory,
     target_key::{TargetKey, target_keys},
+    targets::has_finalizer,
 };
 use crate::controller::{
     object::{ObjectKey, age, is_older},
@@ -21,8 +23,8 @@ use crate::controller::{
     templates::Templates,
 };
 use crate::{
-    api::{LeaderLock, plan::LockPlan},
-    lease::{BootInstant, ClusterId},
+    api::{LeaderLock, in_force::InForce, plan::LockPlan},
+    lease::{BootInstant, ClusterId, FencingToken},
     targets::Origin,
 };
 
@@ -49,6 +51,12 @@ pub(super) struct LockEntry {
     /// The writes of the finalizer. While a write is retried, the key is in the list of finalizers that are
     /// due.
     pub(super) finalizer: FinalizerWrites,
+    /// The consistent reads of the object.
+    pub(super) reads: LockReads,
+    /// The lease of this replica under which the object was last read: targets may have been started.
+    pub(super) read_under: Option<FencingToken>,
+    /// Whether the task is ordered to stop the targets for a departure.
+    pub(super) departs: bool,
 }
 
 impl LockEntry {
@@ -68,23 +76,32 @@ impl LockEntry {
             status,
             lease_end: LeaseEnd::default(),
             finalizer: FinalizerWrites::default(),
+            reads: LockReads::default(),
+            read_under: None,
+            departs: false,
         }
     }
 
-    /// Stores a newer version of the object. Returns the target task that has to end.
-    fn see(&mut self, object: LeaderLock, origin: Origin, now: BootInstant) -> Option<TargetTask> {
-        let mut ended = None;
-        // A new object of the same name: work under way concerned its predecessor.
+    /// Stores a newer version of the object.
+    fn see(&mut self, object: LeaderLock, origin: Origin, now: BootInstant) {
+        // A new object of the same name: requests under way concerned its predecessor. A departure of the predecessor
+        // continues, since nothing may start again under a lease whose end is recorded as clean.
         if self.object.metadata.uid != object.metadata.uid {
             self.status.settled = Settled::default();
             self.finalizer = FinalizerWrites::default();
-            ended = self.phase.stay();
-        } else if object.metadata.deletion_timestamp.is_none() {
+            self.reads = LockReads::default();
+        }
+        if object.metadata.deletion_timestamp.is_none() {
             self.phase.undelete();
         }
         self.status.settled.see(&object);
         (self.object, self.seen, self.answered) = (object, now, origin.answered(now));
-        ended
+    }
+
+    /// Reports whether the object has the finalizer, and its record names the lock of this plan or none.
+    pub(super) fn is_guarded_for(&self, plan: &LockPlan) -> bool {
+        has_finalizer(&self.object)
+            && InForce::on(&self.object).is_none_or(|record| record == InForce::of(plan))
     }
 
     /// Returns the reason why the object cannot be used on its own.
@@ -209,20 +226,14 @@ impl Locks {
         }
     }
 
-    /// Stores a new version of an object. Returns whether its target task has to end.
-    pub(super) fn see(
-        &mut self,
-        key: &ObjectKey,
-        object: LeaderLock,
-        origin: Origin,
-        now: BootInstant,
-    ) -> bool {
+    /// Stores a new version of an object.
+    pub(super) fn see(&mut self, key: &ObjectKey, object: LeaderLock, origin: Origin, now: BootInstant) {
         if let Some(entry) = self.entries.get_mut(key) {
-            return entry.see(object, origin, now).is_some();
+            entry.see(object, origin, now);
+        } else {
+            let entry = LockEntry::new(object, origin, now);
+            self.entries.insert(key.clone(), Box::new(entry));
         }
-        let entry = LockEntry::new(object, origin, now);
-        self.entries.insert(key.clone(), Box::new(entry));
-        false
     }
 
     /// Judges an object again. Returns the other objects that have to be judged again because of it.

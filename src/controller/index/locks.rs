@@ -26,7 +26,7 @@ impl Index {
             Observation::Malformed(metadata, error) => {
                 self.on_unreadable(ObjectKey::of_metadata(&metadata), &metadata, error);
             }
-            Observation::Gone(key) => self.forget_lock(&key),
+            Observation::Gone(key) => self.forget_lock(&key, at),
             Observation::Synced => {
                 self.locks.list_complete(scope);
                 self.due.locks.extend(self.locks.known().cloned());
@@ -64,9 +64,8 @@ impl Index {
         }
         let before = self.locks.get(&key).map(|entry| content(&entry.object));
         let anew = before != Some(content(&object));
-        if self.locks.see(&key, *object, origin, at.now) {
-            self.effects.push(Effect::EndTargetTask(key.clone()));
-        }
+        self.locks.see(&key, *object, origin, at.now);
+        self.advance_departure(&key, at);
         if let (Some(token), Some(entry)) = (token, self.locks.get_mut(&key)) {
             entry.own_tokens.remember(token);
         }

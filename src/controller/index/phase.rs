@@ -18,10 +18,20 @@ pub(super) enum LockPhase {
     Contending(Applied, Contention),
     /// The lock cannot be contended for. Targets that an earlier operator may have left running are stopped.
     StoppingLeftovers(Applied),
-    /// The targets are being stopped. After that the lock is given up, if it is contended for.
-    Leaving(Applied, Option<Contention>),
+    /// The lock is being given up, if it is contended for.
+    Leaving(Applied, Option<Contention>, DepartureStage),
     /// The lock is given up, and its object is being deleted: only the finalizer may still have to be removed.
     Left,
+}
+
+/// The progress of a departure. The lease is kept until the departure is recorded on the API server: its next holder
+/// then sees what was committed before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DepartureStage {
+    /// The targets are being stopped.
+    Stopping,
+    /// The targets are stopped, and the finalizer is being removed; at this time, the lock is given up without the record.
+    Recording(BootInstant),
 }
 
 /// A plan in force, and the task that switches its targets.
@@ -97,31 +107,46 @@ impl LockPhase {
     /// Begins to stop the targets, in order to give the lock up.
     pub(super) fn leave(&mut self) {
         *self = match mem::take(self) {
-            Self::Contending(applied, contention) => Self::Leaving(applied, Some(contention)),
-            Self::StoppingLeftovers(applied) => Self::Leaving(applied, None),
-            other => other,
-        };
-    }
-
-    /// Keeps the lock because the object was created again under the same name: the phase of leaving
-    /// concerned its predecessor. Returns the predecessor's task, which starts no target.
-    pub(super) fn stay(&mut self) -> Option<TargetTask> {
-        let mut ended = None;
-        *self = match mem::take(self) {
-            Self::Leaving(mut applied, contention) => {
-                ended = applied.task.take();
-                match contention {
-                    Some(contention) => Self::Contending(applied, contention),
-                    None => Self::StoppingLeftovers(applied),
-                }
+            Self::Contending(applied, contention) => {
+                Self::Leaving(applied, Some(contention), DepartureStage::Stopping)
             }
-            Self::Left => Self::Idle,
+            Self::StoppingLeftovers(applied) => Self::Leaving(applied, None, DepartureStage::Stopping),
             other => other,
         };
-        ended
     }
 
-    /// Reverts the deletion of the object: etcd was restored from a backup taken before it.
+    /// Records that the targets are stopped, and that the departure is to be recorded by this time.
+    pub(super) fn record_by(&mut self, until: BootInstant) {
+        if let Self::Leaving(.., stage) = self {
+            *stage = DepartureStage::Recording(until);
+        }
+    }
+
+    /// Returns the time by which the departure is to be recorded; `None` before the targets are stopped.
+    pub(super) const fn recorded_by(&self) -> Option<BootInstant> {
+        match self {
+            Self::Leaving(.., DepartureStage::Recording(until)) => Some(*until),
+            Self::Leaving(.., DepartureStage::Stopping)
+            | Self::Idle
+            | Self::Contending(..)
+            | Self::StoppingLeftovers(_)
+            | Self::Left => None,
+        }
+    }
+
+    /// Reverts a departure whose stop was not carried out: it is decided again.
+    pub(super) fn resume(&mut self) {
+        *self = match mem::take(self) {
+            Self::Leaving(applied, Some(contention), DepartureStage::Stopping) => {
+                Self::Contending(applied, contention)
+            }
+            Self::Leaving(applied, None, DepartureStage::Stopping) => Self::StoppingLeftovers(applied),
+            other => other,
+        };
+    }
+
+    /// Reverts the deletion of the object: it was created again, or etcd was restored from a backup taken before the
+    /// deletion.
     pub(super) fn undelete(&mut self) {
         if matches!(self, Self::Left) {
             *self = Self::Idle;
@@ -140,8 +165,8 @@ impl LockPhase {
 
     pub(super) fn contention(&self) -> Option<&Contention> {
         match self {
-            Self::Contending(_, contention) | Self::Leaving(_, Some(contention)) => Some(contention),
-            Self::Idle | Self::StoppingLeftovers(_) | Self::Leaving(_, None) | Self::Left => None,
+            Self::Contending(_, contention) | Self::Leaving(_, Some(contention), _) => Some(contention),
+            Self::Idle | Self::StoppingLeftovers(_) | Self::Leaving(_, None, _) | Self::Left => None,
         }
     }
 
@@ -156,14 +181,14 @@ impl LockPhase {
     }
 
     pub(super) fn drain(&mut self, drain: Drain) {
-        if let Self::Contending(_, contention) | Self::Leaving(_, Some(contention)) = self {
+        if let Self::Contending(_, contention) | Self::Leaving(_, Some(contention), _) = self {
             contention.draining = Some(drain);
         }
     }
 
     /// Ends this drain. A drain that began later stays.
     pub(super) fn end_drain(&mut self, ended: &Drain) {
-        if let Self::Contending(_, contention) | Self::Leaving(_, Some(contention)) = self {
+        if let Self::Contending(_, contention) | Self::Leaving(_, Some(contention), _) = self {
             contention.draining.take_if(|draining| draining == ended);
         }
     }
@@ -205,7 +230,7 @@ impl LockPhase {
 
     fn applied(&self) -> Option<&Applied> {
         match self {
-            Self::Contending(applied, _) | Self::StoppingLeftovers(applied) | Self::Leaving(applied, _) => {
+            Self::Contending(applied, _) | Self::StoppingLeftovers(applied) | Self::Leaving(applied, ..) => {
                 Some(applied)
             }
             Self::Idle | Self::Left => None,
@@ -214,7 +239,7 @@ impl LockPhase {
 
     fn applied_mut(&mut self) -> Option<&mut Applied> {
         match self {
-            Self::Contending(applied, _) | Self::StoppingLeftovers(applied) | Self::Leaving(applied, _) => {
+            Self::Contending(applied, _) | Self::StoppingLeftovers(applied) | Self::Leaving(applied, ..) => {
                 Some(applied)
             }
             Self::Idle | Self::Left => None,
@@ -244,10 +269,20 @@ mod tests {
         assert!(phase.may_run(), "no task has read it");
         phase.start_task();
         assert!(phase.may_run(), "the task has not reported");
-        // The object was created again: its predecessor's task was about to stop the targets.
+    }
+
+    #[test]
+    fn departure_is_reverted_only_before_the_targets_are_stopped() {
+        let mut phase = contending(TARGET);
         phase.leave();
-        assert!(phase.stay().is_some());
-        assert!(phase.task().is_none() && phase.may_run());
+        assert!(phase.is_leaving() && phase.recorded_by().is_none());
+        phase.resume();
+        assert!(matches!(phase, LockPhase::Contending(..)));
+        phase.leave();
+        let until = BootInstant::from_nanos(1);
+        phase.record_by(until);
+        phase.resume();
+        assert_eq!(phase.recorded_by(), Some(until));
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Index {
                 // This is the last attempt, so it does not wait for the backoff.
                 entry.finalizer.reset();
             }
-            self.set_finalizer(key, false, at);
+            self.remove_finalizer(key, at);
         }
     }
 

@@ -17,6 +17,8 @@ pub(super) struct StatusMemory {
     /// The last status that this replica wrote without a majority.
     pub(super) blind: Option<BlindStatus>,
     pub(super) settled: Settled,
+    /// Whether an event reported why the lock cannot be given up.
+    pub(super) departure_reported: bool,
     /// Events to emit once the status is written.
     pub(super) events: Vec<(EventReason, String)>,
 }

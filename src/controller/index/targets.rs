@@ -2,12 +2,18 @@
 //! stopped.
 
 use super::{
-    Effect, FinalizerEnd, Index, Planted, TargetTaskStart, World,
+    Effect, FinalizerChange, FinalizerEnd, Index, Planted, TargetTaskStart, World,
     happened::{Off, happened},
+    lock_store::LockEntry,
     phase::{LockPhase, TargetTask},
 };
 use crate::{
-    api::{FINALIZER, LeaderLock, leader_lock::Enforcement, plan::LockPlan},
+    api::{
+        FINALIZER, LeaderLock,
+        in_force::InForce,
+        leader_lock::{Candidates, Enforcement, LockState},
+        plan::LockPlan,
+    },
     controller::{
         backoff,
         events::EventRecord,
@@ -37,7 +43,7 @@ impl Index {
             self.end_target_task(key);
             return;
         };
-        let mut hands = hands(&entry.object, &plan);
+        let mut hands = hands(entry, &plan);
         hands.unreadable = unreadable;
         hands.guarded |= starts_anyway;
         let key = key.clone();
@@ -125,12 +131,16 @@ impl Index {
             // Other locks may wait for targets that this lock no longer has.
             self.due.locks.insert(key.clone());
         }
+        let wants_read = report.wants_read;
         if let Some(task) = entry.phase.task_mut() {
             task.last = Some(report);
         }
         let happened = EventRecord::all(&entry.object, happened).map(Effect::Record);
         self.effects.extend(happened);
         self.adjust_finalizer(&key, held, at);
+        if let Some(since) = wants_read {
+            self.want_read(&key, since, at);
+        }
         self.writer.push(Item::Lock(key));
     }
 
@@ -140,22 +150,34 @@ impl Index {
         let Some(report) = entry.phase.report() else {
             return;
         };
-        let guarded = has_finalizer(&entry.object);
-        let plan = entry.phase.active_plan();
-        let none = plan.is_some_and(|plan| plan.targets.is_empty());
-        if entry.object.metadata.deletion_timestamp.is_some() {
+        if entry.object.metadata.deletion_timestamp.is_some() || entry.phase.is_leaving() {
             return;
         }
+        let Some(plan) = entry.phase.plan().cloned() else {
+            return;
+        };
+        let guarded = has_finalizer(&entry.object) && entry.is_guarded_for(&plan);
         if report.wants_guard && !guarded {
-            self.set_finalizer(key, true, at);
-        } else if guarded && !report.runs && (!held || none) {
+            self.set_finalizer(key, FinalizerChange::Add(InForce::of(&plan)), at);
+        } else if guarded && !report.runs && self.needs_no_finalizer(key, &plan, held, at) {
             // The sibling that sees the holder of the lock may be about to start the targets.
             if !self.responsibility_is_known(key, at) {
                 self.due.finalizers.insert(key.clone());
             } else if !self.sibling_is_responsible(key, at) {
-                self.set_finalizer(key, false, at);
+                self.remove_finalizer(key, at);
             }
         }
+    }
+
+    /// Reports whether no replica of this cluster may be about to start targets of the lock. While no cluster holds the
+    /// lock, a sibling may win it at any time.
+    fn needs_no_finalizer(&self, key: &ObjectKey, plan: &LockPlan, held: bool, at: &World<'_>) -> bool {
+        if plan.targets.is_empty() {
+            return true;
+        }
+        let snapshot = self.snapshot(key, at);
+        let elsewhere = snapshot.is_some_and(|snapshot| snapshot.holder.is_some());
+        !held && (elsewhere || plan.state != LockState::Enabled || plan.candidates == Candidates::Agents)
     }
 
     /// Reports whether this replica holds the lock.
@@ -174,8 +196,8 @@ impl Index {
         seen || self.is_proven_held(key, at)
     }
 
-    pub(super) fn set_finalizer(&mut self, key: &ObjectKey, present: bool, at: &World<'_>) {
-        if !present && self.plants(Planted::FinalizerStays) {
+    pub(super) fn set_finalizer(&mut self, key: &ObjectKey, change: FinalizerChange, at: &World<'_>) {
+        if !change.adds() && self.plants(Planted::FinalizerStays) {
             return;
         }
         let Some(entry) = self.locks.get_mut(key) else {
@@ -189,7 +211,7 @@ impl Index {
         self.effects.push(Effect::SetFinalizer {
             key: key.clone(),
             uid: entry.object.metadata.uid.clone(),
-            present,
+            change,
         });
     }
 
@@ -240,6 +262,8 @@ impl Index {
         self.due.locks.append(&mut self.due.abstaining);
         self.check_unready(at);
         self.check_finalizers(at);
+        self.check_reads(at);
+        self.check_departures(at);
     }
 }
 
@@ -255,7 +279,7 @@ impl Index {
                 self.due.finalizers.insert(key);
             } else if matches!(entry.phase, LockPhase::Left) {
                 if has_finalizer(&entry.object) {
-                    self.set_finalizer(&key, false, at);
+                    self.remove_finalizer(&key, at);
                 }
             } else {
                 let held = self.held_by_us(&key, at);
@@ -285,10 +309,12 @@ pub(in crate::controller) fn has_finalizer(object: &LeaderLock) -> bool {
     finalizers.is_some_and(|all| all.iter().any(|one| one == FINALIZER))
 }
 
-fn hands(object: &LeaderLock, plan: &LockPlan) -> Permissions {
+fn hands(entry: &LockEntry, plan: &LockPlan) -> Permissions {
     Permissions {
-        off: off(object, Some(plan)).is_some(),
-        guarded: has_finalizer(object),
+        off: off(&entry.object, Some(plan)).is_some(),
+        guarded: entry.is_guarded_for(plan),
         unreadable: false,
+        starts: entry.object.metadata.deletion_timestamp.is_none() && !entry.phase.is_leaving(),
+        read: entry.reads.last(),
     }
 }

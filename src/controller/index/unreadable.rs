@@ -98,9 +98,7 @@ impl Index {
             });
         }
         // The object stays unreadable: its status is not written.
-        if self.locks.see(key, salvaged.object, Origin::Watch, at.now) {
-            self.effects.push(Effect::EndTargetTask(key.clone()));
-        }
+        self.locks.see(key, salvaged.object, Origin::Watch, at.now);
         self.due.locks.insert(key.clone());
     }
 }

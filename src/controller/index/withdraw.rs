@@ -1,40 +1,47 @@
-//! Withdraws a lock: its targets are stopped first, then the lock is given up.
+//! Withdraws a lock: its targets are stopped first, then the departure is recorded, then the lock is given up.
 
 use std::time::Duration;
 
 use super::{
-    AfterStop, Effect, Index, Planted, World,
-    decide::UNCONFIRMED,
+    AfterStop, Effect, FinalizerChange, Index, Planted, World,
+    decide::{UNCONFIRMED, observe_only},
     departure::{Departing, Departure, departure},
+    targets::{has_finalizer, paused},
 };
 use crate::{
     api::{
-        leader_lock::{Candidates, DeletionPolicy, Enforcement},
+        leader_lock::{Candidates, DeletionPolicy, Enforcement, LockState},
         plan::LockPlan,
     },
     controller::{
-        index::{
-            lock_store::LockEntry,
-            phase::{LockPhase, TargetTask},
-        },
+        events::EventReason,
+        index::phase::{LockPhase, TargetTask},
         object::ObjectKey,
         target_task::StopRequest,
     },
-    lease::ReleaseMode,
+    lease::{BootInstant, ReleaseMode},
 };
 
+/// The time for the record of a departure, beyond the time for the stop. Without an answer of the API server, the lock is
+/// then given up: the next holder reads the object, and finds that it is to be withdrawn.
+const RECORDED: Duration = Duration::from_secs(10);
+
 impl Index {
-    /// Stops the targets, then releases the lock. This takes stop + lease at most, regardless of the state of
-    /// the masters; after that, the lease is left to expire.
+    /// Stops the targets, then releases the lock. A stop that fails is repeated: lease and finalizer stay until the
+    /// targets are stopped.
     pub(super) fn withdraw(&mut self, key: &ObjectKey, at: &World<'_>) {
-        let now = at.now;
         let Some(departing) = self.departing(key, at) else {
             return;
         };
         let departure = departure(departing);
-        if departure == Departure::Wait {
-            self.due.tasks.insert(key.clone());
-            return;
+        match departure {
+            Departure::Wait => {
+                self.due.tasks.insert(key.clone());
+                return;
+            }
+            Departure::Observe => return self.observe_departure(key, at),
+            Departure::Paused => return self.report_paused_departure(key),
+            Departure::Stop | Departure::Leave { .. } => {}
         }
         let unbounded = self.plants(Planted::StopsWithoutBound);
         let more = Duration::from_secs(if unbounded { 3_600 } else { 0 });
@@ -46,21 +53,49 @@ impl Index {
         let Some(plan) = entry.phase.plan() else {
             return;
         };
-        let until = now + plan.stop_bound() + more;
+        let until = at.now + plan.stop_bound() + more;
         entry.phase.leave();
         match (departure, entry.phase.task()) {
-            (Departure::Stop, Some(_)) => {
-                let halt = StopRequest {
-                    by: until,
-                    lease: None,
-                };
-                self.effects.push(Effect::StopTargets {
-                    key: key.clone(),
-                    halt,
-                    after: AfterStop::TakenAway(until),
-                });
-            }
+            (Departure::Stop, Some(_)) => self.order_departure(key, until),
             (departure, _) => self.on_stopped(key, departure == Departure::Leave { stopped: true }, at),
+        }
+    }
+
+    fn order_departure(&mut self, key: &ObjectKey, until: BootInstant) {
+        if let Some(entry) = self.locks.get_mut(key) {
+            entry.departs = true;
+        }
+        self.effects.push(Effect::StopTargets {
+            key: key.clone(),
+            halt: StopRequest {
+                by: until,
+                lease: None,
+            },
+            after: AfterStop::TakenAway(until),
+        });
+    }
+
+    /// Observes a lock that a sibling withdraws. A replica that contended for it would win the lease that the sibling
+    /// releases.
+    fn observe_departure(&mut self, key: &ObjectKey, at: &World<'_>) {
+        self.due.tasks.insert(key.clone());
+        let plan = self.locks.get(key).and_then(|entry| entry.phase.active_plan());
+        if let Some(plan) = plan.filter(|plan| plan.state != LockState::SteppedDown) {
+            let observed = observe_only(plan);
+            self.activate(key, observed, at);
+        }
+    }
+
+    /// Reports, once, that targets of a withdrawn lock run on because the lock is paused.
+    fn report_paused_departure(&mut self, key: &ObjectKey) {
+        self.due.tasks.insert(key.clone());
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        if !std::mem::replace(&mut entry.status.departure_reported, true) {
+            let note = "the lock is to be given up, and redlock.dev/paused forbids to stop its targets: the lease and the \
+                        finalizer stay. Remove the annotation, or set deletionPolicy: Orphan before the deletion";
+            self.warn(key, EventReason::DepartureBlocked, note.to_owned());
         }
     }
 
@@ -70,40 +105,115 @@ impl Index {
         let entry = self.locks.get(key)?;
         let plan = entry.phase.plan()?;
         let deleted = entry.object.metadata.deletion_timestamp.is_some();
-        let guarded = super::targets::has_finalizer(&entry.object);
+        let guarded = entry.is_guarded_for(plan);
         // The first observation of the masters, and the first answers of the siblings, arrive shortly after the first
         // plan.
         let observed = entry.phase.contention().is_none_or(|contention| {
             now.since(contention.since) >= UNCONFIRMED && self.asked_since(contention.since, at)
         });
         let sibling_ruled_out = observed && !self.sibling_is_responsible(key, at);
-        let held_by_sibling = self.held_by_us(key, at) && !self.holds(key, at);
-        let sibling_ruled_out = sibling_ruled_out || self.plants(Planted::StopsDespiteSibling);
+        let holds = self.holds(key, at);
+        let held_by_sibling = self.held_by_us(key, at) && !holds;
+        let for_sibling = plan.candidates == Candidates::Operator
+            && (held_by_sibling || (guarded && !sibling_ruled_out))
+            && !self.plants(Planted::StopsDespiteSibling);
         Some(Departing {
-            deleted,
             orphan: deleted && entry.object.spec.deletion_policy == DeletionPolicy::Orphan,
             guarded,
             unreadable: self.locks.unreadable.contains_key(key),
             enforced: plan.enforcement == Enforcement::Enforce,
+            paused: paused(&entry.object).is_some(),
             targets: !plan.targets.is_empty(),
             runs: entry.phase.task().map(TargetTask::runs),
-            for_sibling: plan.candidates == Candidates::Operator
-                && (held_by_sibling || (guarded && !sibling_ruled_out)),
+            holds,
+            for_sibling,
         })
     }
 
+    /// Handles the end of the stop of a departure.
     pub(super) fn on_stopped(&mut self, key: &ObjectKey, stopped: bool, at: &World<'_>) {
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        if !matches!(entry.phase, LockPhase::Leaving(..)) || entry.phase.recorded_by().is_some() {
+            return;
+        }
+        let orphan = entry.object.spec.deletion_policy == DeletionPolicy::Orphan
+            && entry.object.metadata.deletion_timestamp.is_some();
+        let unreadable = self.locks.unreadable.contains_key(key);
+        if stopped {
+            let Some(entry) = self.locks.get_mut(key) else {
+                return;
+            };
+            entry.phase.record_by(at.now + RECORDED);
+            return self.advance_departure(key, at);
+        }
+        let gives_up = orphan || unreadable || !self.runs_under_departure(key);
+        if gives_up || self.plants(Planted::ReleasesUnstopped) {
+            return self.finish_departure(key, false, at);
+        }
+        self.repeat_departure(key);
+    }
+
+    /// Reports whether the departure was ordered to a target task: without one, no target is known to run.
+    fn runs_under_departure(&self, key: &ObjectKey) -> bool {
+        self.locks.get(key).is_some_and(|entry| entry.departs)
+    }
+
+    /// Decides again about a departure whose stop was refused or was not carried out in time.
+    fn repeat_departure(&mut self, key: &ObjectKey) {
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        entry.phase.resume();
+        let report = entry.phase.report();
+        let why = report.and_then(|report| report.trouble.as_ref());
+        let why = why.map_or_else(String::new, |trouble| format!(": {}", trouble.message));
+        let reported = std::mem::replace(&mut entry.status.departure_reported, true);
+        tracing::warn!(object = %format!("LeaderLock {key}"),
+            "targets of a lock that is to be given up were not stopped{why}; retrying");
+        if !reported {
+            let note = format!(
+                "the lock is to be given up, and its targets could not be stopped{why}: the lease and the finalizer stay \
+                 until they are stopped"
+            );
+            self.warn(key, EventReason::DepartureBlocked, note);
+        }
+        self.due.tasks.insert(key.clone());
+    }
+
+    /// Gives the lock up once its departure is recorded on the API server.
+    pub(super) fn advance_departure(&mut self, key: &ObjectKey, at: &World<'_>) {
+        let Some(entry) = self.locks.get(key) else { return };
+        let (Some(until), Some(plan)) = (entry.phase.recorded_by(), entry.phase.plan()) else {
+            return;
+        };
+        if !entry.is_guarded_for(plan) || until <= at.now {
+            return self.finish_departure(key, true, at);
+        }
+        self.due.departures.insert(key.clone());
+        self.remove_finalizer(key, at);
+    }
+
+    /// Continues the departures that wait for their record.
+    pub(super) fn check_departures(&mut self, at: &World<'_>) {
+        for key in std::mem::take(&mut self.due.departures) {
+            self.advance_departure(&key, at);
+        }
+    }
+
+    /// Gives the lock up.
+    fn finish_departure(&mut self, key: &ObjectKey, stopped: bool, at: &World<'_>) {
         let releases = stopped || self.plants(Planted::ReleasesUnstopped);
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        if !matches!(entry.phase, LockPhase::Leaving(..)) {
-            return;
-        }
         let active = entry.phase.active_plan().cloned();
         let task = entry.phase.take_task();
         let deleted = entry.object.metadata.deletion_timestamp.is_some();
         entry.phase = if deleted { LockPhase::Left } else { LockPhase::Idle };
+        entry.departs = false;
+        entry.status.departure_reported = false;
         if !stopped {
             tracing::warn!(object = %format!("LeaderLock {key}"),
                 "targets were not stopped; the operator stops contending for the lock, and its lease expires");
@@ -123,23 +233,40 @@ impl Index {
         }
         // An object that stays guards the targets that were not stopped; a deleted object does not wait any
         // longer.
-        let done = |entry: &LockEntry| (stopped || deleted) && super::targets::has_finalizer(&entry.object);
-        if self.locks.get(key).is_some_and(done) {
-            self.set_finalizer(key, false, at);
+        if deleted
+            && self
+                .locks
+                .get(key)
+                .is_some_and(|entry| has_finalizer(&entry.object))
+        {
+            self.remove_finalizer(key, at);
         }
     }
 
+    /// Removes the finalizer and its record. Where this replica does not hold the lock, another one may have added them
+    /// again: then only the version that the decision is about is changed.
+    pub(super) fn remove_finalizer(&mut self, key: &ObjectKey, at: &World<'_>) {
+        let holds = self.holds(key, at);
+        let Some(entry) = self.locks.get(key) else { return };
+        let deleted = entry.object.metadata.deletion_timestamp.is_some();
+        let version = entry.object.metadata.resource_version.clone();
+        let version = version.filter(|_| !holds && !deleted);
+        self.set_finalizer(key, FinalizerChange::Remove { version }, at);
+    }
+
     /// Forgets a lock whose object is gone.
-    pub(super) fn forget_lock(&mut self, key: &ObjectKey) {
+    pub(super) fn forget_lock(&mut self, key: &ObjectKey, at: &World<'_>) {
         // A name or quorum that another object waits for may be free now.
         self.due.locks.insert(key.clone());
+        let started = self.started_under_lease(key, at);
         let unreadable = self.locks.unreadable.contains_key(key);
         let Some(entry) = self.locks.forget(key) else {
             return;
         };
         // Another client removed the finalizer while targets run, or may run: no other cluster may begin before the
-        // lease has expired.
-        let release_mode = if unreadable || entry.phase.may_run() {
+        // lease has expired. After a recorded departure, and under a lease under which nothing was started, none runs.
+        let recorded = entry.phase.recorded_by().is_some();
+        let release_mode = if unreadable || (!recorded && started && entry.phase.may_run()) {
             ReleaseMode::Abandon
         } else {
             ReleaseMode::Release
@@ -154,6 +281,17 @@ impl Index {
         if let Some(plan) = entry.phase.active_plan() {
             self.remove_from_quorum(key, plan, release_mode);
         }
+    }
+
+    /// Reports whether targets may have been started or adopted under the present lease of this replica: the object was
+    /// read under it. The pods of a fenced lock run on before that.
+    fn started_under_lease(&self, key: &ObjectKey, at: &World<'_>) -> bool {
+        let Some(entry) = self.locks.get(key) else {
+            return false;
+        };
+        let fenced = entry.phase.plan().is_some_and(|plan| plan.is_fenced());
+        let authority = self.snapshot(key, at).and_then(|snapshot| snapshot.authority);
+        fenced || authority.is_none_or(|authority| entry.read_under == Some(authority.token))
     }
 
     /// Gives up the lock of an object, unless another object owns its name now.

@@ -161,7 +161,7 @@ fn progress(facts: &LockFacts<'_>, plan: &LockPlan, here: bool, role: Role) -> P
         }
         match role {
             Role::Activating => {
-                return Progress::in_progress(Reason::Activating, "the targets are being started");
+                return Progress::in_progress(Reason::Activating, activating(facts));
             }
             Role::Stopping => {
                 return Progress::in_progress(Reason::Stopping, "the targets are being stopped");
@@ -175,18 +175,34 @@ fn progress(facts: &LockFacts<'_>, plan: &LockPlan, here: bool, role: Role) -> P
     Progress::current(if here { Reason::Active } else { Reason::Standby }, ready(facts))
 }
 
+/// Describes the start of the targets. Before a start, the holder waits for the targets of another cluster.
+fn activating(facts: &LockFacts<'_>) -> String {
+    let wait = facts.targets.and_then(|report| report.takeover);
+    wait.map_or_else(
+        || "the targets are being started".to_owned(),
+        |wait| {
+            format!(
+                "the last lease of another cluster did not end cleanly: the targets start {} s after this cluster acquired \
+                 the lock, when those of the other cluster have stopped",
+                wait.delay.as_secs()
+            )
+        },
+    )
+}
+
 fn role(facts: &LockFacts<'_>, here: bool) -> Role {
     // If nothing is switched, no change is in progress.
     let switched = facts.plan.is_ok_and(|plan| switches(facts, plan));
     let active = facts
         .targets
         .is_some_and(|report| report.targets.iter().all(|t| t.observed == TargetState::Active));
+    let postponed = facts.targets.is_some_and(|report| report.takeover.is_some());
     let stopping = facts.targets.is_some_and(|report| {
         !report.settled && report.targets.iter().any(|t| t.desired == TargetState::Standby)
     });
     match here {
         _ if stopping && switched => Role::Stopping,
-        true if active || !switched => Role::Active,
+        true if (active && !postponed) || !switched => Role::Active,
         true => Role::Activating,
         // `onQuorumLoss: KeepRunning` left the targets running without the lock.
         false if facts.holder.is_none() && keeps_running(facts) => Role::Unknown,

@@ -101,6 +101,8 @@ fn report(desired: TargetState, observed: TargetState, trouble: Option<Reason>) 
         has: Vec::new(),
         runs: observed != TargetState::Standby,
         wants_guard: false,
+        wants_read: None,
+        takeover: None,
         settled: known && desired == observed && trouble.is_none(),
         trouble: trouble.map(|reason| Problem::new(reason, format!("target t: {}", reason.name()))),
         unready: false,

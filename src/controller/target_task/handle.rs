@@ -1,6 +1,6 @@
 //! Defines the core's interface to a target task: configuration, commands and reports.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use kube::Client;
 use tokio::{
@@ -34,6 +34,8 @@ pub(in crate::controller) enum Command {
     Stop(StopRequest, oneshot::Sender<bool>),
     /// Revoke a stop under the present lease, so that its targets run again, unless it is already carried out.
     Resume,
+    /// Revoke any stop, unless it is already carried out.
+    CancelDeparture,
 }
 
 /// A request to stop.
@@ -41,7 +43,8 @@ pub(in crate::controller) enum Command {
 pub(in crate::controller) struct StopRequest {
     pub(in crate::controller) by: BootInstant,
     /// With a lease, the request applies only while that lease is held, and is given up after its deadline.
-    /// Without a lease, it is permanent, regardless of which replica holds the lock.
+    /// Without a lease, it belongs to a departure: it applies regardless of which replica holds the lock, until it is
+    /// cancelled.
     pub(in crate::controller) lease: Option<FencingToken>,
 }
 
@@ -55,6 +58,19 @@ pub(in crate::controller) struct Permissions {
     /// Whether the present spec cannot be read. It may declare more targets than the plan, so no end counts
     /// as clean.
     pub(in crate::controller) unreadable: bool,
+    /// Whether targets may be started: the object is not being deleted, and the lock is not being given up.
+    pub(in crate::controller) starts: bool,
+    /// The time at which the last consistent read of the object was sent.
+    pub(in crate::controller) read: Option<BootInstant>,
+}
+
+impl Permissions {
+    /// Reports whether the targets have to be inspected again under these permissions. A newer read alone changes
+    /// nothing for targets in their desired state.
+    pub(super) fn differ(self, before: Self) -> bool {
+        let read = None;
+        Self { read, ..self } != Self { read, ..before }
+    }
 }
 
 /// The state of the targets, reported by a target task.
@@ -68,6 +84,10 @@ pub(in crate::controller) struct TargetReport {
     pub(in crate::controller) runs: bool,
     /// Whether a start waits for the finalizer.
     pub(in crate::controller) wants_guard: bool,
+    /// A consistent read of the object is required that is sent at this time or later.
+    pub(in crate::controller) wants_read: Option<BootInstant>,
+    /// The wait before the start of the targets, while it lasts.
+    pub(in crate::controller) takeover: Option<TakeoverWait>,
     /// Whether all targets are in the desired state.
     pub(in crate::controller) settled: bool,
     /// The obstacle to the desired state, such as the owner of a field.
@@ -78,6 +98,13 @@ pub(in crate::controller) struct TargetReport {
     pub(in crate::controller) nodes: Option<BTreeSet<String>>,
     /// The events to emit, each contained in one report.
     pub(in crate::controller) notes: Vec<Note>,
+}
+
+/// The wait of a new holder after the unclean end of another cluster's lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::controller) struct TakeoverWait {
+    pub(in crate::controller) until: BootInstant,
+    pub(in crate::controller) delay: Duration,
 }
 
 /// The core's handle of a target task.

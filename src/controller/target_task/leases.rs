@@ -6,6 +6,7 @@ use super::{
     blind::{Blind, LatestAnswer},
     delay::Delays,
     goal::{Other, Siblings, TargetFacts, has_room},
+    handle::TakeoverWait,
     lease_view::LeaseView,
 };
 use crate::{
@@ -53,6 +54,8 @@ pub(super) struct Leases {
     from_elsewhere: bool,
     /// The last lease of this process.
     pub(super) own: Option<FencingToken>,
+    /// The time at which that lease was first observed, and how long it waits before it starts targets.
+    won: Option<(BootInstant, Duration)>,
     /// The end of this process's present lease, and of the lease that it lost.
     own_until: Option<BootInstant>,
     lost: Option<BootInstant>,
@@ -70,6 +73,7 @@ impl Leases {
             start_after: now,
             from_elsewhere: false,
             own: None,
+            won: None,
             own_until: None,
             lost: None,
             handed: None,
@@ -141,6 +145,20 @@ impl Leases {
         }
     }
 
+    /// Returns the time at which the present lease of this process was first observed.
+    pub(super) fn won(&self) -> Option<BootInstant> {
+        self.own_until?;
+        self.won.map(|(won, _)| won)
+    }
+
+    /// Returns the wait before the start of targets under the present lease, while it lasts.
+    pub(super) fn takeover(&self, now: BootInstant) -> Option<TakeoverWait> {
+        self.own_until?;
+        let (_, delay) = self.won?;
+        let until = self.start_after;
+        (now < until).then_some(TakeoverWait { until, delay })
+    }
+
     /// Records that this cluster continues under the lease after this one. The pods are fenced, so they
     /// continue to run.
     pub(super) fn hand_to_sibling(&mut self, token: FencingToken) {
@@ -159,6 +177,7 @@ impl Leases {
         self.own = Some(token);
         let (wait, adopted) = delay(lease, plan, own_tokens);
         self.start_after = now + wait;
+        self.won = Some((now, wait));
         self.delays.won(adopted);
         self.from_elsewhere = lease.last.is_some_and(|(of, _)| of == Other::Elsewhere);
     }

@@ -13,6 +13,7 @@ use super::{
     goal::{Goal, Other, Siblings, TargetFacts, goal},
     lease_view::LeaseView,
     leases::still_owed,
+    read_gate::ReadGate,
     stop_requests::ActiveStop,
 };
 use crate::{
@@ -75,6 +76,8 @@ struct Watched {
     view: watch::Receiver<LockView>,
     masters: Option<Masters>,
     sibling_answers: watch::Receiver<Arc<Round>>,
+    /// The gate for a stop that neither a request nor the end of an own lease asks for, and the last read.
+    gate: Option<(ReadGate, Option<BootInstant>)>,
 }
 
 impl Watched {
@@ -92,7 +95,11 @@ impl Watched {
         );
         let majority = has_majority(self.masters.as_ref());
         let siblings = self.blind.clone().siblings(majority, latest, now);
-        let stands = self.decided.stands(Now { lease, siblings }, now);
+        let stands = self.decided.stands(Now { lease, siblings }, now)
+            && self
+                .gate
+                .as_ref()
+                .is_none_or(|(gate, read)| gate.admits(*read, now));
         if stands {
             self.blind.forget_started();
         }
@@ -115,8 +122,15 @@ impl TargetTask {
             view: self.config.view.clone(),
             masters: self.config.masters.clone(),
             sibling_answers: self.config.sibling_answers.clone(),
+            gate: self.gate(facts),
         };
         StopPermit::new(move |found| watched.holds(found, clock::now()))
+    }
+
+    /// Returns the gate for a stop, unless a request or the end of an own lease asks for the stop.
+    fn gate(&self, facts: &TargetFacts) -> Option<(ReadGate, Option<BootInstant>)> {
+        let decided_here = self.stop_requests.active().is_none() && facts.lost.is_none();
+        decided_here.then(|| (self.read_gate.clone(), self.config.permissions.read))
     }
 }
 

@@ -1,9 +1,13 @@
 //! Reports the state of the targets after a step.
 
-use super::{TargetReport, TargetTask, goal::Goal, outcome::Outcome, target::Target};
-use crate::api::{
-    leader_lock::Enforcement,
-    lock_status::{TargetState, TargetStatus},
+use super::{TargetReport, TargetTask, goal::Goal, leases::observes, outcome::Outcome, target::Target};
+use crate::{
+    api::{
+        leader_lock::Enforcement,
+        lock_status::{TargetState, TargetStatus},
+    },
+    clock,
+    lease::BootInstant,
 };
 
 impl TargetTask {
@@ -26,12 +30,35 @@ impl TargetTask {
                 .map(|target| target.work.clone())
                 .collect(),
             runs: all().any(|target| target.is_undone() && target.observed != TargetState::Standby),
-            wants_guard: outcome.wants_guard,
+            wants_guard: outcome.wants_guard || self.lacks_guard(),
+            wants_read: self.wants_read(),
+            takeover: self.leases.takeover(clock::now()),
             settled: outcome.settled,
             trouble: outcome.trouble,
             unready: self.readiness.too_long,
             nodes: self.fencing.as_ref().and_then(|fencing| fencing.pods.nodes()),
             notes: std::iter::from_fn(|| self.notes.1.try_recv().ok()).collect(),
         }
+    }
+
+    /// Returns the time at or after which a consistent read of the object has to be sent, if one is missing.
+    pub(super) fn wants_read(&self) -> Option<BootInstant> {
+        let read = self.config.permissions.read;
+        let own = !observes(&self.config.plan) && self.stop_requests.active().is_none();
+        let won = self.leases.won().filter(|_| own);
+        let won = won.filter(|won| read.is_none_or(|read| read < *won));
+        won.max(self.read_gate.wants(read))
+    }
+
+    /// Reports whether the finalizer is missing while this process holds the lock: a target may run, whether or not a
+    /// start is postponed.
+    fn lacks_guard(&self) -> bool {
+        let permissions = self.config.permissions;
+        self.leases.won().is_some()
+            && permissions.starts
+            && !permissions.off
+            && !permissions.guarded
+            && self.wants_read().is_none()
+            && self.targets.iter().chain(&self.removed).any(Target::is_undone)
     }
 }

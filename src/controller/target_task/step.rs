@@ -6,7 +6,7 @@ use super::{
     RETRY, TargetTask,
     blind::{LatestAnswer, has_majority},
     fencing::Fencing,
-    goal::{Goal, TargetFacts, depends_on_fencing, goal},
+    goal::{Goal, Other, Siblings, TargetFacts, depends_on_fencing, goal},
     lease_view::LeaseView,
     leases::{Observation, observes},
     mark::Undeclared,
@@ -37,7 +37,16 @@ impl TargetTask {
             return self.observe(goal, again, paused.then_some(false)).await;
         }
         self.stopping.follow(goal);
+        if !matches!(goal, Goal::Stop(_)) {
+            self.read_gate.reset();
+        }
+        if let Some(until) = facts.held_until
+            && self.unread_since(&facts).is_some()
+        {
+            return self.await_read(goal, until).await;
+        }
         match goal {
+            Goal::Run if !self.config.permissions.starts => self.observe(goal, None, None).await,
             Goal::Run => self.run_while_held().await,
             Goal::Stop(by) => {
                 let stop = self.config.plan.longest_stop();
@@ -48,8 +57,33 @@ impl TargetTask {
                     (facts.held_until.is_some() && now < facts.start_after).then_some(facts.start_after);
                 (report, again.into_iter().chain(starts).min())
             }
-            Goal::Keep(until) => self.observe(goal, until, None).await,
+            Goal::Keep(until) => {
+                if facts.other == Some(Other::Sibling) || matches!(facts.siblings, Siblings::Held(..)) {
+                    // The sibling that holds the lock stops removed targets. Here, one may since belong to no lock.
+                    self.removed.clear();
+                }
+                self.observe(goal, until, None).await
+            }
         }
+    }
+
+    /// Returns since when the present lease waits for a read of the object: the sibling that held the lock before may have
+    /// stopped the targets for good. A requested stop does not wait, and an observer starts nothing under an own lease.
+    fn unread_since(&self, facts: &TargetFacts) -> Option<BootInstant> {
+        if facts.observes || facts.stop_by.is_some() {
+            return None;
+        }
+        let won = self.leases.won()?;
+        let read = self.config.permissions.read;
+        read.is_none_or(|read| read < won).then_some(won)
+    }
+
+    /// Waits for a read of the object under a new lease. The pods of a fenced lock run already, so their lease is marked.
+    async fn await_read(&mut self, goal: Goal, until: BootInstant) -> Stepped {
+        if goal == Goal::Run && self.fencing.is_some() {
+            return self.run_while_held().await;
+        }
+        (self.report(goal, Outcome::UNSETTLED), Some(until))
     }
 
     /// Decides on the goal. A stop that is needed only if a pod is not fenced waits until the pods are
@@ -184,6 +218,9 @@ impl TargetTask {
         if unguarded {
             return (self.report(Goal::Run, Outcome::WANTS_GUARD), None);
         }
+        if self.wants_read().is_some() {
+            return (self.report(Goal::Run, Outcome::UNSETTLED), None);
+        }
         let outcome = self.start_targets(&permit).await;
         if outcome.settled {
             self.check_stop_times();
@@ -289,6 +326,7 @@ impl TargetTask {
     /// Handles the end of a stop, which a requester may wait for. Returns whether nothing is left to do.
     async fn on_stopped(&mut self) -> bool {
         self.stopping.finish();
+        self.read_gate.reset();
         self.leases.stopped();
         if self.config.permissions.unreadable {
             self.refuse_stops();

@@ -36,7 +36,8 @@ pub(in crate::controller) struct StopRequests {
 impl StopRequests {
     pub(in crate::controller) fn add(&mut self, request: StopRequest, done: oneshot::Sender<bool>) {
         self.waiting.push(done);
-        if self.request.is_none_or(|before| before.lease.is_some()) {
+        // A departure is not replaced by a stop under one lease, and may be ordered again with a later deadline.
+        if request.lease.is_none() || self.request.is_none_or(|before| before.lease.is_some()) {
             self.request = Some(request);
         }
     }
@@ -59,9 +60,16 @@ impl StopRequests {
             .and_then(|stop| stop.request.lease)
     }
 
-    /// Revokes the request, unless it is permanent or carried out.
+    /// Revokes the request, unless it belongs to a departure or is carried out.
     pub(in crate::controller) fn lift(&mut self) {
         if self.request.is_some_and(|request| request.lease.is_some()) && !self.marked {
+            *self = Self::default();
+        }
+    }
+
+    /// Revokes any request, unless it is carried out.
+    pub(in crate::controller) fn cancel(&mut self) {
+        if !self.marked {
             *self = Self::default();
         }
     }

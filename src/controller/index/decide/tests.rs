@@ -23,6 +23,8 @@ fn decided(
         declared: true,
         deleted: false,
         guarded: false,
+        in_force: None,
+        holds: true,
         in_charge: false,
     };
     change(&mut facts);
@@ -180,6 +182,20 @@ fn targets_are_stopped_before_a_step_down() {
         decided(None, &Ok(plan(&down)), |_| {}),
         Decision::Activate(plan(&down))
     );
+    // The holder stops the targets, and every other replica only stops contending.
+    assert_eq!(
+        decided(Some(&plan(TARGET)), &Ok(plan(&down)), |facts| facts.holds = false),
+        Decision::Activate(plan(&down))
+    );
+    let agents = Arc::new(LockPlan {
+        candidates: Candidates::Agents,
+        ..plan(TARGET).as_ref().clone()
+    });
+    assert_eq!(
+        decided(Some(&plan(TARGET)), &Ok(agents), |facts| facts.holds = false),
+        Decision::Withdraw,
+        "a sibling that holds the lock is no agent"
+    );
     // Without targets there is nothing to stop.
     let down = ", state: SteppedDown, reason: maintenance";
     assert_eq!(
@@ -196,6 +212,26 @@ fn removed_target_is_stopped_before_the_lock_is_stepped_down_from() {
         ..plan("").as_ref().clone()
     };
     assert_eq!(decided(Some(&put), &down, |_| {}), Decision::Withdraw);
+}
+
+#[test]
+fn targets_that_may_run_under_another_lock_are_observed_there_first() {
+    let former = plan(", lockName: n/former").identity();
+    let next = decided(None, &Ok(plan(TARGET)), |facts| {
+        (facts.guarded, facts.in_force) = (true, Some(former.clone()));
+    });
+    let Decision::Activate(observed) = next else {
+        panic!("{next:?}");
+    };
+    assert_eq!(
+        (observed.identity(), observed.state),
+        (former, LockState::SteppedDown)
+    );
+    // The declared lock is contended for after the departure from the former one.
+    assert_eq!(
+        decided(Some(&observed), &Ok(plan(TARGET)), |_| {}),
+        Decision::Withdraw
+    );
 }
 
 #[test]

@@ -49,10 +49,10 @@ impl Simulation {
         self.index.remove_last_finalizers(&stopped, &world(&self.outside));
         for effect in self.index.take_effects() {
             self.outside.log(|| format!("-> {effect:?}"));
-            let Effect::SetFinalizer { key, uid, present } = effect else {
+            let Effect::SetFinalizer { key, uid, change } = effect else {
                 continue;
             };
-            let end = self.outside.set_finalizer_at_end(&key, uid.as_deref(), present);
+            let end = self.outside.set_finalizer_at_end(&key, uid.as_deref(), &change);
             if matches!(&end, Ok(FinalizerEnd::Written(_) | FinalizerEnd::Unread)) {
                 let end = Input::Finalizer { key, uid, end };
                 self.index.handle(end, &world(&self.outside));

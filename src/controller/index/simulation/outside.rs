@@ -25,7 +25,7 @@ use crate::{
         target_task::{Permissions, TargetReport},
         writer::Item,
     },
-    lease::{BootInstant, ClusterId, Holder, HolderIdentity, LockName},
+    lease::{BootInstant, ClusterId, FencingToken, Holder, HolderIdentity, LockName},
 };
 use faults::Faults;
 pub(super) use faults::Focus;
@@ -71,6 +71,8 @@ pub(super) struct Task {
     pub(super) hands: Permissions,
     pub(super) stops: Stops,
     last: Option<TargetReport>,
+    /// The present lease of this replica, and when the task first saw it.
+    won: Option<(FencingToken, BootInstant)>,
     /// Whether the task has panicked.
     pub(super) broken: bool,
 }

@@ -167,8 +167,8 @@ impl Rules {
         self.count(effect);
         self.see_begin(effect);
         match effect {
-            Effect::SetFinalizer { key, uid, present } => {
-                if !present {
+            Effect::SetFinalizer { key, uid, change } => {
+                if !change.adds() {
                     may_unguard(key, index, outside)?;
                 }
                 self.failed.remove(&(key.clone(), uid.clone()));

@@ -4,7 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use super::{Outside, Owner};
 use crate::{
-    controller::{index::FinalizerEnd, object::ObjectKey},
+    controller::{
+        index::{FinalizerChange, FinalizerEnd},
+        object::ObjectKey,
+    },
     lease::{HolderIdentity, LockName},
 };
 
@@ -27,12 +30,12 @@ impl Outside {
         &mut self,
         key: &ObjectKey,
         uid: Option<&str>,
-        present: bool,
+        change: &FinalizerChange,
     ) -> Result<FinalizerEnd, String> {
         if self.server.down {
             return Err("no answer".to_owned());
         }
-        self.server.set_finalizer(key, uid, present)
+        self.server.set_finalizer(key, uid, change)
     }
 
     /// Gives up every lease: the leases of these locks to this cluster, and all others to any cluster.

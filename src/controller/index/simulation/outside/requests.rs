@@ -6,7 +6,7 @@ use super::{OpenQuorum, Outside, Owner, SIBLING, Task, stops::Stops};
 use crate::{
     api::{hand_over::REQUEST, leader_lock::LockState, plan::QuorumPlan},
     controller::{
-        index::{Effect, Guarded, Input, simulation::server::Server, urls::RetiredUrl},
+        index::{Effect, Guarded, Input, LockReadEnd, simulation::server::Server, urls::RetiredUrl},
         sibling_answers::{Asked, Round},
         writer::{Item, Written},
     },
@@ -68,11 +68,17 @@ impl Outside {
                 let (at, end) = self.request(WRITE, lost, write);
                 self.due.push((at, Input::Written(Item::Quorum(name), end)));
             }
-            Effect::SetFinalizer { key, uid, present } => {
-                let write = |server: &mut Server| server.set_finalizer(&key, uid.as_deref(), present);
+            Effect::SetFinalizer { key, uid, change } => {
+                let write = |server: &mut Server| server.set_finalizer(&key, uid.as_deref(), &change);
                 let (at, end) = self.request(READ, Err("no answer".to_owned()), write);
                 self.may_recreate(&key.name);
                 self.due.push((at, Input::Finalizer { key, uid, end }));
+            }
+            Effect::ReadLock(key) => {
+                let sent = self.now;
+                let failed = LockReadEnd::Failed("no answer".to_owned());
+                let (at, end) = self.request(READ, failed, |server| server.read_lock(&key));
+                self.due.push((at, Input::LockRead { key, sent, end }));
             }
             Effect::SetQuorumFinalizers {
                 name,
@@ -244,6 +250,7 @@ impl Outside {
                     hands: start.hands,
                     stops: Stops::default(),
                     last: None,
+                    won: None,
                     broken: false,
                 };
                 self.tasks.insert(start.key, task);
@@ -257,6 +264,11 @@ impl Outside {
             Effect::ResumeTargets(key) => {
                 if let Some(task) = self.tasks.get_mut(&key) {
                     task.stops.lift();
+                }
+            }
+            Effect::CancelDeparture(key) => {
+                if let Some(task) = self.tasks.get_mut(&key) {
+                    task.stops.cancel();
                 }
             }
             Effect::EndTargetTask(key) => self.end_task(&key),

@@ -39,6 +39,10 @@ impl Stops {
         self.requests.lift();
     }
 
+    pub(super) fn cancel(&mut self) {
+        self.requests.cancel();
+    }
+
     /// Records that everything is stopped. An end that is not confirmed is not recorded, and can be revoked.
     pub(super) fn finish(&mut self, clean: bool) {
         if clean {

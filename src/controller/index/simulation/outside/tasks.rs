@@ -50,7 +50,16 @@ impl Outside {
         let Some(task) = self.tasks.get_mut(key) else {
             return inputs;
         };
-        task.stops.expire(authority.map(|authority| authority.token), now);
+        let token = authority.map(|authority| authority.token);
+        task.won = token.map(|token| match task.won {
+            Some((won, at)) if won == token => (token, at),
+            _ => (token, now),
+        });
+        let unread = task
+            .won
+            .filter(|(_, won)| hands.read.is_none_or(|read| read < *won));
+        let mut wants_read = None;
+        task.stops.expire(token, now);
         if hands.off {
             task.stops.refuse();
         } else if task.stops.is_requested() {
@@ -59,7 +68,11 @@ impl Outside {
                 self.running.remove(key);
             }
         } else if held && !plan.targets.is_empty() {
-            if hands.guarded {
+            if let Some((_, won)) = unread {
+                wants_read = Some(won);
+            } else if !hands.starts {
+                // The departure is ordered next.
+            } else if hands.guarded {
                 self.running.insert(key.clone());
             } else {
                 wants_guard = true;
@@ -68,7 +81,10 @@ impl Outside {
             self.running.remove(key);
         }
         inputs.extend(self.stopped(key));
-        let report = self.report(key, &plan, wants_guard);
+        let report = TargetReport {
+            wants_read,
+            ..self.report(key, &plan, wants_guard)
+        };
         if let Some(task) = self.tasks.get_mut(key)
             && task.last.as_ref() != Some(&report)
         {
@@ -119,6 +135,8 @@ impl Outside {
             has: has.map(|target| target.work.clone()).collect(),
             runs,
             wants_guard,
+            wants_read: None,
+            takeover: None,
             settled: true,
             trouble: None,
             unready: runs && self.faults.unready && plan.failover_after_unready.is_some(),
