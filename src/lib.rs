@@ -16,5 +16,5 @@ mod standalone;
 mod targets;
 mod telemetry;
 
-pub use redlock_client::{clock, elector, masters};
+pub use redlock_client::{clock, elector, masters, transport};
 pub use redlock_core as lease;

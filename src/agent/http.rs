@@ -140,6 +140,7 @@ mod tests {
             acquire_limit: Duration::from_millis(200),
             quorum: None,
             reseal: false,
+            transport: crate::transport::Transport::tcp(),
         }
     }
 

@@ -3,7 +3,7 @@
 mod contact;
 mod renewed;
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use kube::{Client, Config};
 use tokio::sync::watch;
@@ -14,6 +14,9 @@ use super::error::ConfigurationError;
 const CONNECT: Duration = Duration::from_secs(5);
 /// Read timeout. The server sends a bookmark about every minute, so a watch that is silent for longer is broken.
 const READ: Duration = Duration::from_secs(150);
+
+/// Opens the connections of one client.
+pub(crate) type Connector = Arc<dyn Fn(Config) -> Result<Client, kube::Error> + Send + Sync>;
 
 /// Clients of the API server. Requests that may wait behind retries use a different client than requests that
 /// must not wait.
@@ -39,16 +42,21 @@ impl Clients {
         config.connect_timeout = Some(CONNECT);
         config.read_timeout = Some(READ);
         config.write_timeout = Some(CONNECT);
-        Self::of(&config).map_err(|error| ConfigurationError::Client(Box::new(error)))
+        let tcp: Connector = Arc::new(Client::try_from);
+        Self::of(&config, &tcp).map_err(|error| ConfigurationError::Client(Box::new(error)))
     }
 
-    fn of(config: &Config) -> Result<(Self, impl Future<Output = ()> + Send + use<>), kube::Error> {
+    /// Creates the clients, whose connections `connector` opens, and the task that detects and replaces silent ones.
+    pub(crate) fn of(
+        config: &Config,
+        connector: &Connector,
+    ) -> Result<(Self, impl Future<Output = ()> + Send + use<>), kube::Error> {
         let mut urgent = config.clone();
         urgent.default_retry = false;
         // The probe has its own connections: a request that waits for an answer must not delay it.
-        let probe = Client::try_from(urgent.clone())?;
-        let (work, work_renewal) = renewed::client(config.clone())?;
-        let (urgent, urgent_renewal) = renewed::client(urgent)?;
+        let probe = connector(urgent.clone())?;
+        let (work, work_renewal) = renewed::client(config.clone(), connector.clone())?;
+        let (urgent, urgent_renewal) = renewed::client(urgent, connector.clone())?;
         let (sender, lost) = watch::channel(false);
         let keeping = contact::keep(probe, vec![work_renewal, urgent_renewal], sender);
         Ok((Self { work, urgent, lost }, keeping))

@@ -3,6 +3,7 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc};
 
+use axum::serve::Listener;
 use futures_util::FutureExt;
 use kube::{Api, Resource, core::DeserializeGuard, runtime::watcher};
 use serde::de::DeserializeOwned;
@@ -36,6 +37,7 @@ use crate::{
         state::{InUse, ProcessState},
     },
     targets::{AllowedFields, PAGE},
+    transport::Transport,
 };
 
 /// The capacity of the core's inbox, which bounds the observations in memory: a watch of ten thousand objects
@@ -110,7 +112,7 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     );
     let client = clients.work.clone();
     let process = Process::new(signals, state);
-    let mut operator = Operator::start(&options, clients, servers, cluster, process);
+    let mut operator = Operator::start(&options, clients, servers, Transport::default(), cluster, process);
     let process = &mut operator.process;
     process.spawn("asks the API server whether it answers", contact.map(Ok));
     if let Some(wanted) = options.new_password.clone() {
@@ -136,12 +138,12 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
 }
 
 /// The listeners of the HTTP side.
-struct Servers {
-    listener: TcpListener,
+struct Servers<L> {
+    listener: L,
     details: Details,
 }
 
-impl Servers {
+impl Servers<TcpListener> {
     async fn listen(options: &Options, clients: &Clients) -> Result<Self, ProcessError> {
         let listener = listen(options.listen).await?;
         let details = match options.listen_details {
@@ -165,13 +167,18 @@ struct Operator {
 }
 
 impl Operator {
-    fn start(
+    fn start<L>(
         options: &Options,
         clients: Clients,
-        Servers { listener, details }: Servers,
+        Servers { listener, details }: Servers<L>,
+        transport: Transport,
         cluster: ClusterId,
         mut process: Process,
-    ) -> Self {
+    ) -> Self
+    where
+        L: Listener,
+        L::Addr: fmt::Debug,
+    {
         let state = process.state.clone();
         let (inbox, seen) = mpsc::channel(INBOX);
         let (changed, changes) = mpsc::unbounded_channel();
@@ -179,7 +186,7 @@ impl Operator {
             identity: options.identity.clone(),
             cluster: cluster.clone(),
         };
-        let running = RunningQuorums::new(candidate, state.telemetry.clone(), Some(changed));
+        let running = RunningQuorums::new(candidate, transport, state.telemetry.clone(), Some(changed));
         let rate_limiter = Arc::new(RateLimiter::new(options.api_requests_per_second));
         let (events, recording) = events::recorder(
             clients.work.clone(),

@@ -9,6 +9,7 @@ use crate::{
     },
     lease::{ClusterId, LockName, Participation, Terms, timing},
     masters::{Credentials, MasterConfig, MastersConfig, Tls},
+    transport::Transport,
 };
 
 /// Locks of one quorum by their name on the masters.
@@ -37,6 +38,7 @@ pub(crate) fn masters_config(
         acquire_limit: timing::DEFAULT_ACQUIRE_LIMIT,
         quorum: None,
         reseal,
+        transport: Transport::tcp(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Serves `/livez`, `/readyz`, `/locks` and `/metrics`. Reads only; every answer is computed on request.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -8,10 +8,11 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
     routing::{get, post},
+    serve::Listener,
 };
 use futures_util::future::join_all;
 use serde::Serialize;
-use tokio::{net::TcpListener, task::spawn_blocking, time};
+use tokio::{task::spawn_blocking, time};
 
 use super::{
     guarded::{Details, guarded},
@@ -39,11 +40,11 @@ const METRICS_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Serves the probes and `/sibling` to every client. Serves `/metrics` and `/locks` at the address and to the
 /// clients that `details` specifies.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    state: Arc<ProcessState>,
-    details: Details,
-) -> io::Result<()> {
+pub(crate) async fn serve<L>(listener: L, state: Arc<ProcessState>, details: Details) -> io::Result<()>
+where
+    L: Listener,
+    L::Addr: fmt::Debug,
+{
     let private = Router::new()
         .route("/metrics", get(metrics))
         .route("/locks", get(locks));

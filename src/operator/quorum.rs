@@ -21,6 +21,7 @@ use crate::{
     lease::{ClusterId, HolderIdentity, LockName, ReleaseMode, Terms},
     masters::{Closed, ConfigError, Masters, MastersConfig, QuorumId, TaskEnded, Tasks},
     telemetry::{QuorumMeter, Telemetry},
+    transport::Transport,
 };
 
 /// Time limit for giving up all locks of a quorum: one release while some masters hang, or thousands of
@@ -105,12 +106,14 @@ impl RunningQuorum {
         plan: &QuorumPlan,
         candidate: &Candidate,
         (access, quorum): (Access, Option<QuorumId>),
+        transport: Transport,
         telemetry: &Arc<Telemetry>,
         changes: Option<Changes>,
     ) -> Result<(Self, QuorumSupervisor), ConfigError> {
         let access = (access.credentials, access.tls);
         let config = MastersConfig {
             quorum,
+            transport,
             ..masters_config(plan, access, candidate.cluster.clone(), true)
         };
         let masters = plan.masters.iter();
@@ -314,7 +317,7 @@ mod tests {
         let telemetry = Telemetry::new(origin, false).unwrap();
         let access = (Access::default(), None);
         let (mut running, _keeper) =
-            RunningQuorum::open(&quorum, &candidate, access, &telemetry, None).unwrap();
+            RunningQuorum::open(&quorum, &candidate, access, Transport::tcp(), &telemetry, None).unwrap();
         running.put_lock(&lock, &candidate.cluster);
         (running.masters.command_timeout(), lock.timings.retry_period)
     }

@@ -18,12 +18,15 @@ use crate::{
     lease::LockName,
     masters::{ConfigError, QuorumId},
     telemetry::Telemetry,
+    transport::Transport,
 };
 
 /// Owns and joins the tasks of every quorum.
 #[derive(Debug)]
 pub(crate) struct RunningQuorums {
     pub(crate) candidate: Candidate,
+    /// The way to the masters and to the siblings.
+    pub(crate) transport: Transport,
     telemetry: Arc<Telemetry>,
     changes: Option<Changes>,
     running: BTreeMap<String, RunningQuorum>,
@@ -33,9 +36,15 @@ pub(crate) struct RunningQuorums {
 
 impl RunningQuorums {
     /// Creates an empty set. `changes` receives every lock whose holder changed.
-    pub(crate) fn new(candidate: Candidate, telemetry: Arc<Telemetry>, changes: Option<Changes>) -> Self {
+    pub(crate) fn new(
+        candidate: Candidate,
+        transport: Transport,
+        telemetry: Arc<Telemetry>,
+        changes: Option<Changes>,
+    ) -> Self {
         Self {
             candidate,
+            transport,
             telemetry,
             changes,
             running: BTreeMap::new(),
@@ -73,6 +82,7 @@ impl RunningQuorums {
             plan,
             &self.candidate,
             (access, quorum),
+            self.transport.clone(),
             &self.telemetry,
             self.changes.clone(),
         )?;

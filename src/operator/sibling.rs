@@ -20,7 +20,6 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
     time,
 };
 
@@ -32,6 +31,7 @@ use crate::{
     clock,
     elector::LockView,
     lease::{BootInstant, LockName, Participation},
+    transport::Transport,
 };
 
 /// The path at which a replica answers its siblings.
@@ -171,13 +171,17 @@ impl LockAnswer {
 /// # Errors
 ///
 /// Returns an error if the connection fails, or if the answer is invalid.
-pub(crate) async fn ask(address: SocketAddr, question: &Question) -> io::Result<Answer> {
+pub(crate) async fn ask(
+    transport: &Transport,
+    address: SocketAddr,
+    question: &Question,
+) -> io::Result<Answer> {
     let body = serde_json::to_vec(question)?;
     let head = format!(
         "POST {PATH} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    let mut stream = TcpStream::connect(address).await?;
+    let mut stream = transport.connect_to(address).await?;
     stream.set_nodelay(true)?;
     stream.write_all(&[head.as_bytes(), &body].concat()).await?;
     let mut reply = Vec::new();

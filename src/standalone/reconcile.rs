@@ -24,6 +24,7 @@ use crate::{
         quorums::RunningQuorums,
         state::{InUse, ProcessState},
     },
+    transport::Transport,
 };
 
 /// All quorums of this process.
@@ -43,7 +44,7 @@ impl Reconciler {
     pub(super) fn new(candidate: Candidate, access: Access, state: Arc<ProcessState>) -> Self {
         Self {
             access,
-            quorums: RunningQuorums::new(candidate, state.telemetry.clone(), None),
+            quorums: RunningQuorums::new(candidate, Transport::tcp(), state.telemetry.clone(), None),
             state,
             desired: Desired::default(),
             findings: BTreeSet::new(),

@@ -73,8 +73,8 @@ pub const LAYERS: &[Layer] = &[
     ),
     layer(
         "redlock-client",
-        &["clock", "trace"],
-        "the one file that reads the clock; the file of a trace",
+        &["clock", "trace", "transport"],
+        "the one file that reads the clock; the file of a trace; the way to other processes",
     ),
     layer(
         "redlock-core",
@@ -194,6 +194,21 @@ fn one_file_reads_the_clock() {
             Vec::new()
         } else {
             forbidden(source, &READS_THE_CLOCK)
+        }
+    });
+}
+
+#[test]
+fn no_release_build_has_virtual_clocks() {
+    check("the feature `virtual` without debug assertions", |source| {
+        let guarded = source
+            .code
+            .replace(r#"all(feature = "virtual", debug_assertions)"#, "");
+        let guarded = guarded.replace(r#"cfg(all(test, feature = "virtual"))"#, "");
+        if guarded.contains(r#"feature = "virtual""#) {
+            vec!["compiles code for `virtual` in a release build".to_owned()]
+        } else {
+            Vec::new()
         }
     });
 }

@@ -4,5 +4,6 @@ pub mod clock;
 pub mod elector;
 pub mod masters;
 pub mod trace;
+pub mod transport;
 
 pub use redlock_core as lease;

@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-use redlock_client::masters::{Credentials, MasterConfig, MastersConfig, QuorumId, Tls};
+use redlock_client::{
+    masters::{Credentials, MasterConfig, MastersConfig, QuorumId, Tls},
+    transport::Transport,
+};
 use redlock_core::{ClusterId, LockName, fence::Pace};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -151,6 +154,7 @@ impl QuorumSpec {
             acquire_limit: Duration::from_millis(self.acquire_limit_milliseconds),
             quorum: self.id.as_ref().map(id).transpose()?,
             reseal: false,
+            transport: Transport::tcp(),
         })
     }
 }

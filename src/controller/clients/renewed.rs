@@ -17,6 +17,8 @@ use kube::{Client, Config, client::Body};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tower_service::Service;
 
+use super::Connector;
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const GIVEN_UP: &str = "the connection was closed: the API server did not answer for too long";
@@ -28,9 +30,9 @@ struct Generation {
 }
 
 impl Generation {
-    fn new(config: &Config) -> Result<Self, kube::Error> {
+    fn new(config: &Config, connector: &Connector) -> Result<Self, kube::Error> {
         Ok(Self {
-            client: Client::try_from(config.clone())?,
+            client: connector(config.clone())?,
             over: CancellationToken::new(),
         })
     }
@@ -40,13 +42,14 @@ impl Generation {
 #[derive(Clone)]
 pub(super) struct Renewal {
     config: Arc<Config>,
+    connector: Connector,
     generation: Arc<ArcSwap<Generation>>,
 }
 
 impl Renewal {
     /// Ends the requests in flight with an error; later requests use new connections.
     pub(super) fn renew(&self) -> Result<(), kube::Error> {
-        let next = Generation::new(&self.config)?;
+        let next = Generation::new(&self.config, &self.connector)?;
         let before = self.generation.swap(Arc::new(next));
         before.over.cancel();
         Ok(())
@@ -54,10 +57,11 @@ impl Renewal {
 }
 
 /// Returns a client, and the handle that replaces its connections.
-pub(super) fn client(config: Config) -> Result<(Client, Renewal), kube::Error> {
+pub(super) fn client(config: Config, connector: Connector) -> Result<(Client, Renewal), kube::Error> {
     let renewal = Renewal {
-        generation: Arc::new(ArcSwap::from_pointee(Generation::new(&config)?)),
+        generation: Arc::new(ArcSwap::from_pointee(Generation::new(&config, &connector)?)),
         config: Arc::new(config),
+        connector,
     };
     let service = Through(renewal.generation.clone());
     let client = Client::new(service, renewal.config.default_namespace.clone());

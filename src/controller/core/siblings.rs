@@ -25,6 +25,7 @@ impl Executor {
             cluster: cluster.clone(),
             quorums,
         };
+        let transport = self.quorums.transport.clone();
         let known = self.siblings.are_known(clock::now());
         let ready = |address: &SocketAddr| self.siblings.is_ready(*address);
         let ready: Vec<bool> = addresses.iter().map(ready).collect();
@@ -32,7 +33,7 @@ impl Executor {
             let sent = clock::now();
             let asked = addresses
                 .into_iter()
-                .map(|address| time::timeout(patience, ask(address, &question)));
+                .map(|address| time::timeout(patience, ask(&transport, address, &question)));
             let answers: Vec<Option<Answer>> = join_all(asked)
                 .await
                 .into_iter()

@@ -5,7 +5,10 @@ use std::{fmt, time::Duration};
 use thiserror::Error;
 
 use super::{Fingerprint, QuorumId, access::Access};
-use crate::lease::{ClusterId, QuorumSize, timing};
+use crate::{
+    lease::{ClusterId, QuorumSize, timing},
+    transport::Transport,
+};
 
 /// A password or key. Never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -72,6 +75,8 @@ pub struct MastersConfig {
     /// Whether to re-seal masters that lost their memory. False for programs that only read: rotated
     /// credentials are then tried out without the scripts that write.
     pub reseal: bool,
+    /// The way to the masters. Only the transport of TCP knows `rediss://`.
+    pub transport: Transport,
 }
 
 /// The reason why a configuration cannot work.
@@ -125,6 +130,7 @@ impl MastersConfig {
             acquire_limit: timing::DEFAULT_ACQUIRE_LIMIT,
             quorum: None,
             reseal: true,
+            transport: Transport::tcp(),
         }
     }
 

@@ -36,7 +36,7 @@ use super::{
     seal::{Blocked, Sealing},
     shared::Shared,
 };
-use crate::clock;
+use crate::{clock, transport::Transport};
 
 /// Number of requests that the client library queues on one connection.
 const PIPELINE: usize = 256;
@@ -72,6 +72,7 @@ pub(crate) struct Dial {
     /// Without credentials.
     url: String,
     client: redis::Client,
+    transport: Transport,
     /// Counts the changes.
     version: u32,
     /// Counts the changes that lead to another server.
@@ -79,10 +80,11 @@ pub(crate) struct Dial {
 }
 
 impl Dial {
-    pub(crate) const fn new(url: String, client: redis::Client) -> Self {
+    pub(crate) const fn new(url: String, client: redis::Client, transport: Transport) -> Self {
         Self {
             url,
             client,
+            transport,
             version: 0,
             server: 0,
         }
@@ -251,6 +253,10 @@ impl Link {
     /// Returns the url, without credentials.
     pub(crate) fn url(&self) -> String {
         self.state().dial.url.clone()
+    }
+
+    pub(crate) fn transport(&self) -> Transport {
+        self.state().dial.transport.clone()
     }
 
     pub(crate) fn set_sealing(&self, sealing: Option<Sealing>) {

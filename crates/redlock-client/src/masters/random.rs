@@ -8,6 +8,10 @@ static WITHOUT: AtomicU64 = AtomicU64::new(0);
 /// Returns 128 random bits. Without a source of random numbers, they derive from the clock, the process and a count:
 /// still unique, but guessable.
 pub(crate) fn bits() -> u128 {
+    #[cfg(all(feature = "virtual", debug_assertions))]
+    if crate::clock::virtual_time::is_installed() {
+        return fastrand::u128(..);
+    }
     let mut bytes = [0; 16];
     if getrandom::fill(&mut bytes).is_err() {
         let count = u128::from(WITHOUT.fetch_add(1, Relaxed));

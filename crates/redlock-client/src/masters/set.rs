@@ -116,7 +116,7 @@ impl Masters {
             let client = access.client(master)?;
             links.push(Arc::new(Link::new(
                 (index, master.name.clone()),
-                Dial::new(without_credentials(&master.url), client),
+                Dial::new(without_credentials(&master.url), client, config.transport.clone()),
                 keys.clone(),
                 &shared,
                 notices.downgrade(),

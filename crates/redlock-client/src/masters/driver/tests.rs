@@ -4,7 +4,10 @@ use futures_util::task::{ArcWake, waker};
 use redlock_core::{ClusterId, ConnectionId, HolderIdentity, Keyspace, LeaseStem, LockName, Nonce};
 
 use super::*;
-use crate::masters::{link::Dial, shared::tests::config};
+use crate::{
+    masters::{link::Dial, shared::tests::config},
+    transport::Transport,
+};
 
 #[derive(Debug, Default)]
 struct Wakes(AtomicUsize);
@@ -31,7 +34,7 @@ impl Bench {
         let (notices, receiver) = mpsc::unbounded_channel();
         let links = (0..3).map(|index| {
             let url = "redis://127.0.0.1:1";
-            let dial = Dial::new(url.into(), redis::Client::open(url).unwrap());
+            let dial = Dial::new(url.into(), redis::Client::open(url).unwrap(), Transport::tcp());
             let name = (index, format!("m{index}"));
             Arc::new(Link::new(
                 name,

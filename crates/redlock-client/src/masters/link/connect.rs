@@ -6,18 +6,19 @@ use std::{
     collections::BTreeSet,
     future::Future,
     io,
-    net::SocketAddr,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex},
 };
 
-use futures_util::future::{AbortHandle, Abortable, FutureExt, select_ok};
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, RedisResult, aio::MultiplexedConnection};
+use futures_util::future::{AbortHandle, Abortable, FutureExt};
+use redis::{AsyncConnectionConfig, ConnectionAddr, RedisResult, aio::MultiplexedConnection};
 use redlock_core::ConnectionId;
-use tokio::net::{TcpStream, lookup_host};
 use tokio_util::sync::CancellationToken;
 
-use super::paced::{Paced, Reads};
+use super::{
+    Dial,
+    paced::{Paced, Reads},
+};
 use crate::masters::shared::Shared;
 
 /// A connection to a master.
@@ -69,17 +70,20 @@ impl Drop for Carrier {
 /// Opens a connection. The client library runs a TLS connection in a separate task, because only the library
 /// can create one.
 pub(super) async fn connect(
-    client: &Client,
+    dial: &Dial,
     config: AsyncConnectionConfig,
     master: &str,
     shared: &Shared,
 ) -> RedisResult<(MultiplexedConnection, Option<Carrier>)> {
-    let info = client.get_connection_info();
+    let info = dial.client.get_connection_info();
     let ConnectionAddr::Tcp(host, port) = info.addr() else {
-        let connection = client.get_multiplexed_async_connection_with_config(&config);
+        if !dial.transport.is_tcp() {
+            return Err(io::Error::from(io::ErrorKind::Unsupported).into());
+        }
+        let connection = dial.client.get_multiplexed_async_connection_with_config(&config);
         return Ok((connection.await?, None));
     };
-    let stream = reach(host, lookup_host((&**host, *port)).await?).await?;
+    let stream = dial.transport.connect(host, *port).await?;
     stream.set_nodelay(info.tcp_settings().nodelay())?;
     let reads = Reads::default();
     let stream = Paced {
@@ -96,21 +100,6 @@ pub(super) async fn connect(
         tokio::spawn(carried);
     }
     Ok((connection, Some(Carrier(handle))))
-}
-
-/// Connects to the first address that answers.
-async fn reach(host: &str, addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
-    let tries: Vec<_> = addresses
-        .map(|address| Box::pin(TcpStream::connect(address)))
-        .collect();
-    if tries.is_empty() {
-        return Err(io::Error::new(
-            io::ErrorKind::NotFound,
-            format!("no address found for host {host}"),
-        ));
-    }
-    let (stream, _) = select_ok(tries).await?;
-    Ok(stream)
 }
 
 /// Contains a panic: it ends this connection as if it were lost, but not the driver, which carries all
@@ -162,11 +151,5 @@ mod tests {
         assert_eq!(message(Box::new("fixed")), "fixed");
         assert_eq!(message(Box::new("made".to_owned())), "made");
         assert_eq!(message(Box::new(7)), "a panic without a message");
-    }
-
-    #[tokio::test]
-    async fn a_host_without_an_address_is_an_error() {
-        let error = reach("redis.invalid", std::iter::empty()).await.unwrap_err();
-        assert_eq!(error.to_string(), "no address found for host redis.invalid");
     }
 }

@@ -177,7 +177,7 @@ pub(super) async fn open(link: &Link) -> Result<Pushes, Unknown> {
         .set_pipeline_buffer_size(super::PIPELINE)
         .set_push_sender(released_or(sender, link));
     let dial = link.state().dial.clone();
-    let opening = connect(&dial.client, config, &link.name, &link.shared);
+    let opening = connect(&dial, config, &link.name, &link.shared);
     let (connection, carrier) = time::timeout(patience, opening)
         .await
         .map_err(|_| Unknown::TimedOut(patience.as_millis()))?

@@ -113,6 +113,7 @@ impl Link {
         state.dial = Dial {
             url,
             client,
+            transport: state.dial.transport.clone(),
             version: state.dial.version + 1,
             server: state.dial.server + 1,
         };

@@ -77,7 +77,7 @@ impl Masters {
         let access = self.inner.access.lock().unwrap_or_else(PoisonError::into_inner);
         let client = access.client(&master(name, url))?;
         drop(access);
-        Ok(link.to(Dial::new(without_credentials(url), client)))
+        Ok(link.to(Dial::new(without_credentials(url), client, link.transport())))
     }
 
     fn named(&self, name: &str) -> Result<&Link, ConfigError> {
