@@ -11,6 +11,7 @@
 mod access;
 mod admission;
 mod compare;
+mod content;
 mod defaults;
 mod delete;
 mod direct;
@@ -41,6 +42,7 @@ mod snapshot;
 mod state;
 mod strategic;
 mod validate;
+mod verbs;
 mod watch;
 mod write;
 

@@ -143,11 +143,11 @@ impl FieldSet {
     /// Returns the paths of all members, such as `.spec.replicas`.
     pub(super) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
-        self.collect(String::new(), &mut paths);
+        self.collect("", &mut paths);
         paths
     }
 
-    fn collect(&self, at: String, paths: &mut Vec<String>) {
+    fn collect(&self, at: &str, paths: &mut Vec<String>) {
         for (key, child) in &self.children {
             let part = match key.split_once(':') {
                 Some(("f", name)) => format!("{at}.{name}"),
@@ -157,7 +157,7 @@ impl FieldSet {
             if child.is_member {
                 paths.push(part.clone());
             }
-            child.collect(part, paths);
+            child.collect(&part, paths);
         }
     }
 }

@@ -7,18 +7,16 @@ use serde_json::{Value, json};
 use super::{
     access::Verb,
     admission::AdmissionRequest,
-    defaults,
-    error::{ApiError, FieldError},
+    content::{apply_conflict, change, complete, fill_status, new_status, of_subresource, restrict},
+    error::ApiError,
     jobs,
-    managed::{self, FieldConflict, Manager},
-    merge::{json_patch, merge_patch},
+    managed::{self, Manager},
     metadata::{count_generation, keep_metadata, may_vanish},
     object::{ObjectKey, meta},
     registry::ResourceKind,
     resource::ResourceId,
     shape::Shape,
     state::{Author, State},
-    strategic::strategic_patch,
     validate,
 };
 
@@ -301,138 +299,4 @@ impl State {
             after,
         })
     }
-}
-
-fn change(kind: &ResourceKind, object: &mut Value, patch: &Patch) -> Result<(), ApiError> {
-    match patch {
-        Patch::Merge(patch) => merge_patch(object, patch),
-        Patch::Json(patch) => json_patch(object, patch)?,
-        Patch::Strategic(patch) | Patch::Apply { config: patch, .. } => {
-            strategic_patch(object, patch, Shape::of(kind.schema.as_deref()));
-        }
-    }
-    Ok(())
-}
-
-/// Prunes a custom resource and sets defaults.
-fn complete(kind: &ResourceKind, object: &mut Value, request: WriteRequest<'_>) -> Result<(), ApiError> {
-    let Some(schema) = &kind.schema else {
-        defaults::apply(kind, object);
-        return Ok(());
-    };
-    let mut unknown = Vec::new();
-    schema.prune_root(object, &mut unknown);
-    if request.options.is_strict && !unknown.is_empty() {
-        let fields: Vec<String> = unknown
-            .iter()
-            .map(|field| format!("unknown field {field:?}"))
-            .collect();
-        let why = format!("strict decoding error: {}", fields.join(", "));
-        if request.verb == Verb::Patch {
-            let error = FieldError::invalid("patch", object, &why);
-            return Err(ApiError::invalid(kind, "", &[error]));
-        }
-        let (name, version) = (&kind.kind, &kind.version);
-        let why = format!("{name} in version {version:?} cannot be handled as a {name}: {why}");
-        return Err(ApiError::bad_request(why));
-    }
-    schema.fill(object);
-    Ok(())
-}
-
-fn new_status(kind: &ResourceKind, object: &mut Value) {
-    if !kind.has_status {
-        return;
-    }
-    let status = if kind.is_custom() {
-        None
-    } else {
-        defaults::status(kind, object)
-    };
-    if let Some(fields) = object.as_object_mut() {
-        super::object::put(fields, "status", status);
-    }
-}
-
-/// Sets the default of an absent status, which a read would set.
-fn fill_status(kind: &ResourceKind, object: &mut Value) {
-    if let Some(schema) = &kind.schema {
-        schema.fill(object);
-    }
-}
-
-/// Keeps the fields that the subresource does not cover.
-fn restrict(kind: &ResourceKind, subresource: Subresource, before: &Value, after: &mut Value) {
-    let keep = |after: &mut Value, field: &str| {
-        if let Some(fields) = after.as_object_mut() {
-            super::object::put(fields, field, before.get(field).cloned());
-        }
-    };
-    match subresource {
-        Subresource::Main | Subresource::Scale => {
-            if kind.has_status {
-                keep(after, "status");
-            }
-            if kind.id == ResourceId::NAMESPACES {
-                keep(after, "spec");
-            }
-        }
-        Subresource::Finalize => keep(after, "status"),
-        Subresource::Status if kind.is_custom() => {
-            let status = after.get("status").cloned();
-            let managed = after["metadata"].get("managedFields").cloned();
-            *after = before.clone();
-            if let Some(fields) = after.as_object_mut() {
-                super::object::put(fields, "status", status);
-            }
-            super::object::put(super::object::metadata_of(after), "managedFields", managed);
-        }
-        Subresource::Status => {
-            keep(after, "spec");
-            let metadata = super::object::metadata_of(after);
-            for field in ["labels", "ownerReferences"] {
-                super::object::put(metadata, field, before["metadata"].get(field).cloned());
-            }
-        }
-    }
-}
-
-/// Returns the part of an applied configuration that the subresource covers.
-fn of_subresource(kind: &ResourceKind, subresource: Subresource, config: &Value) -> Value {
-    let mut config = config.clone();
-    if let Some(fields) = config.as_object_mut() {
-        fields.retain(|name, _| match subresource {
-            Subresource::Status => matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "status"),
-            Subresource::Main | Subresource::Scale | Subresource::Finalize => {
-                !kind.has_status || name != "status"
-            }
-        });
-    }
-    config
-}
-
-fn apply_conflict(conflicts: &[FieldConflict]) -> ApiError {
-    let mut causes = Vec::new();
-    for conflict in conflicts {
-        for path in &conflict.paths {
-            let message = format!("conflict with {:?}", conflict.manager);
-            causes.push(json!({"reason": "FieldManagerConflict", "message": message, "field": path}));
-        }
-    }
-    let count = causes.len();
-    let plural = if count == 1 { "" } else { "s" };
-    let texts: Vec<String> = conflicts
-        .iter()
-        .map(|conflict| {
-            format!(
-                "conflicts with {:?}: {}",
-                conflict.manager,
-                conflict.paths.join(", ")
-            )
-        })
-        .collect();
-    let message = format!("Apply failed with {count} conflict{plural}: {}", texts.join("; "));
-    let mut error = ApiError::new(409, "Conflict", message);
-    error.details = json!({ "causes": causes });
-    error
 }
