@@ -1,0 +1,268 @@
+//! Validates objects: custom resources against their schema, built-in kinds as far as the operator depends on it.
+
+use serde_json::Value;
+
+use super::{
+    error::{ApiError, FieldError},
+    object::{finalizers, is_deleting, meta},
+    registry::ResourceKind,
+    schema::Schema,
+};
+
+/// Refuses an object that is not valid.
+pub(super) fn check(kind: &ResourceKind, before: Option<&Value>, after: &Value) -> Result<(), ApiError> {
+    let mut errors = Vec::new();
+    names(after, &mut errors);
+    if let Some(before) = before {
+        new_finalizers(before, after, &mut errors);
+    }
+    match &kind.schema {
+        Some(schema) => schema.check("", after, true, &mut errors),
+        None => built_in(kind, before, after, &mut errors),
+    }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(ApiError::invalid(kind, meta(after, "name"), &errors))
+    }
+}
+
+fn names(object: &Value, errors: &mut Vec<FieldError>) {
+    let name = meta(object, "name");
+    let allowed =
+        |one: char| one.is_ascii_lowercase() || one.is_ascii_digit() || matches!(one, '-' | '.' | ':');
+    if name.is_empty() {
+        errors.push(FieldError::required("metadata.name"));
+    } else if name.len() > 253 || !name.chars().all(allowed) {
+        let why =
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'";
+        errors.push(FieldError::invalid("metadata.name", &name.into(), why));
+    }
+    let annotations = object["metadata"]["annotations"].as_object();
+    let text = |value: &Value| value.as_str().map_or(0, str::len);
+    let size: usize = annotations
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| key.len() + text(value))
+        .sum();
+    if size > 256 * 1024 {
+        errors.push(FieldError {
+            field: "metadata.annotations".to_owned(),
+            reason: "FieldValueTooLong",
+            message: "Too long: may not be more than 262144 bytes".to_owned(),
+        });
+    }
+}
+
+fn new_finalizers(before: &Value, after: &Value, errors: &mut Vec<FieldError>) {
+    if !is_deleting(before) {
+        return;
+    }
+    let former = finalizers(before);
+    let added: Vec<String> = finalizers(after)
+        .into_iter()
+        .filter(|one| !former.contains(one))
+        .map(|one| format!("{one:?}"))
+        .collect();
+    if !added.is_empty() {
+        let why = format!(
+            "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+            added.join(", ")
+        );
+        errors.push(FieldError::forbidden("metadata.finalizers", &why));
+    }
+}
+
+fn built_in(kind: &ResourceKind, before: Option<&Value>, after: &Value, errors: &mut Vec<FieldError>) {
+    let counts: &[&str] = match &*kind.id.plural {
+        "deployments" | "statefulsets" | "replicasets" => &["/spec/replicas"],
+        "jobs" => &["/spec/parallelism", "/spec/completions", "/spec/backoffLimit"],
+        "leases" => &["/spec/leaseTransitions"],
+        _ => &[],
+    };
+    for path in counts {
+        let field = path[1..].replace('/', ".");
+        match after.pointer(path) {
+            Some(value) if value.as_i64().is_none() && !value.is_null() => {
+                errors.push(FieldError::invalid(field, value, "must be an integer"));
+            }
+            Some(value) if value.as_i64().is_some_and(|count| count < 0) => {
+                errors.push(FieldError::invalid(
+                    field,
+                    value,
+                    "must be greater than or equal to 0",
+                ));
+            }
+            _ => {}
+        }
+    }
+    if let Some(seconds) = after
+        .pointer("/spec/leaseDurationSeconds")
+        .filter(|_| kind.id.plural == "leases")
+        && seconds.as_i64().is_some_and(|seconds| seconds <= 0)
+    {
+        errors.push(FieldError::invalid(
+            "spec.leaseDurationSeconds",
+            seconds,
+            "must be greater than 0",
+        ));
+    }
+    let fixed = match &*kind.id.plural {
+        "deployments" | "statefulsets" | "replicasets" | "daemonsets" | "jobs" => "/spec/selector",
+        _ => return,
+    };
+    if let Some(before) = before
+        && before.pointer(fixed) != after.pointer(fixed)
+    {
+        let value = after.pointer(fixed).unwrap_or(&Value::Null);
+        errors.push(FieldError::invalid("spec.selector", value, "field is immutable"));
+    }
+}
+
+impl Schema {
+    fn check(&self, at: &str, value: &Value, is_root: bool, errors: &mut Vec<FieldError>) {
+        if value.is_null() && self.is_nullable {
+            return;
+        }
+        if !self.has_type(value) {
+            let wanted = self.value_type.as_deref().unwrap_or("integer or string");
+            let why = format!("{at} in body must be of type {wanted}");
+            errors.push(FieldError::invalid(at, value, &why));
+            return;
+        }
+        if !self.choices.is_empty() && !self.choices.contains(value) {
+            let choices: Vec<String> = self.choices.iter().map(ToString::to_string).collect();
+            errors.push(FieldError {
+                field: at.to_owned(),
+                reason: "FieldValueNotSupported",
+                message: format!(
+                    "Unsupported value: {value}: supported values: {}",
+                    choices.join(", ")
+                ),
+            });
+        }
+        match value {
+            Value::Object(fields) => self.check_map(at, fields, is_root, errors),
+            Value::Array(items) => self.check_list(at, items, errors),
+            Value::Number(number) => {
+                self.check_number(at, number.as_f64().unwrap_or_default(), value, errors)
+            }
+            Value::String(text) => self.check_text(at, text, value, errors),
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    fn has_type(&self, value: &Value) -> bool {
+        if self.is_int_or_string {
+            return value.is_i64() || value.is_u64() || value.is_string();
+        }
+        match self.value_type.as_deref() {
+            Some("object") => value.is_object(),
+            Some("array") => value.is_array(),
+            Some("string") => value.is_string(),
+            Some("boolean") => value.is_boolean(),
+            Some("number") => value.is_number(),
+            Some("integer") => match self.format.as_deref() {
+                Some("int32") => value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
+                _ => value.is_i64() || value.is_u64(),
+            },
+            _ => true,
+        }
+    }
+
+    fn check_map(
+        &self,
+        at: &str,
+        fields: &serde_json::Map<String, Value>,
+        is_root: bool,
+        errors: &mut Vec<FieldError>,
+    ) {
+        let path = |name: &str| {
+            if at.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{at}.{name}")
+            }
+        };
+        for name in self.required.iter().filter(|name| !fields.contains_key(*name)) {
+            errors.push(FieldError::required(path(name)));
+        }
+        let most = self.bounds.max_properties.unwrap_or(u64::MAX);
+        if fields.len() as u64 > most {
+            errors.push(too_many(at, fields.len(), most));
+        }
+        for (name, value) in fields {
+            if is_root && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
+                continue;
+            }
+            if let Some(schema) = self.property(name) {
+                schema.check(&path(name), value, false, errors);
+            }
+        }
+    }
+
+    fn check_list(&self, at: &str, items: &[Value], errors: &mut Vec<FieldError>) {
+        let (least, most) = (self.bounds.min_items, self.bounds.max_items.unwrap_or(u64::MAX));
+        if items.len() as u64 > most {
+            errors.push(too_many(at, items.len(), most));
+        }
+        if let Some(least) = least.filter(|least| (items.len() as u64) < *least) {
+            let why = format!("{at} in body should have at least {least} items");
+            errors.push(FieldError::invalid(at, &Value::from(items.len()), &why));
+        }
+        let mut keys = std::collections::BTreeSet::new();
+        for (index, item) in items.iter().enumerate() {
+            let path = format!("{at}[{index}]");
+            if self.list_type != super::shape::ListType::Atomic
+                && !keys.insert(super::shape::element_key(&self.list_type, item))
+            {
+                errors.push(FieldError {
+                    field: path.clone(),
+                    reason: "FieldValueDuplicate",
+                    message: format!("Duplicate value: {item}"),
+                });
+            }
+            if let Some(schema) = &self.items {
+                schema.check(&path, item, false, errors);
+            }
+        }
+    }
+
+    fn check_number(&self, at: &str, number: f64, value: &Value, errors: &mut Vec<FieldError>) {
+        if let Some(least) = self.bounds.minimum.filter(|least| number < *least) {
+            let why = format!("{at} in body should be greater than or equal to {least}");
+            errors.push(FieldError::invalid(at, value, &why));
+        }
+        if let Some(most) = self.bounds.maximum.filter(|most| number > *most) {
+            let why = format!("{at} in body should be less than or equal to {most}");
+            errors.push(FieldError::invalid(at, value, &why));
+        }
+    }
+
+    fn check_text(&self, at: &str, text: &str, value: &Value, errors: &mut Vec<FieldError>) {
+        let length = text.chars().count() as u64;
+        if let Some(least) = self.bounds.min_length.filter(|least| length < *least) {
+            let why = format!("{at} in body should be at least {least} chars long");
+            errors.push(FieldError::invalid(at, value, &why));
+        }
+        if let Some(most) = self.bounds.max_length.filter(|most| length > *most) {
+            errors.push(FieldError {
+                field: at.to_owned(),
+                reason: "FieldValueTooLong",
+                message: format!("Too long: may not be more than {most} bytes"),
+            });
+        }
+        if self.format.as_deref() == Some("date-time") && text.parse::<jiff::Timestamp>().is_err() {
+            let why = format!("{at} in body must be of type date-time: {value}");
+            errors.push(FieldError::invalid(at, value, &why));
+        }
+    }
+}
+
+fn too_many(at: &str, found: usize, most: u64) -> FieldError {
+    FieldError {
+        field: at.to_owned(),
+        reason: "FieldValueTooMany",
+        message: format!("Too many: {found}: must have at most {most} items"),
+    }
+}
