@@ -1,8 +1,9 @@
 //! The controllers of a cluster: workloads, pods and garbage.
 //!
-//! [`Controllers::reconcile`] is pure but for timers and the state of its random generator: it reads objects and returns
-//! writes. At rest it returns none. The caller applies each write with an API server, which may refuse it; a write that
-//! had no effect is computed again.
+//! [`Controllers::reconcile`] reads objects and returns writes. It keeps only timers, the processes of pods and the state
+//! of its random generator, so equal calls have equal answers. The caller calls it after each change and at the time that
+//! it returns, applies the writes in their order, and calls it again until it returns none. At rest it returns none. A
+//! write that had no effect is computed again; see [`Controllers::refused`].
 //!
 //! The API server is expected to assign UIDs, versions, generations and creation times; to set `deletionTimestamp` and
 //! `deletionGracePeriodSeconds`; to remove a pod at once that has no node; to set the finalizers `orphan` and
@@ -42,7 +43,7 @@ use worker::{Turn, Worker};
 
 pub use settings::{ControllerSettings, DelayRange, PodTimes, StopBehaviour};
 use write::ControllerPlan;
-pub use write::{ControllerWrite, ControllerWriter, Propagation};
+pub use write::{ControllerWrite, ControllerWriter, PlannedWrite, Propagation};
 
 /// Read access to the objects of a cluster.
 pub trait ClusterObjects {
@@ -52,9 +53,14 @@ pub trait ClusterObjects {
     /// Returns all kinds that the API server serves, also those without objects, except Events.
     fn kinds(&self) -> Vec<String>;
 
-    /// Returns a number that grows with each change of an object of this kind; `None` if it is not known, so the
-    /// objects are read at each call.
-    fn revision(&self, _kind: &str) -> Option<u64> {
+    /// Returns a number that grows with each change of any object; `None` if it is not known, so the objects are read
+    /// at each call.
+    fn revision(&self) -> Option<u64> {
+        None
+    }
+
+    /// Like `revision`, for the objects of one kind.
+    fn revision_of(&self, _kind: &str) -> Option<u64> {
         None
     }
 }
@@ -91,6 +97,11 @@ impl ControllerKind {
         Self::Kubelet,
     ];
 
+    /// Reports whether it is part of kube-controller-manager.
+    pub fn is_of_manager(self) -> bool {
+        !matches!(self, Self::Scheduler | Self::Kubelet)
+    }
+
     /// Returns the kinds of objects that it reads; `None` if it reads all.
     const fn reads(self) -> Option<&'static [&'static str]> {
         match self {
@@ -109,7 +120,7 @@ impl ControllerKind {
 /// The writes of one call, in order.
 #[derive(Debug, Default)]
 pub struct Reconciled {
-    pub writes: Vec<(ControllerWriter, ControllerWrite)>,
+    pub writes: Vec<PlannedWrite>,
     /// The time of the next call at the latest; `None` if only a change of the objects needs one.
     pub next: Option<Timestamp>,
 }
@@ -188,7 +199,12 @@ impl Controllers {
             };
             let next = match turn {
                 Turn::Write(writes) => {
-                    reconciled.writes.extend(writes);
+                    let planned = |(writer, write)| PlannedWrite {
+                        by: kind,
+                        writer,
+                        write,
+                    };
+                    reconciled.writes.extend(writes.into_iter().map(planned));
                     Some(object::later(now, self.settings.retry))
                 }
                 Turn::Wait(next) => next,
@@ -232,6 +248,13 @@ impl Controllers {
         }
     }
 
+    /// Delays the next decision of a controller, since a write of it was refused: the API server is away, or forbids the
+    /// write. A conflict, or an object that is gone, needs no call; the controller decides again at once.
+    pub fn refused(&mut self, kind: ControllerKind, now: Timestamp) {
+        let until = object::later(now, self.settings.retry);
+        self.worker(kind).back_off(until);
+    }
+
     /// Stops a controller. Its writes that are on their way are lost.
     pub fn stop(&mut self, kind: ControllerKind) {
         self.worker(kind).stop();
@@ -248,7 +271,8 @@ impl Controllers {
         self.refresh();
     }
 
-    /// Ends all processes of a node, which is lost from then on.
+    /// Ends all processes of a node, which is lost from then on. A kubelet restarts the containers of a pod with
+    /// `restartPolicy: Always` once the node is back.
     pub fn crash_node(&mut self, node: &str, now: Timestamp) {
         let here = self
             .kubelet
@@ -257,6 +281,19 @@ impl Controllers {
             .filter(|process| process.node == node);
         here.for_each(|process| process.kill(now));
         self.lose_node(node, now);
+    }
+
+    /// Ends the processes of one pod, as a crash does. Returns false if they do not run.
+    pub fn crash_pod(&mut self, uid: &str, now: Timestamp) -> bool {
+        let process = self
+            .kubelet
+            .processes
+            .get_mut(uid)
+            .filter(|process| process.runs(now));
+        let Some(process) = process else { return false };
+        process.kill(now);
+        self.worker(ControllerKind::Kubelet).refresh();
+        true
     }
 
     /// Connects a lost node again.
@@ -291,11 +328,11 @@ impl Controllers {
     }
 }
 
-/// Returns the sum of the revisions that a controller reads.
+/// Returns the revision of the objects that a controller reads.
 fn revision(objects: &dyn ClusterObjects, kind: ControllerKind) -> Option<u64> {
     match kind.reads() {
-        Some(kinds) => kinds.iter().map(|kind| objects.revision(kind)).sum(),
-        None => objects.kinds().iter().map(|kind| objects.revision(kind)).sum(),
+        Some(kinds) => kinds.iter().map(|kind| objects.revision_of(kind)).sum(),
+        None => objects.revision(),
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) fn reconcile(
             kind: KIND,
         };
         let claimed = owner.claim("Pod", &pods, &mut plan);
-        let hash = template_hash(&set["spec"]["template"], 0);
+        let hash = template_hash(&set["spec"]["template"]);
         if !is_deleting(set) {
             place_pods(owner, &claimed, (nodes, &hash), random, &mut plan);
         }

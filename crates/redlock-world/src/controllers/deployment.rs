@@ -9,7 +9,7 @@ use super::{
         Condition, Object, annotation, count, count_or, flag, is_deleting, is_pod_over, label, name,
         namespace, set_count, set_metadata, status_of, text,
     },
-    pod_template::{pods_of, set_label, share, template_hash},
+    pod_template::{pods_of, set_label, share, template_hashes},
     selector::Owner,
 };
 
@@ -17,8 +17,6 @@ const KIND: &str = "Deployment";
 const SET: &str = "ReplicaSet";
 const HASH: &str = "pod-template-hash";
 const REVISION: &str = "deployment.kubernetes.io/revision";
-/// The number of hashes that are tried for one template if the name of a ReplicaSet is taken.
-const COLLISIONS: u64 = 8;
 
 pub(super) fn reconcile(objects: &dyn ClusterObjects, now: Timestamp) -> ControllerPlan {
     let mut plan = ControllerPlan::default();
@@ -71,8 +69,11 @@ impl<'a> Rollout<'a> {
     fn new(owner: Owner<'a>, sets: &[Object]) -> Self {
         let deployment = owner.object;
         let template = &deployment["spec"]["template"];
-        let hashes: Vec<_> = (0..COLLISIONS).map(|n| template_hash(template, n)).collect();
-        let is_new = |set: &Object| label(set, HASH).is_some_and(|hash| hashes.iter().any(|one| one == hash));
+        let hashes = template_hashes(template);
+        let is_new = |set: &Object| {
+            let found = label(set, HASH);
+            hashes.clone().any(|hash| found == Some(&hash))
+        };
         let scaled = |set: &Object| ScaledSet {
             set: set.clone(),
             replicas: count_or(set, "/spec/replicas", 1),
@@ -196,8 +197,7 @@ impl<'a> Rollout<'a> {
                 .iter()
                 .any(|set| name(set) == wanted && namespace(set) == space)
         };
-        let mut hashes = (0..COLLISIONS).map(|n| template_hash(&template, n));
-        let Some(hash) = hashes.find(is_free) else {
+        let Some(hash) = template_hashes(&template).find(is_free) else {
             return;
         };
         set_label(&mut template, HASH, &hash);

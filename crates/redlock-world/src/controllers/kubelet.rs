@@ -12,8 +12,8 @@ use super::{
     ClusterObjects, ControllerPlan, ControllerWriter, PodTimes, StopBehaviour,
     nodes::Nodes,
     object::{
-        Condition, annotation, condition, is_deleting, is_pod_over, is_true, later, status_of, text, uid,
-        written,
+        Condition, annotation, condition, count, is_deleting, is_pod_over, is_true, later, status_of, text,
+        uid, written,
     },
     pod_process::{PodDelays, PodProcess, grace},
 };
@@ -25,7 +25,7 @@ const READY: &str = "world/ready";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PodReport {
     Waiting,
-    Running { ready: bool },
+    Running { ready: bool, restarts: u32 },
     Ended { exit_code: i64, started: bool },
 }
 
@@ -94,12 +94,7 @@ impl Kubelet {
                 return;
             }
             None => {
-                let delays = PodDelays {
-                    startup: times.startup.pick(random),
-                    readiness: times.readiness.pick(random),
-                    removal: times.removal.pick(random),
-                };
-                let process = PodProcess::new(pod, delays, now);
+                let process = PodProcess::new(pod, delays(times, random), now);
                 self.processes.entry(uid(pod).to_owned()).or_insert(process)
             }
         };
@@ -107,6 +102,8 @@ impl Kubelet {
             let default = i64::try_from(process.grace().as_secs()).unwrap_or(30);
             let grace = grace(pod, "/metadata/deletionGracePeriodSeconds", default);
             process.stop(Some(pod), grace, || stop_time(times, grace, random), now);
+        } else if process.is_crashed(now) && !is_pod_over(pod) {
+            process.restart(delays(times, random), now);
         }
         let report = report(process, pod, now);
         if reported(pod) != Some(report) {
@@ -148,6 +145,14 @@ impl Kubelet {
     }
 }
 
+fn delays(times: &PodTimes, random: &mut fastrand::Rng) -> PodDelays {
+    PodDelays {
+        startup: times.startup.pick(random),
+        readiness: times.readiness.pick(random),
+        removal: times.removal.pick(random),
+    }
+}
+
 fn stop_time(times: &PodTimes, grace: Duration, random: &mut fastrand::Rng) -> Duration {
     match times.stop {
         StopBehaviour::AtOnce => times.at_once.pick(random),
@@ -162,8 +167,9 @@ fn report(process: &PodProcess, pod: &Value, now: Timestamp) -> PodReport {
             exit_code: end.exit_code,
             started: process.starts < end.at,
         },
-        None if process.starts > now => PodReport::Waiting,
+        None if process.starts > now && process.restarts == 0 => PodReport::Waiting,
         None => PodReport::Running {
+            restarts: process.restarts,
             ready: process.readies <= now && annotation(pod, READY) != Some("false"),
         },
     }
@@ -175,7 +181,9 @@ fn reported(pod: &Value) -> Option<PodReport> {
     match text(pod, "/status/phase") {
         "Running" => {
             let (ready, containers) = (is_true(pod, "Ready"), is_true(pod, "ContainersReady"));
-            (ready == containers).then_some(PodReport::Running { ready })
+            let restarts = count(pod, "/status/containerStatuses/0/restartCount");
+            let restarts = u32::try_from(restarts).unwrap_or(0);
+            (ready == containers).then_some(PodReport::Running { ready, restarts })
         }
         "Succeeded" | "Failed" => {
             let by_kubelet = |ready: &&Value| {
@@ -203,8 +211,8 @@ fn status(pod: &Value, process: &PodProcess, report: PodReport, now: Timestamp) 
     }
     let (phase, ready, reason) = match report {
         PodReport::Waiting => ("Pending", false, "ContainersNotReady"),
-        PodReport::Running { ready: true } => ("Running", true, ""),
-        PodReport::Running { ready: false } => ("Running", false, "ContainersNotReady"),
+        PodReport::Running { ready: true, .. } => ("Running", true, ""),
+        PodReport::Running { ready: false, .. } => ("Running", false, "ContainersNotReady"),
         PodReport::Ended { exit_code: 0, .. } => ("Succeeded", false, "PodCompleted"),
         PodReport::Ended { .. } => ("Failed", false, "PodFailed"),
     };
@@ -229,7 +237,7 @@ fn containers(pod: &Value, process: &PodProcess, report: PodReport) -> Value {
     let started = written(process.starts);
     let (state, ready, has_id) = match report {
         PodReport::Waiting => (json!({"waiting": {"reason": "ContainerCreating"}}), false, false),
-        PodReport::Running { ready } => (json!({"running": {"startedAt": started}}), ready, true),
+        PodReport::Running { ready, .. } => (json!({"running": {"startedAt": started}}), ready, true),
         PodReport::Ended { started: false, .. } => {
             (json!({"waiting": {"reason": "ContainerCreating"}}), false, false)
         }
@@ -250,7 +258,7 @@ fn containers(pod: &Value, process: &PodProcess, report: PodReport) -> Value {
             "imageID": "",
             "ready": ready,
             "started": ready || matches!(report, PodReport::Running { .. }),
-            "restartCount": 0,
+            "restartCount": process.restarts,
             "state": state.clone(),
         });
         if has_id {

@@ -37,6 +37,9 @@ pub(super) struct PodProcess {
     /// The time at which the grace period is over.
     killed: Option<Timestamp>,
     grace: Duration,
+    /// Whether the containers are started again after a crash.
+    restarts_always: bool,
+    pub(super) restarts: u32,
     /// The time at which a kubelet removes the pod after the end of its processes.
     pub(super) removal: Duration,
 }
@@ -71,6 +74,8 @@ impl PodProcess {
             completes,
             stops: None,
             killed: None,
+            restarts_always: !matches!(text(pod, "/spec/restartPolicy"), "Never" | "OnFailure"),
+            restarts: 0,
             grace: grace(pod, "/spec/terminationGracePeriodSeconds", 30),
             removal: delays.removal,
         }
@@ -148,6 +153,19 @@ impl PodProcess {
             self.stops = Some(end);
             self.killed = Some(now);
         }
+    }
+
+    /// Starts the containers again after a crash.
+    pub(super) fn restart(&mut self, delays: PodDelays, now: Timestamp) {
+        (self.stops, self.killed) = (None, None);
+        self.starts = later(now, delays.startup);
+        self.readies = later(self.starts, delays.readiness);
+        self.restarts += 1;
+    }
+
+    /// Reports whether the containers crashed and are started again unless the pod is deleted.
+    pub(super) fn is_crashed(&self, now: Timestamp) -> bool {
+        self.restarts_always && self.has_ended(now)
     }
 
     /// Returns the next time at which the pod changes without a write.

@@ -7,10 +7,23 @@ use super::object::{Object, set_metadata};
 /// The characters of generated names, as Kubernetes uses them.
 const NAME_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Returns a hash of a template. `collision` gives another hash for a name that is taken.
-pub(super) fn template_hash(template: &Value, collision: u64) -> String {
+/// Returns the preferred hash of a template.
+pub(super) fn template_hash(template: &Value) -> String {
+    hash_of(&template.to_string(), 0)
+}
+
+/// The number of hashes of one template that are tried.
+const COLLISIONS: u64 = 8;
+
+/// Returns the hashes of a template, the preferred one first.
+pub(super) fn template_hashes(template: &Value) -> impl Iterator<Item = String> + Clone + use<> {
+    let text: std::rc::Rc<str> = template.to_string().into();
+    (0..COLLISIONS).map(move |collision| hash_of(&text, collision))
+}
+
+fn hash_of(text: &str, collision: u64) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ collision;
-    for byte in template.to_string().bytes() {
+    for byte in text.bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
     encoded(hash, 10)

@@ -73,7 +73,7 @@ impl<'a> Members<'a> {
             .filter(outside)
             .map(|(_, pod)| pod.clone())
             .collect();
-        let revision = format!("{}-{}", name(set), template_hash(&set["spec"]["template"], 0));
+        let revision = format!("{}-{}", name(set), template_hash(&set["spec"]["template"]));
         Self {
             owner,
             set,

@@ -16,6 +16,8 @@ enum Stage {
     Stopped,
     /// It has work to do, and decides on it at this time.
     Reacting(Timestamp),
+    /// A write was refused, and it decides again at this time.
+    BackingOff(Timestamp),
     /// Its writes are on their way until this time.
     Writing(Timestamp, Writes),
 }
@@ -48,6 +50,11 @@ impl Worker {
                 self.stage = Stage::Reacting(at);
                 Turn::Wait(Some(at))
             }
+            Stage::BackingOff(at) if at > now => {
+                self.stage = Stage::BackingOff(at);
+                Turn::Wait(Some(at))
+            }
+            Stage::BackingOff(_) => Turn::Decide,
             Stage::Reacting(at) => {
                 self.stage = Stage::Reacting(at);
                 Turn::Decide
@@ -100,6 +107,15 @@ impl Worker {
         let at = later(now, latency);
         self.stage = Stage::Writing(at, plan.writes);
         Turn::Wait(Some(at))
+    }
+
+    pub(super) fn back_off(&mut self, until: Timestamp) {
+        match self.stage {
+            Stage::Stopped => {}
+            Stage::Idle | Stage::Reacting(_) | Stage::BackingOff(_) | Stage::Writing(..) => {
+                self.stage = Stage::BackingOff(until);
+            }
+        }
     }
 
     pub(super) fn stop(&mut self) {

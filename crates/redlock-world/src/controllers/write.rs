@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::object::{name, namespace, uid};
+use super::{
+    ControllerKind,
+    object::{name, namespace, uid},
+};
 
 /// The program that writes: the user that the API server sees.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +40,7 @@ pub enum Propagation {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ControllerWrite {
     Create {
-        kind: &'static str,
+        kind: String,
         object: Value,
     },
     /// Replaces an object but for its status, if it still has the `resourceVersion` of `object`.
@@ -47,7 +50,7 @@ pub enum ControllerWrite {
     },
     /// Replaces the status of an object, if the object still has the `resourceVersion` of `object`.
     UpdateStatus {
-        kind: &'static str,
+        kind: String,
         object: Value,
     },
     /// Sets `spec.nodeName` of a pod that has none, and its condition `PodScheduled`.
@@ -74,6 +77,28 @@ pub enum ControllerWrite {
     },
 }
 
+impl ControllerWrite {
+    /// Returns the kind of the object that is written.
+    pub fn kind(&self) -> &str {
+        match self {
+            Self::Create { kind, .. }
+            | Self::Update { kind, .. }
+            | Self::UpdateStatus { kind, .. }
+            | Self::Delete { kind, .. } => kind,
+            Self::Bind { .. } => "Pod",
+            Self::FinalizeNamespace { .. } => "Namespace",
+        }
+    }
+}
+
+/// One write, with the controller that decided on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedWrite {
+    pub by: ControllerKind,
+    pub writer: ControllerWriter,
+    pub write: ControllerWrite,
+}
+
 /// The writes of one pass of a controller, and the time at which it wants to be called again without a change.
 #[derive(Debug, Default)]
 pub(super) struct ControllerPlan {
@@ -86,7 +111,8 @@ impl ControllerPlan {
         self.writes.push((ControllerWriter::ControllerManager, write));
     }
 
-    pub(super) fn create(&mut self, kind: &'static str, object: Value) {
+    pub(super) fn create(&mut self, kind: &str, object: Value) {
+        let kind = kind.to_owned();
         self.push(ControllerWrite::Create { kind, object });
     }
 
@@ -96,10 +122,11 @@ impl ControllerPlan {
     }
 
     /// Writes the status unless the object has it already.
-    pub(super) fn update_status(&mut self, kind: &'static str, object: &Value, status: Value) {
+    pub(super) fn update_status(&mut self, kind: &str, object: &Value, status: Value) {
         if object.get("status") != Some(&status) {
             let mut object = object.clone();
             object["status"] = status;
+            let kind = kind.to_owned();
             self.push(ControllerWrite::UpdateStatus { kind, object });
         }
     }

@@ -72,16 +72,48 @@ fn a_deployment_replaces_the_pod_of_a_lost_node() {
 }
 
 #[test]
-fn the_processes_of_a_crashed_node_end_and_are_reported_later() {
+fn the_containers_of_a_crashed_node_start_again_with_it() {
     let (mut cluster, node) = running();
-    cluster.controllers.stop(ControllerKind::StatefulSet);
     cluster.controllers.crash_node(&node, cluster.now);
     cluster.seconds(10.0);
     assert_eq!(cluster.controllers.running_pods(cluster.now).count(), 0);
     assert_eq!(text(&cluster.pods()[0], "/status/phase"), "Running");
     cluster.controllers.return_node(&node);
-    cluster.seconds(1.0);
-    assert_eq!(text(&cluster.pods()[0], "/status/phase"), "Failed");
+    cluster.until(|cluster| cluster.controllers.running_pods(cluster.now).count() == 1);
+    cluster.until(|cluster| is_pod_ready(&cluster.pods()[0]));
+    let restarts = cluster.pods()[0]
+        .pointer("/status/containerStatuses/0/restartCount")
+        .cloned();
+    assert_eq!(restarts, Some(json!(1)));
+    cluster.is_at_rest();
+}
+
+#[test]
+fn a_crashed_node_ends_a_pod_that_is_being_deleted() {
+    let (mut cluster, node) = running();
+    cluster.controllers.stop(ControllerKind::StatefulSet);
+    cluster.delete("Pod", "web-0", None);
+    cluster.controllers.crash_node(&node, cluster.now);
+    cluster.seconds(10.0);
+    assert_eq!(cluster.pods().len(), 1);
+    cluster.controllers.return_node(&node);
+    cluster.until(|cluster| cluster.pods().is_empty());
+}
+
+#[test]
+fn a_crashed_pod_is_started_again() {
+    let (mut cluster, _) = running();
+    let uid = cluster.controllers.running_pods(cluster.now).next().unwrap().uid;
+    assert!(cluster.controllers.crash_pod(&uid, cluster.now));
+    cluster.seconds(0.01);
+    assert!(!is_pod_ready(&cluster.pods()[0]));
+    assert_eq!(cluster.controllers.running_pods(cluster.now).count(), 0);
+    cluster.until(|cluster| is_pod_ready(&cluster.pods()[0]));
+    assert_eq!(
+        cluster.controllers.running_pods(cluster.now).next().unwrap().uid,
+        uid
+    );
+    cluster.is_at_rest();
 }
 
 #[test]

@@ -140,6 +140,11 @@ fn refused_writes_are_repeated_until_they_are_accepted() {
     cluster.refuses = true;
     cluster.seconds(10.0);
     assert!(cluster.names("ReplicaSet").is_empty());
+    assert!(
+        cluster.refused <= 30,
+        "{} attempts in 10 seconds",
+        cluster.refused
+    );
     cluster.refuses = false;
     cluster.until(|cluster| cluster.pods().iter().any(|pod| is_pod_ready(pod)));
     cluster.is_at_rest();

@@ -44,7 +44,11 @@ impl ClusterObjects for Store {
         KINDS.map(str::to_owned).to_vec()
     }
 
-    fn revision(&self, kind: &str) -> Option<u64> {
+    fn revision(&self) -> Option<u64> {
+        Some(self.version)
+    }
+
+    fn revision_of(&self, kind: &str) -> Option<u64> {
         Some(self.revisions.get(kind).copied().unwrap_or(0))
     }
 }
@@ -166,9 +170,9 @@ impl Store {
     /// Applies a write. Returns false if the write has no effect.
     fn apply(&mut self, write: ControllerWrite, now: Timestamp) -> bool {
         match write {
-            ControllerWrite::Create { kind, object } => self.create(kind, object, now),
+            ControllerWrite::Create { kind, object } => self.create(&kind, object, now),
             ControllerWrite::Update { kind, object } => self.replace(&kind, &object, false),
-            ControllerWrite::UpdateStatus { kind, object } => self.replace(kind, &object, true),
+            ControllerWrite::UpdateStatus { kind, object } => self.replace(&kind, &object, true),
             ControllerWrite::Bind {
                 namespace,
                 name,
@@ -215,6 +219,8 @@ pub(super) struct Cluster {
     pub(super) writes: usize,
     /// Whether all writes of the controllers are refused.
     pub(super) refuses: bool,
+    /// The number of refused writes.
+    pub(super) refused: usize,
 }
 
 impl Cluster {
@@ -229,6 +235,7 @@ impl Cluster {
             now: "2026-01-01T12:00:00Z".parse().unwrap(),
             writes: 0,
             refuses: false,
+            refused: 0,
         }
     }
 
@@ -251,13 +258,13 @@ impl Cluster {
             if reconciled.writes.is_empty() {
                 return reconciled.next;
             }
-            for (_, write) in reconciled.writes {
-                if !self.refuses && self.store.apply(write, self.now) {
+            for planned in reconciled.writes {
+                if self.refuses {
+                    self.refused += 1;
+                    self.controllers.refused(planned.by, self.now);
+                } else if self.store.apply(planned.write, self.now) {
                     self.writes += 1;
                 }
-            }
-            if self.refuses {
-                return reconciled.next;
             }
         }
         panic!("the controllers write without end");

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::{
     super::{
-        ClusterObjects, ControllerKind,
+        ClusterObjects, ControllerKind, ControllerSettings, DelayRange,
         object::{count, is_deleting, is_pod_ready, is_true, label, name, text, uid},
         selector::controller_of,
     },
@@ -316,4 +316,92 @@ fn a_daemon_set_has_a_pod_on_each_node() {
             .all(|pod| text(pod, "/spec/containers/0/image") == "web:2")
     );
     cluster.is_at_rest();
+}
+
+#[test]
+fn a_write_that_was_on_its_way_still_creates_pods() {
+    let settings = ControllerSettings {
+        latency: DelayRange::millis(400, 400),
+        ..ControllerSettings::default()
+    };
+    let mut cluster = Cluster::with(settings, 1);
+    cluster.create("Deployment", "web", workload(0));
+    cluster.seconds(3.0);
+    let set = cluster.names("ReplicaSet").remove(0);
+    for replicas in [1, 0] {
+        cluster.store.edit("ReplicaSet", &set, |set| {
+            set["spec"]["replicas"] = json!(replicas)
+        });
+        cluster.seconds(0.1);
+        assert!(cluster.pods().is_empty());
+    }
+    cluster.seconds(0.3);
+    assert_eq!(cluster.pods().len(), 1, "after the number was lowered");
+    cluster.until(|cluster| cluster.pods().is_empty());
+    cluster.is_at_rest();
+}
+
+#[test]
+fn controllers_without_delays_finish_at_once() {
+    let mut settings = ControllerSettings::default();
+    (settings.reaction, settings.latency) = (DelayRange::ZERO, DelayRange::ZERO);
+    settings.pods.scheduling = DelayRange::ZERO;
+    let mut cluster = Cluster::with(settings, 1);
+    cluster.create("Deployment", "web", workload(2));
+    cluster.seconds(0.0);
+    let pods = cluster.pods();
+    assert!(pods.len() == 2 && pods.iter().all(|pod| !text(pod, "/spec/nodeName").is_empty()));
+    cluster.seconds(5.0);
+    cluster.is_at_rest();
+}
+
+#[test]
+#[ignore = "measures"]
+fn measure() {
+    let mut cluster = Cluster::new();
+    for kind in ["Deployment", "StatefulSet"] {
+        cluster.create(kind, "web", workload(3));
+    }
+    for n in 0..20 {
+        cluster.create(
+            "ConfigMap",
+            &format!("c{n}"),
+            json!({"metadata": {"ownerReferences": [{"kind": "Widget", "uid": "x"}]}}),
+        );
+        cluster.create("Lease", &format!("l{n}"), json!({"spec": {"n": 0}}));
+    }
+    cluster.seconds(30.0);
+    let start = std::time::Instant::now();
+    for _ in 0..10_000 {
+        cluster.controllers.reconcile(&cluster.store, cluster.now);
+    }
+    println!("at rest {:?}", start.elapsed() / 10_000);
+    for (kind, name) in [("Lease", "l1"), ("Pod", "web-0"), ("Deployment", "web")] {
+        let start = std::time::Instant::now();
+        for n in 0..2_000 {
+            cluster.store.edit(kind, name, |one| {
+                one["metadata"]["labels"]["n"] = json!(n.to_string())
+            });
+            assert!(
+                cluster
+                    .controllers
+                    .reconcile(&cluster.store, cluster.now)
+                    .writes
+                    .is_empty()
+            );
+        }
+        println!("a change of {kind} {:?}", start.elapsed() / 2_000);
+    }
+    let start = std::time::Instant::now();
+    for n in 0..100 {
+        cluster.store.edit("Deployment", "web", |one| {
+            one["spec"]["replicas"] = json!(n % 2 * 3)
+        });
+        cluster.seconds(6.0);
+    }
+    println!(
+        "a world of 10 minutes {:?}, {} writes",
+        start.elapsed(),
+        cluster.writes
+    );
 }
