@@ -29,6 +29,8 @@ mod siblings;
 mod status;
 mod target_task;
 mod templates;
+#[cfg(test)]
+mod world;
 mod writer;
 
 pub(crate) use error::{ConfigurationError, OperatorError};

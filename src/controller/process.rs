@@ -80,7 +80,7 @@ pub(crate) struct Options {
 /// Returns an error if the configuration cannot be used, signals, metrics or an address cannot be set up at
 /// the start, or a task ends.
 pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
-    let mut signals = Signals::listen().map_err(ProcessError::Signals)?;
+    let signals = Signals::listen().map_err(ProcessError::Signals)?;
     let declared = match options.quorums_file.clone() {
         Some(file) => Some(
             Declared::open(file.clone())
@@ -91,6 +91,44 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     };
     let (clients, contact) = Clients::infer().await?;
     let servers = Servers::listen(&options, &clients).await?;
+    let surroundings = Surroundings {
+        signals,
+        clients,
+        contact,
+        servers,
+        transport: Transport::default(),
+    };
+    run_in(options, surroundings, declared).await
+}
+
+/// The edges of the process: signals, connections and listeners.
+pub(super) struct Surroundings<L, C> {
+    pub(super) signals: Signals,
+    pub(super) clients: Clients,
+    /// Detects and replaces silent connections of the clients.
+    pub(super) contact: C,
+    pub(super) servers: Servers<L>,
+    pub(super) transport: Transport,
+}
+
+/// Runs the process between these edges.
+pub(super) async fn run_in<L, C>(
+    options: Options,
+    surroundings: Surroundings<L, C>,
+    declared: Option<Declared>,
+) -> Result<(), OperatorError>
+where
+    L: Listener,
+    L::Addr: fmt::Debug,
+    C: Future<Output = ()> + Send + 'static,
+{
+    let Surroundings {
+        mut signals,
+        clients,
+        contact,
+        servers,
+        transport,
+    } = surroundings;
     let cluster = tokio::select! {
         cluster = cluster_id(&clients.work, &options.cluster_name) => cluster?,
         _ = signals.next() => return Ok(()),
@@ -107,12 +145,12 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
         version = env!("CARGO_PKG_VERSION"),
         identity = %options.identity,
         %cluster,
-        listen = %servers.listener.local_addr().unwrap_or(options.listen),
+        listen = ?servers.listener.local_addr().ok(),
         "operator started"
     );
     let client = clients.work.clone();
     let process = Process::new(signals, state);
-    let mut operator = Operator::start(&options, clients, servers, Transport::default(), cluster, process);
+    let mut operator = Operator::start(&options, clients, servers, transport, cluster, process);
     let process = &mut operator.process;
     process.spawn("asks the API server whether it answers", contact.map(Ok));
     if let Some(wanted) = options.new_password.clone() {
@@ -138,9 +176,9 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
 }
 
 /// The listeners of the HTTP side.
-struct Servers<L> {
-    listener: L,
-    details: Details,
+pub(super) struct Servers<L> {
+    pub(super) listener: L,
+    pub(super) details: Details,
 }
 
 impl Servers<TcpListener> {

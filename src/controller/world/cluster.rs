@@ -1,0 +1,205 @@
+//! Runs one simulated cluster: its API server, its controllers and the replicas of the operator in its pods.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use redlock_world::{
+    controllers::{ControllerSettings, Controllers, RunningPod},
+    kubernetes::{ApiOptions, ApiServer, ObjectKey, ResourceId},
+    network::Network,
+};
+use serde_json::{Value, json};
+use tokio::{task::JoinHandle, time};
+
+use super::{
+    controllers::reconcile,
+    manifests::{self, NAMESPACE, OPERATOR_NAMESPACE},
+    replica::{OperatorProcess, ReplicaPod},
+};
+use crate::{clock, controller::events::timestamp_at};
+
+/// The user of the world at the API servers.
+pub(super) const USER: &str = "kubectl";
+
+/// One cluster. Clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct ClusterWorld {
+    pub(super) name: String,
+    pub(super) api: ApiServer,
+    network: Network,
+    state: Arc<Mutex<ClusterState>>,
+}
+
+#[derive(Debug)]
+struct ClusterState {
+    controllers: Controllers,
+    /// The processes of the operator, by the UIDs of their pods.
+    operators: BTreeMap<String, OperatorProcess>,
+}
+
+pub(super) fn now() -> Timestamp {
+    timestamp_at(clock::unix_time())
+}
+
+impl ClusterWorld {
+    pub(super) fn new(name: &str, network: &Network, seed: u64) -> Self {
+        let options = ApiOptions {
+            cluster_uid: format!("uid-of-{name}"),
+            namespaces: vec![OPERATOR_NAMESPACE.to_owned(), NAMESPACE.to_owned()],
+            ..ApiOptions::new(seed, now)
+        };
+        let state = ClusterState {
+            controllers: Controllers::new(ControllerSettings::default(), seed),
+            operators: BTreeMap::new(),
+        };
+        Self {
+            name: name.to_owned(),
+            api: ApiServer::new(options),
+            network: network.clone(),
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, ClusterState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs the controllers and the processes of the pods until the task is aborted.
+    pub(super) fn run(&self) -> JoinHandle<()> {
+        let cluster = self.clone();
+        tokio::spawn(async move {
+            loop {
+                let seen = cluster.api.revision();
+                let next = cluster.turn();
+                let pause = next.map_or(Duration::from_secs(60), |at| {
+                    Duration::try_from(at.duration_since(now())).unwrap_or_default()
+                });
+                // A zero timer would not let the clock advance.
+                let pause = pause.max(Duration::from_millis(1));
+                let _ = time::timeout(pause, cluster.api.changed(seen)).await;
+            }
+        })
+    }
+
+    /// Lets the controllers write, and starts and ends the processes of operators.
+    fn turn(&self) -> Option<Timestamp> {
+        let mut state = self.state();
+        let (_, next) = reconcile(&self.api, &mut state.controllers, now());
+        self.follow_operators(&mut state);
+        next
+    }
+
+    fn follow_operators(&self, state: &mut ClusterState) {
+        let running: BTreeMap<String, RunningPod> = state
+            .controllers
+            .running_pods(now())
+            .filter(|pod| pod.namespace == OPERATOR_NAMESPACE)
+            .map(|pod| (pod.uid.clone(), pod))
+            .collect();
+        for (uid, pod) in &running {
+            let key = ObjectKey::new(ResourceId::PODS, &*pod.namespace, &*pod.name);
+            let object = self.api.read(&key);
+            let deleted = object.as_ref().is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
+            match state.operators.get(uid) {
+                Some(operator) if deleted => operator.terminate(),
+                Some(_) => {}
+                None => {
+                    let ip = object.as_ref().and_then(|pod| pod["status"]["podIP"].as_str());
+                    if let Some(ip) = ip.filter(|_| !deleted) {
+                        let operator = self.start_operator(&pod.name, ip);
+                        state.operators.insert(uid.clone(), operator);
+                    }
+                }
+            }
+        }
+        state.operators.retain(|uid, operator| {
+            let runs = running.contains_key(uid);
+            if !runs {
+                operator.kill(&self.api);
+            }
+            runs
+        });
+    }
+
+    fn start_operator(&self, name: &str, ip: &str) -> OperatorProcess {
+        let pod = ReplicaPod {
+            cluster: self.name.clone(),
+            name: name.to_owned(),
+            ip: ip.to_owned(),
+        };
+        let party = self.network.party(&format!("{}/{name}", self.name));
+        OperatorProcess::start(pod, &party, &self.api)
+    }
+
+    /// Returns the names of the operator's processes in the network.
+    pub(super) fn operators(&self) -> Vec<String> {
+        let state = self.state();
+        let running = state.operators.values().filter(|operator| !operator.has_ended());
+        running.map(|operator| operator.party.clone()).collect()
+    }
+
+    /// Returns the UIDs of the operator's pods by the names of their processes.
+    pub(super) fn operator_pods(&self) -> BTreeMap<String, String> {
+        let state = self.state();
+        let operators = state.operators.iter();
+        operators.map(|(uid, operator)| (operator.party.clone(), uid.clone())).collect()
+    }
+
+    /// Ends the processes of a pod at once; the kubelet starts them again.
+    pub(super) fn crash_pod(&self, uid: &str) {
+        let mut state = self.state();
+        state.controllers.crash_pod(uid, now());
+        if let Some(operator) = state.operators.remove(uid) {
+            operator.kill(&self.api);
+        }
+    }
+
+    /// Returns the number of running pods of a workload, as their nodes run them.
+    pub(super) fn running_pods(&self, workload: &str) -> usize {
+        let prefix = format!("{workload}-");
+        let state = self.state();
+        let pods = state.controllers.running_pods(now());
+        pods.filter(|pod| pod.namespace == NAMESPACE && pod.name.starts_with(&prefix)).count()
+    }
+
+    /// Installs the operator and a quorum.
+    pub(super) fn install(&self, replicas: u32, quorums: &[(&str, &[(String, String)])]) {
+        for (name, masters) in quorums {
+            let quorum = manifests::quorum(name, masters);
+            self.api.create(USER, &ResourceId::REDIS_QUORUMS, quorum).unwrap();
+        }
+        self.api
+            .create(USER, &ResourceId::DEPLOYMENTS, manifests::operator(replicas))
+            .unwrap();
+    }
+
+    pub(super) fn create_deployment(&self, name: &str, replicas: u32) {
+        let deployment = manifests::deployment(NAMESPACE, name, replicas, 3);
+        self.api.create(USER, &ResourceId::DEPLOYMENTS, deployment).unwrap();
+    }
+
+    pub(super) fn create_lock(&self, lock: Value) {
+        self.api.create(USER, &ResourceId::LEADER_LOCKS, lock).unwrap();
+    }
+
+    pub(super) fn change_lock(&self, name: &str, patch: Value) {
+        self.api.merge(USER, &manifests::lock_key(name), patch).unwrap();
+    }
+
+    pub(super) fn delete_lock(&self, name: &str) {
+        let key = manifests::lock_key(name);
+        self.api.delete(USER, &key, &Default::default()).unwrap();
+    }
+
+    pub(super) fn lock(&self, name: &str) -> Option<Arc<Value>> {
+        self.api.read(&manifests::lock_key(name))
+    }
+
+    pub(super) fn annotate_lock(&self, name: &str, annotation: &str, value: Option<&str>) {
+        self.change_lock(name, json!({ "metadata": { "annotations": { annotation: value } } }));
+    }
+}

@@ -1,0 +1,109 @@
+//! Lets the simulated controllers of a cluster act on its API server.
+
+use std::sync::Arc;
+
+use redlock_world::{
+    controllers::{ClusterObjects, ControllerWrite, Controllers, PlannedWrite, Propagation},
+    kubernetes::{self, ApiError, ApiServer, DeleteOptions, ObjectKey, ResourceId, Subresource, WriteOptions},
+};
+use serde_json::{Value, json};
+
+/// The kinds that the controllers read, with their resources.
+const KINDS: [(&str, ResourceId); 14] = [
+    ("Pod", ResourceId::PODS),
+    ("Node", ResourceId::NODES),
+    ("Namespace", ResourceId::NAMESPACES),
+    ("Secret", ResourceId::SECRETS),
+    ("ConfigMap", ResourceId::CONFIG_MAPS),
+    ("PersistentVolumeClaim", ResourceId::VOLUME_CLAIMS),
+    ("Deployment", ResourceId::DEPLOYMENTS),
+    ("StatefulSet", ResourceId::STATEFUL_SETS),
+    ("ReplicaSet", ResourceId::REPLICA_SETS),
+    ("DaemonSet", ResourceId::DAEMON_SETS),
+    ("Job", ResourceId::JOBS),
+    ("CronJob", ResourceId::CRON_JOBS),
+    ("Lease", ResourceId::LEASES),
+    ("LeaderLock", ResourceId::LEADER_LOCKS),
+];
+
+fn resource(kind: &str) -> ResourceId {
+    let known = KINDS.into_iter().find(|(name, _)| *name == kind);
+    known.unwrap_or_else(|| panic!("kind {kind} is not in the table")).1
+}
+
+/// The objects of an API server, as the controllers read them.
+struct ApiObjects<'a>(&'a ApiServer);
+
+impl ClusterObjects for ApiObjects<'_> {
+    fn list(&self, kind: &str) -> Vec<Arc<Value>> {
+        self.0.all(&resource(kind))
+    }
+
+    fn kinds(&self) -> Vec<String> {
+        KINDS.iter().map(|(kind, _)| (*kind).to_owned()).collect()
+    }
+
+    fn revision(&self) -> Option<u64> {
+        Some(self.0.revision())
+    }
+}
+
+/// Carries out what the controllers write now. Returns the time at which they have to be called again.
+pub(super) fn reconcile(
+    api: &ApiServer,
+    controllers: &mut Controllers,
+    now: jiff::Timestamp,
+) -> (bool, Option<jiff::Timestamp>) {
+    let reconciled = controllers.reconcile(&ApiObjects(api), now);
+    let wrote = !reconciled.writes.is_empty();
+    for planned in reconciled.writes {
+        let by = planned.by;
+        match write(api, planned) {
+            Ok(()) => {}
+            Err(error) if error.is_conflict() || error.is_not_found() => {}
+            Err(_) => controllers.refused(by, now),
+        }
+    }
+    (wrote, reconciled.next)
+}
+
+fn key_of(kind: &str, object: &Value) -> ObjectKey {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    ObjectKey::new(resource(kind), text("namespace"), text("name"))
+}
+
+fn write(api: &ApiServer, planned: PlannedWrite) -> Result<(), ApiError> {
+    let caller = planned.writer.name();
+    match planned.write {
+        ControllerWrite::Create { kind, object } => api.create(&caller, &resource(&kind), object).map(drop),
+        ControllerWrite::Update { kind, object } => api.update(&caller, &key_of(&kind, &object), object).map(drop),
+        ControllerWrite::UpdateStatus { kind, object } => {
+            api.update_status(&caller, &key_of(&kind, &object), object).map(drop)
+        }
+        ControllerWrite::Bind { namespace, name, uid, node } => {
+            let key = ObjectKey::new(ResourceId::PODS, namespace, name);
+            let patch = json!({"metadata": {"uid": uid}, "spec": {"nodeName": node}});
+            api.merge(&caller, &key, patch).map(drop)
+        }
+        ControllerWrite::Delete { kind, namespace, name, uid, grace_seconds, propagation } => {
+            let key = ObjectKey::new(resource(&kind), namespace, name);
+            let options = DeleteOptions {
+                grace_seconds: grace_seconds.and_then(|seconds| i64::try_from(seconds).ok()),
+                propagation: Some(match propagation {
+                    Propagation::Background => kubernetes::Propagation::Background,
+                    Propagation::Foreground => kubernetes::Propagation::Foreground,
+                }),
+                uid: Some(uid),
+                ..DeleteOptions::default()
+            };
+            api.delete(&caller, &key, &options).map(drop)
+        }
+        ControllerWrite::FinalizeNamespace { object } => {
+            let options = WriteOptions {
+                subresource: Subresource::Finalize,
+                ..WriteOptions::default()
+            };
+            api.update_with(&caller, &key_of("Namespace", &object), object, &options).map(drop)
+        }
+    }
+}

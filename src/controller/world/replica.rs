@@ -1,0 +1,105 @@
+//! Runs one replica of the operator as the process of its pod.
+
+use std::net::SocketAddr;
+
+use kube::Config;
+use redlock_world::{
+    kubernetes::{ApiServer, Partition},
+    network::Party,
+};
+use tokio::{sync::mpsc, task::JoinHandle};
+
+use super::{api_client, manifests};
+use crate::{
+    controller::{
+        Options, OperatorError, Siblings,
+        clients::Clients,
+        process::{Servers, Surroundings, run_in},
+    },
+    lease::HolderIdentity,
+    operator::{guarded::Details, signals::Signals},
+    targets::AllowedFields,
+};
+
+/// The pod of a replica.
+#[derive(Clone, Debug)]
+pub(super) struct ReplicaPod {
+    pub(super) cluster: String,
+    pub(super) name: String,
+    pub(super) ip: String,
+}
+
+/// A process of the operator.
+#[derive(Debug)]
+pub(super) struct OperatorProcess {
+    pub(super) pod: ReplicaPod,
+    /// The name of this process in the network and at the API server.
+    pub(super) party: String,
+    signals: mpsc::UnboundedSender<&'static str>,
+    task: JoinHandle<Result<(), OperatorError>>,
+}
+
+impl OperatorProcess {
+    pub(super) fn start(pod: ReplicaPod, party: &Party, api: &ApiServer) -> Self {
+        let (signals, received) = Signals::channel();
+        let name = party.name().to_owned();
+        let connector = api_client::connector(api, &name);
+        let config = Config::new(http::Uri::from_static("http://api.world"));
+        let (clients, contact) = Clients::of(&config, &connector).unwrap();
+        let surroundings = Surroundings {
+            signals: received,
+            clients,
+            contact,
+            servers: Servers {
+                listener: party.listen(&pod.ip, manifests::OPERATOR_PORT).unwrap(),
+                details: Details::default(),
+            },
+            transport: party.transport(),
+        };
+        let task = tokio::spawn(run_in(options(&pod), surroundings, None));
+        Self {
+            pod,
+            party: name,
+            signals,
+            task,
+        }
+    }
+
+    /// Sends SIGTERM.
+    pub(super) fn terminate(&self) {
+        // The process may have ended.
+        let _ = self.signals.send("SIGTERM");
+    }
+
+    /// Ends the process without any last word.
+    pub(super) fn kill(&self, api: &ApiServer) {
+        self.task.abort();
+        api.partition(&self.party, Partition::Both);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.task.is_finished()
+    }
+}
+
+fn options(pod: &ReplicaPod) -> Options {
+    Options {
+        listen: SocketAddr::from(([0, 0, 0, 0], manifests::OPERATOR_PORT)),
+        listen_details: None,
+        require_token: false,
+        identity: HolderIdentity::parse(&pod.name).unwrap(),
+        cluster_name: pod.cluster.clone(),
+        namespaces: Vec::new(),
+        siblings: Some(Siblings {
+            namespace: manifests::OPERATOR_NAMESPACE.to_owned(),
+            selector: format!("app={}", manifests::OPERATOR),
+            own: pod.name.clone(),
+        }),
+        lock_metrics: false,
+        lease_fence: false,
+        allowed_fields: AllowedFields::default(),
+        api_requests_per_second: 40,
+        quorums_file: None,
+        new_password: None,
+    }
+}

@@ -1,0 +1,98 @@
+//! The clusters of a world, their masters and their network.
+
+use std::time::Duration;
+
+use redlock_world::{
+    masters::Masters,
+    network::{Latency, Network},
+};
+use tokio::{task::JoinHandle, time};
+
+use super::cluster::ClusterWorld;
+use crate::clock;
+
+const CLUSTERS: [&str; 3] = ["eu-1", "us-1", "ap-1"];
+/// The interval at which a condition is checked.
+const CHECK: Duration = Duration::from_millis(20);
+
+pub(super) struct Universe {
+    pub(super) network: Network,
+    /// The masters of the quorums `default` and `second`.
+    pub(super) masters: Masters,
+    pub(super) second: Masters,
+    pub(super) clusters: Vec<ClusterWorld>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Universe {
+    /// Starts clusters with this number of replicas of the operator in each.
+    pub(super) fn start(seed: u64, clusters: usize, replicas: u32) -> Self {
+        let network = Network::new(seed, Latency::milliseconds(0, 2));
+        let masters = Masters::start(&network, &["m0", "m1", "m2"], seed);
+        let second = Masters::start(&network, &["s0", "s1", "s2"], seed + 1);
+        let named = |masters: &Masters| -> Vec<(String, String)> {
+            masters.iter().map(|master| (master.name().to_owned(), master.url())).collect()
+        };
+        let quorums = [("default", named(&masters)), ("second", named(&second))];
+        let quorums: Vec<_> = quorums.iter().map(|(name, masters)| (*name, &masters[..])).collect();
+        let mut running = Vec::new();
+        let clusters: Vec<ClusterWorld> = CLUSTERS[..clusters]
+            .iter()
+            .zip(1..)
+            .map(|(name, number)| {
+                let cluster = ClusterWorld::new(name, &network, seed.wrapping_mul(31) + number);
+                cluster.install(replicas, &quorums);
+                running.push(cluster.run());
+                cluster
+            })
+            .collect();
+        Self {
+            network,
+            masters,
+            second,
+            clusters,
+            tasks: running,
+        }
+    }
+
+    /// Waits until a condition holds. Returns the time that it took, or an error with this text after `patience`.
+    pub(super) async fn wait(
+        &self,
+        text: &str,
+        patience: Duration,
+        mut holds: impl FnMut(&Self) -> bool,
+    ) -> Result<Duration, String> {
+        let started = clock::now();
+        while !holds(self) {
+            let passed = clock::now().since(started);
+            if passed >= patience {
+                return Err(format!("not within {passed:?}: {text}"));
+            }
+            time::sleep(CHECK).await;
+        }
+        Ok(clock::now().since(started))
+    }
+
+    /// Checks that a condition holds for some time.
+    pub(super) async fn keep(
+        &self,
+        text: &str,
+        length: Duration,
+        mut holds: impl FnMut(&Self) -> bool,
+    ) -> Result<(), String> {
+        let until = clock::now() + length;
+        while clock::now() < until {
+            if !holds(self) {
+                return Err(format!("{:?} before the end: {text}", until.left(clock::now())));
+            }
+            time::sleep(CHECK).await;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Universe {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
