@@ -10,8 +10,8 @@ use super::{
     cron_schedule::CronSchedule,
     job::finished,
     object::{
-        Object, count_or, flag, is_deleting, later, name, namespace, set_metadata, status_of, text, time,
-        uid, written,
+        FieldPath, Object, count_or, flag, is_deleting, later, name, namespace, set_metadata, status_of,
+        text, time, uid, written,
     },
     selector::{Owner, is_controlled_by},
 };
@@ -109,7 +109,7 @@ impl CronSync<'_> {
         let after = last.or(created).unwrap_or(self.now);
         let deadline = self
             .cron_job
-            .pointer("/spec/startingDeadlineSeconds")
+            .at("/spec/startingDeadlineSeconds")
             .and_then(Value::as_u64);
         let slot = schedule.latest(after, self.now)?;
         let late = |deadline| later(slot, Duration::from_secs(deadline)) < self.now;
@@ -159,7 +159,7 @@ impl CronSync<'_> {
         };
         let template = &cron_job["spec"]["jobTemplate"];
         let metadata = |field: &str| {
-            let map = template.pointer(&format!("/metadata/{field}"));
+            let map = template.at(&format!("/metadata/{field}"));
             map.cloned().unwrap_or_else(|| json!({}))
         };
         let mut job = json!({

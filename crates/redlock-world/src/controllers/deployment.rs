@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::{
     ClusterObjects, ControllerPlan,
     object::{
-        Condition, Object, annotation, count, count_or, flag, is_deleting, is_pod_over, label, name,
-        namespace, set_count, set_metadata, status_of, text,
+        Condition, FieldPath, Object, annotation, count, count_or, flag, is_deleting, is_pod_over, label,
+        name, namespace, set_count, set_metadata, status_of, text,
     },
     pod_template::{pods_of, set_label, share, template_hashes},
     selector::Owner,
@@ -140,7 +140,7 @@ impl<'a> Rollout<'a> {
     }
 
     fn roll(&mut self, sets: &[Object], plan: &mut ControllerPlan) {
-        let rolling = self.deployment.pointer("/spec/strategy/rollingUpdate");
+        let rolling = self.deployment.at("/spec/strategy/rollingUpdate");
         let field = |name: &str| rolling.and_then(|rolling| rolling.get(name));
         let surge = share(field("maxSurge"), self.replicas, true);
         let mut unavailable = share(field("maxUnavailable"), self.replicas, false);
@@ -303,9 +303,7 @@ impl<'a> Rollout<'a> {
         ] {
             set_count(&mut status, field, number);
         }
-        let rolling = self
-            .deployment
-            .pointer("/spec/strategy/rollingUpdate/maxUnavailable");
+        let rolling = self.deployment.at("/spec/strategy/rollingUpdate/maxUnavailable");
         let recreates = text(self.deployment, "/spec/strategy/type") == "Recreate";
         let unavailable = if recreates {
             0

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{
     ClusterObjects, ControllerPlan,
     object::{
-        Condition, Object, condition, count, count_or, flag, is_deleting, is_pod_over, is_pod_ready, is_true,
-        later, name, namespace, set_count, status_of, text, time, uid, written,
+        Condition, FieldPath, Object, condition, count, count_or, flag, is_deleting, is_pod_over,
+        is_pod_ready, is_true, later, name, namespace, set_count, status_of, text, time, uid, written,
     },
     pod_template::{new_pod, pods_of, random_suffix, set_label},
     selector::Owner,
@@ -75,9 +75,7 @@ pub(super) fn reconcile(
 
 /// Deletes a Job whose time to live is over.
 fn expire(job: &Value, end: &str, now: Timestamp, plan: &mut ControllerPlan) {
-    let ttl = job
-        .pointer("/spec/ttlSecondsAfterFinished")
-        .and_then(Value::as_u64);
+    let ttl = job.at("/spec/ttlSecondsAfterFinished").and_then(Value::as_u64);
     let ended = condition(job.get("status"), end).and_then(|end| time(end, "/lastTransitionTime"));
     if let (Some(ttl), Some(ended), false) = (ttl, ended, is_deleting(job)) {
         let expires = later(ended, Duration::from_secs(ttl));
@@ -176,7 +174,7 @@ impl<'a> JobSync<'a> {
         }
         let limit = self
             .job
-            .pointer("/spec/activeDeadlineSeconds")
+            .at("/spec/activeDeadlineSeconds")
             .and_then(Value::as_u64)?;
         let started = time(&self.status, "/startTime")?;
         let deadline = later(started, Duration::from_secs(limit));
@@ -197,10 +195,10 @@ impl<'a> JobSync<'a> {
         let parallelism = count_or(self.job, "/spec/parallelism", 1);
         let succeeded = count(&self.status, "/succeeded");
         let active = i64::try_from(self.active.len()).unwrap_or(i64::MAX);
-        let wanted = match self.job.pointer("/spec/completions").and_then(Value::as_i64) {
+        let wanted = match self.job.at("/spec/completions").and_then(Value::as_i64) {
             Some(completions) => parallelism.min(completions - succeeded).max(0),
             // Without completions, no pod is created after the first success.
-            None if self.job.pointer("/spec/parallelism").is_some() && succeeded > 0 => active,
+            None if self.job.at("/spec/parallelism").is_some() && succeeded > 0 => active,
             None if succeeded > 0 => 0,
             None => parallelism,
         };

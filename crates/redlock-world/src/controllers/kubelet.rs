@@ -12,8 +12,8 @@ use super::{
     ClusterObjects, ControllerPlan, ControllerWriter, PodTimes, StopBehaviour,
     nodes::Nodes,
     object::{
-        Condition, annotation, condition, count, is_deleting, is_pod_over, is_true, later, status_of, text,
-        uid, written,
+        Condition, FieldPath, annotation, condition, count, is_deleting, is_pod_over, is_true, later,
+        status_of, text, uid, written,
     },
     pod_process::{PodDelays, PodProcess, grace},
 };
@@ -25,8 +25,14 @@ const READY: &str = "world/ready";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PodReport {
     Waiting,
-    Running { ready: bool, restarts: u32 },
-    Ended { exit_code: i64, started: bool },
+    Running {
+        ready: bool,
+        restarts: u32,
+    },
+    /// `None` if no container was ever started.
+    Ended {
+        exit_code: Option<i64>,
+    },
 }
 
 /// The processes of the pods by their UID.
@@ -106,18 +112,17 @@ impl Kubelet {
             process.restart(delays(times, random), now);
         }
         let report = report(process, pod, now);
+        let before = plan.writes.len();
         if reported(pod) != Some(report) {
-            let before = plan.writes.len();
             plan.update_status("Pod", pod, status(pod, process, report, now));
             plan.writes
                 .iter_mut()
                 .skip(before)
                 .for_each(|(writer, _)| *writer = kubelet());
-        } else if is_deleting(pod)
-            && process
-                .end()
-                .is_some_and(|end| later(end.at, process.removal) <= now)
-        {
+        }
+        let is_reported = plan.writes.len() == before;
+        let removed = process.end().map(|end| later(end.at, process.removal));
+        if is_reported && is_deleting(pod) && removed.is_some_and(|removed| removed <= now) {
             plan.remove_pod(kubelet(), pod);
         }
     }
@@ -163,10 +168,12 @@ fn stop_time(times: &PodTimes, grace: Duration, random: &mut fastrand::Rng) -> D
 
 fn report(process: &PodProcess, pod: &Value, now: Timestamp) -> PodReport {
     match process.end().filter(|end| end.at <= now) {
-        Some(end) => PodReport::Ended {
-            exit_code: end.exit_code,
-            started: process.starts < end.at,
-        },
+        Some(end) => {
+            let started = process.starts < end.at || process.restarts > 0;
+            PodReport::Ended {
+                exit_code: started.then_some(end.exit_code),
+            }
+        }
         None if process.starts > now && process.restarts == 0 => PodReport::Waiting,
         None => PodReport::Running {
             restarts: process.restarts,
@@ -191,11 +198,10 @@ fn reported(pod: &Value) -> Option<PodReport> {
                 matches!(reason, "PodCompleted" | "PodFailed")
             };
             ready.filter(by_kubelet)?;
-            let state = pod.pointer("/status/containerStatuses/0/state");
-            let code = state.and_then(|state| state.pointer("/terminated/exitCode"));
+            let state = pod.at("/status/containerStatuses/0/state");
+            let code = state.and_then(|state| state.at("/terminated/exitCode"));
             Some(PodReport::Ended {
-                exit_code: code.and_then(Value::as_i64).unwrap_or(0),
-                started: code.is_some(),
+                exit_code: code.and_then(Value::as_i64),
             })
         }
         "Unknown" => None,
@@ -213,7 +219,7 @@ fn status(pod: &Value, process: &PodProcess, report: PodReport, now: Timestamp) 
         PodReport::Waiting => ("Pending", false, "ContainersNotReady"),
         PodReport::Running { ready: true, .. } => ("Running", true, ""),
         PodReport::Running { ready: false, .. } => ("Running", false, "ContainersNotReady"),
-        PodReport::Ended { exit_code: 0, .. } => ("Succeeded", false, "PodCompleted"),
+        PodReport::Ended { exit_code: Some(0) } => ("Succeeded", false, "PodCompleted"),
         PodReport::Ended { .. } => ("Failed", false, "PodFailed"),
     };
     status["phase"] = json!(phase);
@@ -238,10 +244,12 @@ fn containers(pod: &Value, process: &PodProcess, report: PodReport) -> Value {
     let (state, ready, has_id) = match report {
         PodReport::Waiting => (json!({"waiting": {"reason": "ContainerCreating"}}), false, false),
         PodReport::Running { ready, .. } => (json!({"running": {"startedAt": started}}), ready, true),
-        PodReport::Ended { started: false, .. } => {
+        PodReport::Ended { exit_code: None } => {
             (json!({"waiting": {"reason": "ContainerCreating"}}), false, false)
         }
-        PodReport::Ended { exit_code, .. } => {
+        PodReport::Ended {
+            exit_code: Some(exit_code),
+        } => {
             let end = process.end().map(|end| written(end.at));
             let reason = if exit_code == 0 { "Completed" } else { "Error" };
             let terminated =
@@ -249,7 +257,7 @@ fn containers(pod: &Value, process: &PodProcess, report: PodReport) -> Value {
             (json!({"terminated": terminated}), false, true)
         }
     };
-    let all = pod.pointer("/spec/containers").and_then(Value::as_array);
+    let all = pod.at("/spec/containers").and_then(Value::as_array);
     let container = |container: &Value| {
         let container_name = text(container, "/name");
         let mut status = json!({

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     ClusterObjects, ControllerPlan, ControllerWrite,
-    object::{Object, is_deleting, name, namespace},
+    object::{FieldPath, Object, is_deleting, name, namespace},
 };
 
 const KIND: &str = "Namespace";
@@ -41,7 +41,7 @@ pub(super) fn reconcile(objects: &dyn ClusterObjects) -> ControllerPlan {
 }
 
 fn finalize(one: &Value, plan: &mut ControllerPlan) {
-    let left = one.pointer("/spec/finalizers").and_then(Value::as_array);
+    let left = one.at("/spec/finalizers").and_then(Value::as_array);
     let mut left = left.cloned().unwrap_or_default();
     let before = left.len();
     left.retain(|finalizer| finalizer != FINALIZER);

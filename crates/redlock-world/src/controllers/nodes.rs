@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     ClusterObjects, ControllerPlan,
-    object::{Condition, is_deleting, is_pod_over, is_pod_ready, later, status_of, text},
+    object::{Condition, FieldPath, is_deleting, is_pod_over, is_pod_ready, later, status_of, text},
 };
 
 /// The time without a heartbeat after which a node counts as not ready.
@@ -69,7 +69,7 @@ impl Nodes {
 
 /// Returns the time for which a pod tolerates an unreachable node.
 fn toleration(pod: &Value) -> Duration {
-    let all = pod.pointer("/spec/tolerations").and_then(Value::as_array);
+    let all = pod.at("/spec/tolerations").and_then(Value::as_array);
     let mut all = all.into_iter().flatten();
     let found = all.find(|one| one["key"] == "node.kubernetes.io/unreachable");
     match found.map(|found| found["tolerationSeconds"].as_u64()) {

@@ -8,11 +8,26 @@ use serde_json::{Map, Value, json};
 /// An object of the cluster as it was read.
 pub(super) type Object = Arc<Value>;
 
+/// Reads a field by its path.
+pub(super) trait FieldPath {
+    /// Returns the field at a path such as `/metadata/name`. Like `Value::pointer`, without its allocations: no field of
+    /// the controllers has a `/` or `~` in its name.
+    fn at(&self, path: &str) -> Option<&Value>;
+}
+
+impl FieldPath for Value {
+    fn at(&self, path: &str) -> Option<&Value> {
+        let mut parts = path.split('/').skip(1);
+        parts.try_fold(self, |value, part| match value {
+            Value::Object(fields) => fields.get(part),
+            Value::Array(items) => items.get(part.parse::<usize>().ok()?),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        })
+    }
+}
+
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    object.at(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 pub(super) fn name(object: &Value) -> &str {
@@ -33,16 +48,16 @@ pub(super) fn count(object: &Value, pointer: &str) -> i64 {
 }
 
 pub(super) fn count_or(object: &Value, pointer: &str, default: i64) -> i64 {
-    object.pointer(pointer).and_then(Value::as_i64).unwrap_or(default)
+    object.at(pointer).and_then(Value::as_i64).unwrap_or(default)
 }
 
 pub(super) fn flag(object: &Value, pointer: &str) -> bool {
-    object.pointer(pointer) == Some(&Value::Bool(true))
+    object.at(pointer) == Some(&Value::Bool(true))
 }
 
 pub(super) fn is_deleting(object: &Value) -> bool {
     object
-        .pointer("/metadata/deletionTimestamp")
+        .at("/metadata/deletionTimestamp")
         .is_some_and(|time| !time.is_null())
 }
 
@@ -60,11 +75,11 @@ pub(super) fn later(time: Timestamp, by: std::time::Duration) -> Timestamp {
 }
 
 pub(super) fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
-    object.pointer("/metadata/labels")?.get(key)?.as_str()
+    object.at("/metadata/labels")?.get(key)?.as_str()
 }
 
 pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
-    object.pointer("/metadata/annotations")?.get(key)?.as_str()
+    object.at("/metadata/annotations")?.get(key)?.as_str()
 }
 
 /// Sets a label or an annotation: `map` is the name of the field in the metadata.
@@ -77,7 +92,7 @@ pub(super) fn set_metadata(object: &mut Value, map: &str, key: &str, value: &str
 }
 
 pub(super) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
-    let all = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    let all = object.at("/metadata/finalizers").and_then(Value::as_array);
     all.into_iter().flatten().filter_map(Value::as_str)
 }
 

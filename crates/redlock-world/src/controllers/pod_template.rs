@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::object::{Object, set_metadata};
+use super::object::{FieldPath, Object, set_metadata};
 
 /// The characters of generated names, as Kubernetes uses them.
 const NAME_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -47,7 +47,7 @@ fn encoded(mut number: u64, length: usize) -> String {
 /// Returns a new pod of a template.
 pub(super) fn new_pod(template: &Value, namespace: &str, name: &str, owner: &Value) -> Value {
     let metadata = |field: &str| {
-        let map = template.pointer(&format!("/metadata/{field}"));
+        let map = template.at(&format!("/metadata/{field}"));
         map.cloned().unwrap_or_else(|| Value::Object(Map::new()))
     };
     json!({
@@ -58,7 +58,7 @@ pub(super) fn new_pod(template: &Value, namespace: &str, name: &str, owner: &Val
             "namespace": namespace,
             "labels": metadata("labels"),
             "annotations": metadata("annotations"),
-            "finalizers": template.pointer("/metadata/finalizers").cloned().unwrap_or_else(|| json!([])),
+            "finalizers": template.at("/metadata/finalizers").cloned().unwrap_or_else(|| json!([])),
             "ownerReferences": [owner],
         },
         "spec": template.get("spec").cloned().unwrap_or_else(|| json!({})),

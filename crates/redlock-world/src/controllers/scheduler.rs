@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     ClusterObjects, ControllerPlan, ControllerWrite, ControllerWriter,
-    object::{is_deleting, is_pod_over, later, name, namespace, text, uid},
+    object::{FieldPath, is_deleting, is_pod_over, later, name, namespace, text, uid},
 };
 
 /// The pods that are not bound yet, with the time of the binding.
@@ -28,7 +28,7 @@ impl Scheduler {
         let pods = objects.list("Pod");
         let node_of = |pod: &Value| text(pod, "/spec/nodeName").to_owned();
         let gated = |pod: &Value| {
-            let gates = pod.pointer("/spec/schedulingGates").and_then(Value::as_array);
+            let gates = pod.at("/spec/schedulingGates").and_then(Value::as_array);
             gates.is_some_and(|gates| !gates.is_empty())
         };
         let waits =

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     ControllerPlan,
-    object::{Object, is_deleting, name, namespace, uid},
+    object::{FieldPath, Object, is_deleting, name, namespace, uid},
 };
 
 /// Reports whether a selector of `apps/v1` or `batch/v1` matches the labels of an object. A missing selector matches
@@ -13,7 +13,7 @@ pub(super) fn matches(selector: Option<&Value>, object: &Value) -> bool {
     let Some(selector) = selector.filter(|selector| selector.is_object()) else {
         return false;
     };
-    let labels = object.pointer("/metadata/labels");
+    let labels = object.at("/metadata/labels");
     let label = |key: &str| labels.and_then(|labels| labels.get(key));
     let equal = selector.get("matchLabels").and_then(Value::as_object);
     let mut equal = equal.into_iter().flatten();
@@ -62,7 +62,7 @@ impl Owner<'_> {
         plan: &mut ControllerPlan,
     ) -> Vec<Object> {
         let (own, space) = (uid(self.object), namespace(self.object));
-        let selector = self.object.pointer("/spec/selector");
+        let selector = self.object.at("/spec/selector");
         let deleting = is_deleting(self.object);
         let mut claimed = Vec::new();
         for candidate in candidates.iter().filter(|one| namespace(one) == space) {
@@ -98,9 +98,7 @@ impl Owner<'_> {
 }
 
 pub(super) fn owner_references(object: &Value) -> &[Value] {
-    let all = object
-        .pointer("/metadata/ownerReferences")
-        .and_then(Value::as_array);
+    let all = object.at("/metadata/ownerReferences").and_then(Value::as_array);
     all.map(Vec::as_slice).unwrap_or_default()
 }
 

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::{
     ClusterObjects, ControllerPlan,
     object::{
-        Object, count, count_or, is_deleting, is_pod_over, is_pod_ready, label, name, namespace, set_count,
-        status_of, text, uid,
+        FieldPath, Object, count, count_or, is_deleting, is_pod_over, is_pod_ready, label, name, namespace,
+        set_count, status_of, text, uid,
     },
     pod_template::{new_pod, set_label, template_hash},
     selector::{Owner, owner_references},
@@ -189,7 +189,7 @@ impl<'a> Members<'a> {
     fn claim_templates(&self) -> impl Iterator<Item = &'a Value> + use<'a> {
         let templates = self
             .set
-            .pointer("/spec/volumeClaimTemplates")
+            .at("/spec/volumeClaimTemplates")
             .and_then(Value::as_array);
         templates.into_iter().flatten()
     }
@@ -204,7 +204,7 @@ impl<'a> Members<'a> {
             {
                 continue;
             }
-            let labels = self.set.pointer("/spec/selector/matchLabels");
+            let labels = self.set.at("/spec/selector/matchLabels");
             let object = json!({
                 "apiVersion": "v1",
                 "kind": CLAIM,

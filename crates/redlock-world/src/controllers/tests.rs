@@ -4,6 +4,7 @@ mod garbage;
 mod jobs;
 mod nodes;
 mod pods;
+mod random;
 mod store;
 mod workloads;
 

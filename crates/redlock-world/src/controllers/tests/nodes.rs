@@ -3,7 +3,7 @@ use serde_json::json;
 use super::{
     super::{
         ControllerKind,
-        object::{is_deleting, is_pod_ready, text},
+        object::{FieldPath, is_deleting, is_pod_ready, text},
     },
     job,
     store::Cluster,
@@ -82,7 +82,7 @@ fn the_containers_of_a_crashed_node_start_again_with_it() {
     cluster.until(|cluster| cluster.controllers.running_pods(cluster.now).count() == 1);
     cluster.until(|cluster| is_pod_ready(&cluster.pods()[0]));
     let restarts = cluster.pods()[0]
-        .pointer("/status/containerStatuses/0/restartCount")
+        .at("/status/containerStatuses/0/restartCount")
         .cloned();
     assert_eq!(restarts, Some(json!(1)));
     cluster.is_at_rest();
@@ -131,4 +131,27 @@ fn a_job_that_ends_on_a_lost_node_is_reported_at_its_return() {
     cluster.controllers.return_node(&node);
     cluster.seconds(2.0);
     assert_eq!(text(&cluster.pods()[0], "/status/phase"), "Succeeded");
+}
+
+#[test]
+fn a_pod_that_never_started_on_a_crashed_node_has_not_succeeded() {
+    let mut cluster = Cluster::new();
+    cluster.create("Job", "load", job(false));
+    cluster.until(|cluster| {
+        cluster
+            .pods()
+            .iter()
+            .any(|pod| !text(pod, "/spec/nodeName").is_empty())
+    });
+    cluster.seconds(0.01);
+    assert_eq!(cluster.controllers.running_pods(cluster.now).count(), 0);
+    let pod = cluster.names("Pod").remove(0);
+    let node = text(&cluster.pods()[0], "/spec/nodeName").to_owned();
+    cluster.controllers.crash_node(&node, cluster.now);
+    cluster.controllers.return_node(&node);
+    cluster.seconds(1.0);
+    assert_eq!(text(&cluster.get("Pod", &pod), "/status/phase"), "Failed");
+    assert_eq!(cluster.pods().len(), 2, "another pod");
+    cluster.delete("Pod", &pod, None);
+    cluster.until(|cluster| cluster.store.get("Pod", "n", &pod).is_none());
 }

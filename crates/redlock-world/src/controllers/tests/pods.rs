@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{
     super::{
         ControllerKind, ControllerSettings, DelayRange, StopBehaviour,
-        object::{condition, is_deleting, is_pod_ready, name, text},
+        object::{FieldPath, condition, is_deleting, is_pod_ready, name, text},
     },
     store::Cluster,
     workload,
@@ -36,10 +36,7 @@ fn a_pod_becomes_ready_step_by_step() {
     cluster.until(|cluster| is_pod_ready(&cluster.pods()[0]));
     let pod = cluster.pods().remove(0);
     assert!(text(&pod, "/status/podIP").starts_with("10."));
-    assert_eq!(
-        pod.pointer("/status/containerStatuses/0/ready"),
-        Some(&json!(true))
-    );
+    assert_eq!(pod.at("/status/containerStatuses/0/ready"), Some(&json!(true)));
     cluster.is_at_rest();
 }
 
@@ -60,7 +57,7 @@ fn a_pod_that_ignores_sigterm_takes_its_whole_grace() {
         (&json!("False"), &json!("PodFailed"))
     );
     assert_eq!(
-        ended.pointer("/status/containerStatuses/0/state/terminated/exitCode"),
+        ended.at("/status/containerStatuses/0/state/terminated/exitCode"),
         Some(&json!(137))
     );
     cluster.seconds(1.0);

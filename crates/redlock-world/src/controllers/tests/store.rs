@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::{
     ClusterObjects, ControllerSettings, ControllerWrite, Controllers, Propagation,
-    object::{count, is_deleting, later, name, namespace, text, uid, written},
+    object::{FieldPath, count, is_deleting, later, name, namespace, text, uid, written},
 };
 
 const KINDS: [&str; 12] = [
@@ -142,7 +142,7 @@ impl Store {
         let bound = kind == "Pod" && !text(&object, "/spec/nodeName").is_empty();
         let over = matches!(text(&object, "/status/phase"), "Succeeded" | "Failed");
         let usual = object
-            .pointer("/spec/terminationGracePeriodSeconds")
+            .at("/spec/terminationGracePeriodSeconds")
             .and_then(Value::as_u64);
         let grace = if bound && !over {
             grace.or(usual).unwrap_or(30)

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::{
     super::{
         ClusterObjects, ControllerKind, ControllerSettings, DelayRange,
-        object::{count, is_deleting, is_pod_ready, is_true, label, name, text, uid},
+        object::{FieldPath, count, is_deleting, is_pod_ready, is_true, label, name, text, uid},
         selector::controller_of,
     },
     store::Cluster,
@@ -42,7 +42,7 @@ fn a_deployment_is_scaled_up_and_down() {
     cluster.until(|cluster| cluster.pods().is_empty());
     cluster.seconds(1.0);
     let deployment = cluster.get("Deployment", "web");
-    assert_eq!(deployment.pointer("/status/replicas"), None, "a zero is omitted");
+    assert_eq!(deployment.at("/status/replicas"), None, "a zero is omitted");
     assert_eq!(count(&deployment, "/status/observedGeneration"), 3);
     cluster.is_at_rest();
 }
@@ -353,55 +353,4 @@ fn controllers_without_delays_finish_at_once() {
     assert!(pods.len() == 2 && pods.iter().all(|pod| !text(pod, "/spec/nodeName").is_empty()));
     cluster.seconds(5.0);
     cluster.is_at_rest();
-}
-
-#[test]
-#[ignore = "measures"]
-fn measure() {
-    let mut cluster = Cluster::new();
-    for kind in ["Deployment", "StatefulSet"] {
-        cluster.create(kind, "web", workload(3));
-    }
-    for n in 0..20 {
-        cluster.create(
-            "ConfigMap",
-            &format!("c{n}"),
-            json!({"metadata": {"ownerReferences": [{"kind": "Widget", "uid": "x"}]}}),
-        );
-        cluster.create("Lease", &format!("l{n}"), json!({"spec": {"n": 0}}));
-    }
-    cluster.seconds(30.0);
-    let start = std::time::Instant::now();
-    for _ in 0..10_000 {
-        cluster.controllers.reconcile(&cluster.store, cluster.now);
-    }
-    println!("at rest {:?}", start.elapsed() / 10_000);
-    for (kind, name) in [("Lease", "l1"), ("Pod", "web-0"), ("Deployment", "web")] {
-        let start = std::time::Instant::now();
-        for n in 0..2_000 {
-            cluster.store.edit(kind, name, |one| {
-                one["metadata"]["labels"]["n"] = json!(n.to_string())
-            });
-            assert!(
-                cluster
-                    .controllers
-                    .reconcile(&cluster.store, cluster.now)
-                    .writes
-                    .is_empty()
-            );
-        }
-        println!("a change of {kind} {:?}", start.elapsed() / 2_000);
-    }
-    let start = std::time::Instant::now();
-    for n in 0..100 {
-        cluster.store.edit("Deployment", "web", |one| {
-            one["spec"]["replicas"] = json!(n % 2 * 3)
-        });
-        cluster.seconds(6.0);
-    }
-    println!(
-        "a world of 10 minutes {:?}, {} writes",
-        start.elapsed(),
-        cluster.writes
-    );
 }
