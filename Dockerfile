@@ -39,6 +39,7 @@ COPY crates/redlock-csi/Cargo.toml crates/redlock-csi/
 COPY crates/redlock-demo/Cargo.toml crates/redlock-demo/
 COPY crates/redlock-node/Cargo.toml crates/redlock-node/
 COPY crates/redlock-testkit/Cargo.toml crates/redlock-testkit/
+COPY crates/redlock-world/Cargo.toml crates/redlock-world/
 RUN mkdir -p benches crates/redlock-bench/benches && touch src/lib.rs; \
     for package in tests/model crates/*; do mkdir $package/src && touch $package/src/lib.rs; done; \
     for program in src/main benches/run benches/kubernetes crates/redlock-bench/benches/lease; do echo 'fn main() {}' >$program.rs; done; \

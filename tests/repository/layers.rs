@@ -57,6 +57,11 @@ pub const LAYERS: &[Layer] = &[
         "the floor that measurements stand beside; `make bench`",
     ),
     layer(
+        "redlock-world",
+        &[],
+        "the surroundings of the operator in memory and in virtual time: API server, controllers, masters, network",
+    ),
+    layer(
         "redlock-testkit",
         &[],
         "real Redis servers with fault injection; with the feature `harness` what tests need around them",

@@ -11,6 +11,9 @@ pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// Code that only tests use, in a package that also ships.
 const HARNESS: &str = "crates/redlock-testkit/src/harness";
 
+/// Only tests use this package.
+const WORLD: &str = "crates/redlock-world";
+
 /// Only benches use this package.
 const BENCH: &str = "crates/redlock-bench";
 
@@ -67,7 +70,7 @@ pub fn sources() -> Vec<Source> {
     texts
         .iter()
         .map(|(path, text)| {
-            let of_tests = [HARNESS, BENCH]
+            let of_tests = [HARNESS, WORLD, BENCH]
                 .iter()
                 .any(|of| path.starts_with(Path::new(ROOT).join(of)))
                 || path

@@ -97,20 +97,18 @@ pub mod virtual_time {
         VirtualTime(PhantomData)
     }
 
-    impl VirtualTime {
-        /// Sets the wall clock to `unix_time`. The boot-time clock does not change.
-        pub fn set_unix_time(&self, unix_time: Duration) {
-            if let Some(clocks) = INSTALLED.get() {
-                let unix = unix_time.saturating_sub(clocks.passed());
-                INSTALLED.set(Some(Clocks { unix, ..clocks }));
-            }
+    /// Sets the wall clock to `unix_time`. The boot-time clock does not change.
+    pub fn set_unix_time(unix_time: Duration) {
+        if let Some(clocks) = INSTALLED.get() {
+            let unix = unix_time.saturating_sub(clocks.passed());
+            INSTALLED.set(Some(Clocks { unix, ..clocks }));
         }
+    }
 
-        /// Returns the time since the clocks were installed.
-        #[must_use]
-        pub fn passed(&self) -> Duration {
-            INSTALLED.get().map_or(Duration::ZERO, Clocks::passed)
-        }
+    /// Returns the time since the clocks were installed; zero without virtual clocks.
+    #[must_use]
+    pub fn passed() -> Duration {
+        INSTALLED.get().map_or(Duration::ZERO, Clocks::passed)
     }
 
     impl Drop for VirtualTime {
@@ -149,8 +147,11 @@ mod tests {
         sleep_until(begun + Duration::from_secs(3_600)).await;
         assert_eq!(now().since(begun), Duration::from_secs(3_600));
         assert_eq!(unix_time() - unix, Duration::from_secs(3_600));
-        clocks.set_unix_time(unix);
-        assert_eq!((unix_time(), clocks.passed()), (unix, Duration::from_secs(3_600)));
+        virtual_time::set_unix_time(unix);
+        assert_eq!(
+            (unix_time(), virtual_time::passed()),
+            (unix, Duration::from_secs(3_600))
+        );
         drop(clocks);
         assert!(now().since(boot) < Duration::from_secs(60));
         assert!(unix_time().abs_diff(real) < Duration::from_secs(60));

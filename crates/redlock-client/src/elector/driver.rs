@@ -117,8 +117,11 @@ impl Driver {
         self.slots.get_mut(place as usize)?.as_mut()
     }
 
+    /// Returns the places of all locks, in an order that does not depend on their hashes.
     fn all(&self) -> Vec<Place> {
-        self.places.values().copied().collect()
+        let mut all: Vec<Place> = self.places.values().copied().collect();
+        all.sort_unstable();
+        all
     }
 
     fn on_timers(&mut self) -> Result<(), Closed> {

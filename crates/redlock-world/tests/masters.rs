@@ -1,0 +1,8 @@
+//! Tests the simulated masters: with the client as it ships, and beside a real server.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "masters/electors.rs"]
+mod electors;
+#[path = "masters/real.rs"]
+mod real;
