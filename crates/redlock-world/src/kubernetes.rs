@@ -29,6 +29,7 @@ mod merge;
 mod metadata;
 mod object;
 mod options;
+mod path;
 mod registry;
 mod request;
 mod resource;
@@ -59,7 +60,7 @@ pub use registry::ResourceKind;
 pub use resource::ResourceId;
 pub use server::ApiServer;
 pub use snapshot::ApiSnapshot;
-pub use watch::WatchStream;
+pub use watch::{WatchEnd, WatchStream};
 pub use write::{Patch, Subresource, WriteOptions};
 
 #[cfg(test)]

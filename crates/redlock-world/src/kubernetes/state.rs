@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
         Arc, LazyLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicU8, Ordering::Relaxed},
     },
 };
 
@@ -21,6 +21,7 @@ use super::{
     options::ApiOptions,
     registry::{ResourceKind, built_in, defined},
     resource::ResourceId,
+    watch::WatchEnd,
 };
 
 /// The objects of one resource, by namespace and name.
@@ -31,7 +32,7 @@ pub(super) type Objects = BTreeMap<(String, String), Arc<Value>>;
 pub(super) struct OpenWatch {
     pub(super) caller: String,
     pub(super) resource: ResourceId,
-    pub(super) broken: Arc<AtomicBool>,
+    pub(super) ended: Arc<AtomicU8>,
 }
 
 /// The author of a write, for the history.
@@ -201,7 +202,7 @@ impl State {
         let id = ResourceId::new(group, plural);
         let Some(definition) = definition else {
             self.kinds.remove(&id);
-            self.break_watches(|watch| watch.resource == id);
+            self.end_watches(WatchEnd::Closed, |watch| watch.resource == id);
             return;
         };
         let known = PROJECT_KINDS.iter().find(|(spec, _)| *spec == definition["spec"]);
@@ -214,9 +215,9 @@ impl State {
         };
     }
 
-    pub(super) fn break_watches(&mut self, which: impl Fn(&OpenWatch) -> bool) {
+    pub(super) fn end_watches(&mut self, how: WatchEnd, which: impl Fn(&OpenWatch) -> bool) {
         for watch in self.watches.values().filter(|watch| which(watch)) {
-            watch.broken.store(true, Relaxed);
+            watch.ended.store(how.code(), Relaxed);
         }
         self.faults_changed.notify_waiters();
     }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 
 use super::support::*;
 use crate::kubernetes::{
-    AdmissionRefusal, Disconnected, Heal, LatencyRange, Partition, Refusal, ResourceId, Verb,
+    AdmissionRefusal, Disconnected, Heal, LatencyRange, Partition, Refusal, ResourceId, Verb, WatchEnd,
 };
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -155,15 +155,19 @@ async fn rule_refuses_requests_until_it_is_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_are_broken_on_demand() {
+async fn watches_end_on_demand() {
     let server = server();
     let path = format!("{MAPS}?watch=true&resourceVersion=0");
-    let (mut one, mut other) = (
-        watch(&server, "r1", &path).await,
-        watch(&server, "r2", &path).await,
-    );
-    server.break_watches(Some("r1"), Some(&ResourceId::CONFIG_MAPS));
-    assert_eq!(event_text(&mut one).await, "broken");
+    let mut other = watch(&server, "r2", &path).await;
+    for (how, events) in [
+        (WatchEnd::Broken, ["broken", "end"]),
+        (WatchEnd::Closed, ["end", "end"]),
+        (WatchEnd::Expired, ["ERROR 410", "end"]),
+    ] {
+        let mut one = watch(&server, "r1", &path).await;
+        server.end_watches(how, Some("r1"), Some(&ResourceId::CONFIG_MAPS));
+        assert_eq!([event_text(&mut one).await, event_text(&mut one).await], events);
+    }
     server
         .create("u", &ResourceId::CONFIG_MAPS, config_map("a"))
         .unwrap();
