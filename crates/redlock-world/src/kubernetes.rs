@@ -48,7 +48,7 @@ mod watch;
 mod write;
 
 pub use access::{CommittedWrite, Verb};
-pub use admission::{AdmissionRefusal, AdmissionRequest, AdmissionRule};
+pub use admission::{AdmissionRefusal, AdmissionRequest, AdmissionRule, MutationRule};
 pub use delete::{DeleteOptions, Propagation};
 pub use error::ApiError;
 pub use events::ObjectEvent;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     access::{CommittedWrite, Verb},
-    admission::AdmissionRule,
+    admission::{AdmissionRule, MutationRule},
     error::ApiError,
     events::ObjectEvent,
     faults::{CallerFaults, Heal, Partition},
@@ -161,6 +161,12 @@ impl ApiServer {
         self.lock().rules.add(rule)
     }
 
+    /// Adds a rule that can change objects before they are validated. Returns its number.
+    pub fn add_mutation(&self, rule: MutationRule) -> u64 {
+        self.lock().rules.add_mutation(rule)
+    }
+
+    /// Removes a rule of either kind.
     pub fn remove_rule(&self, number: u64) {
         self.lock().rules.remove(number);
     }

@@ -35,6 +35,9 @@ pub(super) struct OpenWatch {
     pub(super) ended: Arc<AtomicU8>,
 }
 
+/// The time for which an Event object is kept: `--event-ttl` of the API server.
+const EVENT_TTL: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);
+
 /// The author of a write, for the history.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Author<'a> {
@@ -57,6 +60,8 @@ pub(super) struct State {
     pub(super) history_lost: u64,
     pub(super) faults: Faults,
     pub(super) rules: AdmissionRules,
+    /// The Event objects and the times of their creation, the oldest first.
+    event_objects: VecDeque<(jiff::Timestamp, ObjectKey)>,
     pub(super) watches: BTreeMap<u64, OpenWatch>,
     pub(super) next_watch: u64,
     /// Wakes all requests and watches after a change of the faults.
@@ -92,6 +97,7 @@ impl State {
             history_lost: 0,
             faults: Faults::default(),
             rules: AdmissionRules::default(),
+            event_objects: VecDeque::new(),
             watches: BTreeMap::new(),
             next_watch: 0,
             faults_changed: Arc::default(),
@@ -193,6 +199,25 @@ impl State {
         if self.history.len() > self.options.history_limit {
             self.history.pop_front();
             self.history_lost += 1;
+        }
+    }
+
+    /// Removes the Event objects that are older than their time to live.
+    pub(super) fn expire_events(&mut self, newest: &ObjectKey) {
+        let now = self.now();
+        self.event_objects.push_back((now, newest.clone()));
+        let author = Author {
+            caller: "system:event-ttl",
+            verb: Verb::Delete,
+            subresource: "",
+        };
+        while let Some((made, _)) = self.event_objects.front()
+            && now.duration_since(*made) > EVENT_TTL
+            && let Some((_, key)) = self.event_objects.pop_front()
+        {
+            if self.find(&key).is_some() {
+                self.commit(author, &key, None);
+            }
         }
     }
 
