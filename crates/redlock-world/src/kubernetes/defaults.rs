@@ -60,7 +60,10 @@ pub(super) fn apply(kind: &ResourceKind, object: &mut Value) {
         }
         "secrets" => secret(object),
         "persistentvolumeclaims" => fill(&mut object["spec"], &json!({"volumeMode": "Filesystem"})),
-        "namespaces" => fill(object, &json!({"spec": {"finalizers": ["kubernetes"]}})),
+        // Only at the creation: the namespace controller removes the finalizer.
+        "namespaces" if object["metadata"]["resourceVersion"].is_null() => {
+            fill(object, &json!({"spec": {"finalizers": ["kubernetes"]}}));
+        }
         _ => {}
     }
 }
