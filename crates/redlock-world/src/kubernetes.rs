@@ -29,6 +29,7 @@ mod merge;
 mod metadata;
 mod object;
 mod options;
+mod path;
 mod registry;
 mod request;
 mod resource;
@@ -47,7 +48,7 @@ mod watch;
 mod write;
 
 pub use access::{CommittedWrite, Verb};
-pub use admission::{AdmissionRefusal, AdmissionRequest, AdmissionRule};
+pub use admission::{AdmissionRefusal, AdmissionRequest, AdmissionRule, MutationRule};
 pub use delete::{DeleteOptions, Propagation};
 pub use error::ApiError;
 pub use events::ObjectEvent;
@@ -59,7 +60,7 @@ pub use registry::ResourceKind;
 pub use resource::ResourceId;
 pub use server::ApiServer;
 pub use snapshot::ApiSnapshot;
-pub use watch::WatchStream;
+pub use watch::{WatchEnd, WatchStream};
 pub use write::{Patch, Subresource, WriteOptions};
 
 #[cfg(test)]

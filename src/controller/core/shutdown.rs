@@ -53,8 +53,9 @@ impl Core {
         let successors = self.executor.round(ready, question, LAST_PATIENCE).await;
         let mut handed = self.index.hand_out(&successors, &world(&self.executor));
         let kept = self.stop_last(&mut handed, reports).await;
-        let at = world(&self.executor);
-        let last = self.index.last_statuses(&held, &kept, &successors, &at);
+        let last = self
+            .index
+            .last_statuses(&held, &kept, &successors, &world(&self.executor));
         // The locks are given up next: a target task would then stop targets that a sibling is about to
         // adopt.
         self.index.dismiss_target_tasks();

@@ -6,13 +6,10 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use futures_util::{Stream, stream::BoxStream};
+use futures_util::stream::BoxStream;
 use http::{Request, Response};
 use http_body::Frame;
-use kube::{
-    Client, Config,
-    client::Body,
-};
+use kube::{Client, Config, client::Body};
 use redlock_world::kubernetes::{ApiBody, ApiRequest, ApiServer, Disconnected};
 use tower_service::Service;
 

@@ -103,7 +103,9 @@ impl ClusterWorld {
         for (uid, pod) in &running {
             let key = ObjectKey::new(ResourceId::PODS, &*pod.namespace, &*pod.name);
             let object = self.api.read(&key);
-            let deleted = object.as_ref().is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
+            let deleted = object
+                .as_ref()
+                .is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
             match state.operators.get(uid) {
                 Some(operator) if deleted => operator.terminate(),
                 Some(_) => {}
@@ -146,7 +148,9 @@ impl ClusterWorld {
     pub(super) fn operator_pods(&self) -> BTreeMap<String, String> {
         let state = self.state();
         let operators = state.operators.iter();
-        operators.map(|(uid, operator)| (operator.party.clone(), uid.clone())).collect()
+        operators
+            .map(|(uid, operator)| (operator.party.clone(), uid.clone()))
+            .collect()
     }
 
     /// Ends the processes of a pod at once; the kubelet starts them again.
@@ -163,7 +167,8 @@ impl ClusterWorld {
         let prefix = format!("{workload}-");
         let state = self.state();
         let pods = state.controllers.running_pods(now());
-        pods.filter(|pod| pod.namespace == NAMESPACE && pod.name.starts_with(&prefix)).count()
+        pods.filter(|pod| pod.namespace == NAMESPACE && pod.name.starts_with(&prefix))
+            .count()
     }
 
     /// Installs the operator and a quorum.
@@ -179,7 +184,9 @@ impl ClusterWorld {
 
     pub(super) fn create_deployment(&self, name: &str, replicas: u32) {
         let deployment = manifests::deployment(NAMESPACE, name, replicas, 3);
-        self.api.create(USER, &ResourceId::DEPLOYMENTS, deployment).unwrap();
+        self.api
+            .create(USER, &ResourceId::DEPLOYMENTS, deployment)
+            .unwrap();
     }
 
     pub(super) fn create_lock(&self, lock: Value) {
@@ -200,6 +207,9 @@ impl ClusterWorld {
     }
 
     pub(super) fn annotate_lock(&self, name: &str, annotation: &str, value: Option<&str>) {
-        self.change_lock(name, json!({ "metadata": { "annotations": { annotation: value } } }));
+        self.change_lock(
+            name,
+            json!({ "metadata": { "annotations": { annotation: value } } }),
+        );
     }
 }

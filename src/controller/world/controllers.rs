@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use redlock_world::{
     controllers::{ClusterObjects, ControllerWrite, Controllers, PlannedWrite, Propagation},
-    kubernetes::{self, ApiError, ApiServer, DeleteOptions, ObjectKey, ResourceId, Subresource, WriteOptions},
+    kubernetes::{
+        self, ApiError, ApiServer, DeleteOptions, ObjectKey, ResourceId, Subresource, WriteOptions,
+    },
 };
 use serde_json::{Value, json};
 
@@ -28,7 +30,9 @@ const KINDS: [(&str, ResourceId); 14] = [
 
 fn resource(kind: &str) -> ResourceId {
     let known = KINDS.into_iter().find(|(name, _)| *name == kind);
-    known.unwrap_or_else(|| panic!("kind {kind} is not in the table")).1
+    known
+        .unwrap_or_else(|| panic!("kind {kind} is not in the table"))
+        .1
 }
 
 /// The objects of an API server, as the controllers read them.
@@ -76,16 +80,30 @@ fn write(api: &ApiServer, planned: PlannedWrite) -> Result<(), ApiError> {
     let caller = planned.writer.name();
     match planned.write {
         ControllerWrite::Create { kind, object } => api.create(&caller, &resource(&kind), object).map(drop),
-        ControllerWrite::Update { kind, object } => api.update(&caller, &key_of(&kind, &object), object).map(drop),
-        ControllerWrite::UpdateStatus { kind, object } => {
-            api.update_status(&caller, &key_of(&kind, &object), object).map(drop)
+        ControllerWrite::Update { kind, object } => {
+            api.update(&caller, &key_of(&kind, &object), object).map(drop)
         }
-        ControllerWrite::Bind { namespace, name, uid, node } => {
+        ControllerWrite::UpdateStatus { kind, object } => api
+            .update_status(&caller, &key_of(&kind, &object), object)
+            .map(drop),
+        ControllerWrite::Bind {
+            namespace,
+            name,
+            uid,
+            node,
+        } => {
             let key = ObjectKey::new(ResourceId::PODS, namespace, name);
             let patch = json!({"metadata": {"uid": uid}, "spec": {"nodeName": node}});
             api.merge(&caller, &key, patch).map(drop)
         }
-        ControllerWrite::Delete { kind, namespace, name, uid, grace_seconds, propagation } => {
+        ControllerWrite::Delete {
+            kind,
+            namespace,
+            name,
+            uid,
+            grace_seconds,
+            propagation,
+        } => {
             let key = ObjectKey::new(resource(&kind), namespace, name);
             let options = DeleteOptions {
                 grace_seconds: grace_seconds.and_then(|seconds| i64::try_from(seconds).ok()),
@@ -103,7 +121,8 @@ fn write(api: &ApiServer, planned: PlannedWrite) -> Result<(), ApiError> {
                 subresource: Subresource::Finalize,
                 ..WriteOptions::default()
             };
-            api.update_with(&caller, &key_of("Namespace", &object), object, &options).map(drop)
+            api.update_with(&caller, &key_of("Namespace", &object), object, &options)
+                .map(drop)
         }
     }
 }

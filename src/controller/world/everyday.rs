@@ -21,11 +21,16 @@ async fn with_running_work(seed: u64, clusters: usize, replicas: u32) -> Result<
         cluster.create_lock(manifests::lock("web", &["web"]));
     }
     universe
-        .wait("the work runs", LATE, |universe| running_in(universe, "web").len() == 1)
+        .wait("the work runs", LATE, |universe| {
+            running_in(universe, "web").len() == 1
+        })
         .await?;
     universe
         .wait("the status shows it", SOON, |universe| {
-            universe.clusters.iter().all(|cluster| has_condition(cluster, "web", "Ready"))
+            universe
+                .clusters
+                .iter()
+                .all(|cluster| has_condition(cluster, "web", "Ready"))
         })
         .await?;
     Ok(universe)
@@ -35,7 +40,11 @@ async fn with_running_work(seed: u64, clusters: usize, replicas: u32) -> Result<
 async fn deletion_stops_the_work(seed: u64, clusters: usize, replicas: u32) -> Result<(), String> {
     let universe = with_running_work(seed, clusters, replicas).await?;
     let active = running_in(&universe, "web").remove(0);
-    let cluster = universe.clusters.iter().find(|cluster| cluster.name == active).unwrap();
+    let cluster = universe
+        .clusters
+        .iter()
+        .find(|cluster| cluster.name == active)
+        .unwrap();
     cluster.delete_lock("web");
     universe
         .wait("the object is gone", SOON, |_| cluster.lock("web").is_none())
@@ -45,13 +54,17 @@ async fn deletion_stops_the_work(seed: u64, clusters: usize, replicas: u32) -> R
         .await?;
     if clusters > 1 {
         universe
-            .wait("the other cluster runs the work", Duration::from_secs(5), |universe| {
-                !running_in(universe, "web").is_empty()
-            })
+            .wait(
+                "the other cluster runs the work",
+                Duration::from_secs(5),
+                |universe| !running_in(universe, "web").is_empty(),
+            )
             .await?;
     }
     universe
-        .keep("no work runs without a lock", SOON, |_| cluster.running_pods("web") == 0)
+        .keep("no work runs without a lock", SOON, |_| {
+            cluster.running_pods("web") == 0
+        })
         .await
 }
 
@@ -83,12 +96,18 @@ async fn another_quorum_keeps_one_writer(seed: u64, replicas: u32) -> Result<(),
     if writes.len() == 2 {
         Ok(())
     } else {
-        Err(format!("the Deployment was switched {} times: {writes:?}", writes.len()))
+        Err(format!(
+            "the Deployment was switched {} times: {writes:?}",
+            writes.len()
+        ))
     }
 }
 
 fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(otherwise)
 }
 
 /// Runs a scenario in worlds of different seeds.
@@ -96,7 +115,9 @@ fn in_worlds<F>(worlds: u64, scenario: impl Fn(u64) -> F)
 where
     F: Future<Output = Result<(), String>>,
 {
-    let seed = std::env::var("REDLOCK_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = std::env::var("REDLOCK_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok());
     let seeds = seed.map_or(0..number("REDLOCK_WORLDS", worlds), |seed: u64| seed..seed + 1);
     let failures: Vec<String> = seeds
         .filter_map(|seed| {
@@ -104,7 +125,12 @@ where
             end.err().map(|broken| format!("REDLOCK_SEED={seed}: {broken}"))
         })
         .collect();
-    assert!(failures.is_empty(), "{} worlds failed:\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} worlds failed:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
 }
 
 #[test]

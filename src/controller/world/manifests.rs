@@ -40,7 +40,9 @@ pub(super) fn deployment(namespace: &str, name: &str, replicas: u32, grace: u32)
 
 /// A quorum of these masters, which are sealed at once.
 pub(super) fn quorum(name: &str, masters: &[(String, String)]) -> Value {
-    let masters = masters.iter().map(|(name, url)| json!({ "name": name, "url": url }));
+    let masters = masters
+        .iter()
+        .map(|(name, url)| json!({ "name": name, "url": url }));
     json!({
         "apiVersion": "redlock.dev/v1alpha1",
         "kind": "RedisQuorum",

@@ -12,7 +12,7 @@ use tokio::{sync::mpsc, task::JoinHandle};
 use super::{api_client, manifests};
 use crate::{
     controller::{
-        Options, OperatorError, Siblings,
+        OperatorError, Options, Siblings,
         clients::Clients,
         process::{Servers, Surroundings, run_in},
     },

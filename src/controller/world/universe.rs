@@ -31,10 +31,16 @@ impl Universe {
         let masters = Masters::start(&network, &["m0", "m1", "m2"], seed);
         let second = Masters::start(&network, &["s0", "s1", "s2"], seed + 1);
         let named = |masters: &Masters| -> Vec<(String, String)> {
-            masters.iter().map(|master| (master.name().to_owned(), master.url())).collect()
+            masters
+                .iter()
+                .map(|master| (master.name().to_owned(), master.url()))
+                .collect()
         };
         let quorums = [("default", named(&masters)), ("second", named(&second))];
-        let quorums: Vec<_> = quorums.iter().map(|(name, masters)| (*name, &masters[..])).collect();
+        let quorums: Vec<_> = quorums
+            .iter()
+            .map(|(name, masters)| (*name, &masters[..]))
+            .collect();
         let mut running = Vec::new();
         let clusters: Vec<ClusterWorld> = CLUSTERS[..clusters]
             .iter()

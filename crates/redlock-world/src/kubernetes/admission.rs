@@ -23,7 +23,7 @@ pub struct AdmissionRequest<'a> {
 /// A refusal by a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmissionRefusal {
-    /// 403 for a role or a webhook, 422 for a `ValidatingAdmissionPolicy` without a reason.
+    /// 403 for a role or a webhook, 422 for a `ValidatingAdmissionPolicy` without a reason, 500 for a webhook that fails.
     pub code: u16,
     pub message: String,
 }
@@ -40,11 +40,15 @@ impl AdmissionRefusal {
 /// A rule: it refuses a request or lets it pass. It must not call the server.
 pub type AdmissionRule = Arc<dyn Fn(&AdmissionRequest<'_>) -> Option<AdmissionRefusal> + Send + Sync>;
 
+/// A rule that changes an object before it is validated, as a `MutatingAdmissionPolicy` does. It must not call the server.
+pub type MutationRule = Arc<dyn Fn(&AdmissionRequest<'_>, &mut Value) + Send + Sync>;
+
 /// The rules, by the numbers under which they were added.
 #[derive(Clone, Default)]
 pub(super) struct AdmissionRules {
     next: u64,
     rules: Vec<(u64, AdmissionRule)>,
+    mutations: Vec<(u64, MutationRule)>,
 }
 
 impl AdmissionRules {
@@ -54,26 +58,33 @@ impl AdmissionRules {
         self.next
     }
 
+    pub(super) fn add_mutation(&mut self, rule: MutationRule) -> u64 {
+        self.next += 1;
+        self.mutations.push((self.next, rule));
+        self.next
+    }
+
     pub(super) fn remove(&mut self, number: u64) {
         self.rules.retain(|(other, _)| *other != number);
+        self.mutations.retain(|(other, _)| *other != number);
+    }
+
+    /// Changes an object that is about to be stored; the request has no `after`.
+    pub(super) fn mutate(&self, request: &AdmissionRequest<'_>, object: &mut Value) {
+        for (_, rule) in &self.mutations {
+            rule(request, object);
+        }
     }
 
     pub(super) fn check(&self, request: &AdmissionRequest<'_>) -> Result<(), ApiError> {
         let refusal = self.rules.iter().find_map(|(_, rule)| rule(request));
         let Some(refusal) = refusal else { return Ok(()) };
         let (id, name) = (&request.key.resource, &request.key.name);
-        let mut error = ApiError::forbidden(id, name, &refusal.message);
-        if refusal.code != 403 {
-            error.code = refusal.code;
-            error.reason = if refusal.code == 422 {
-                "Invalid"
-            } else {
-                "BadRequest"
-            }
-            .to_owned();
-            error.message = format!("{id} \"{name}\" is invalid: : {}", refusal.message);
-        }
-        Err(error)
+        Err(match refusal.code {
+            403 => ApiError::forbidden(id, name, &refusal.message),
+            422 => ApiError::refused(422, format!("{id} \"{name}\" is invalid: {}", refusal.message)),
+            code => ApiError::refused(code, refusal.message),
+        })
     }
 }
 

@@ -76,13 +76,16 @@ fn maps(
         changed.is_member = shape.owns_new_map();
     }
     for (name, value) in new {
-        pair(
-            format!("f:{name}"),
-            old.and_then(|old| old.get(name)),
-            Some(value),
-            shape.field(name),
-            (changed, removed),
-        );
+        let former = old.and_then(|old| old.get(name));
+        if former != Some(value) {
+            pair(
+                format!("f:{name}"),
+                former,
+                Some(value),
+                shape.field(name),
+                (changed, removed),
+            );
+        }
     }
     for (name, value) in old
         .into_iter()
@@ -112,35 +115,33 @@ fn lists(
         removed.is_member = before.is_some();
         changed.is_member = shape.owns_new_map();
     }
-    let keyed = |items: &[Value]| -> Vec<(String, Value)> {
-        items
+    let keyed =
+        |items: &[Value]| -> Vec<String> { items.iter().map(|item| element_key(&list, item)).collect() };
+    let old = old.map_or(&[][..], Vec::as_slice);
+    let (old_keys, new_keys) = (keyed(old), keyed(new));
+    for (key, value) in new_keys.iter().zip(new) {
+        let former = old_keys
             .iter()
-            .map(|item| (element_key(&list, item), item.clone()))
-            .collect()
-    };
-    let (old, new) = (keyed(old.map_or(&[], Vec::as_slice)), keyed(new));
-    let find = |items: &[(String, Value)], key: &str| {
-        items
-            .iter()
-            .find(|(other, _)| other == key)
-            .map(|(_, value)| value.clone())
-    };
-    for (key, value) in &new {
-        let former = find(&old, key);
+            .position(|other| other == key)
+            .map(|place| &old[place]);
         if former.is_none() {
             changed.child(key.clone()).is_member = true;
         }
         if matches!(list, ListType::Map(_)) {
             pair(
                 key.clone(),
-                former.as_ref(),
+                former,
                 Some(value),
                 shape.items(),
                 (changed, removed),
             );
         }
     }
-    for (key, value) in old.iter().filter(|(key, _)| find(&new, key).is_none()) {
+    for (key, value) in old_keys
+        .iter()
+        .zip(old)
+        .filter(|(key, _)| !new_keys.contains(*key))
+    {
         pair(key.clone(), Some(value), None, shape.items(), (changed, removed));
     }
 }

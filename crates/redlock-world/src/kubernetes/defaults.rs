@@ -29,33 +29,8 @@ fn fill(object: &mut Value, defaults: &Value) {
 pub(super) fn apply(kind: &ResourceKind, object: &mut Value) {
     match &*kind.id.plural {
         "pods" => pod_spec(&mut object["spec"], "Always"),
-        "deployments" => {
-            fill(
-                &mut object["spec"],
-                &json!({"replicas": 1, "revisionHistoryLimit": 10,
-                "progressDeadlineSeconds": 600, "strategy": {"type": "RollingUpdate"}}),
-            );
-            if object["spec"]["strategy"]["type"] == "RollingUpdate" {
-                let surge = json!({"rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}});
-                fill(&mut object["spec"]["strategy"], &surge);
-            }
-            template(object, "Always");
-        }
-        "statefulsets" => {
-            fill(
-                &mut object["spec"],
-                &json!({"replicas": 1, "revisionHistoryLimit": 10,
-                "podManagementPolicy": "OrderedReady", "updateStrategy": {"type": "RollingUpdate"},
-                "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"}}),
-            );
-            if object["spec"]["updateStrategy"]["type"] == "RollingUpdate" {
-                fill(
-                    &mut object["spec"]["updateStrategy"],
-                    &json!({"rollingUpdate": {"partition": 0}}),
-                );
-            }
-            template(object, "Always");
-        }
+        "deployments" => deployment(object),
+        "statefulsets" => stateful_set(object),
         "replicasets" => {
             fill(&mut object["spec"], &json!({"replicas": 1}));
             template(object, "Always");
@@ -85,9 +60,41 @@ pub(super) fn apply(kind: &ResourceKind, object: &mut Value) {
         }
         "secrets" => secret(object),
         "persistentvolumeclaims" => fill(&mut object["spec"], &json!({"volumeMode": "Filesystem"})),
-        "namespaces" => fill(object, &json!({"spec": {"finalizers": ["kubernetes"]}})),
+        // Only at the creation: the namespace controller removes the finalizer.
+        "namespaces" if object["metadata"]["resourceVersion"].is_null() => {
+            fill(object, &json!({"spec": {"finalizers": ["kubernetes"]}}));
+        }
         _ => {}
     }
+}
+
+fn deployment(object: &mut Value) {
+    fill(
+        &mut object["spec"],
+        &json!({"replicas": 1, "revisionHistoryLimit": 10,
+        "progressDeadlineSeconds": 600, "strategy": {"type": "RollingUpdate"}}),
+    );
+    if object["spec"]["strategy"]["type"] == "RollingUpdate" {
+        let surge = json!({"rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}});
+        fill(&mut object["spec"]["strategy"], &surge);
+    }
+    template(object, "Always");
+}
+
+fn stateful_set(object: &mut Value) {
+    fill(
+        &mut object["spec"],
+        &json!({"replicas": 1, "revisionHistoryLimit": 10,
+        "podManagementPolicy": "OrderedReady", "updateStrategy": {"type": "RollingUpdate"},
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"}}),
+    );
+    if object["spec"]["updateStrategy"]["type"] == "RollingUpdate" {
+        fill(
+            &mut object["spec"]["updateStrategy"],
+            &json!({"rollingUpdate": {"partition": 0}}),
+        );
+    }
+    template(object, "Always");
 }
 
 fn job_spec(spec: &mut Value) {
@@ -167,7 +174,8 @@ pub(super) fn status(kind: &ResourceKind, object: &Value) -> Option<Value> {
         "nodes" => Some(object.get("status").cloned().unwrap_or_else(|| json!({}))),
         "customresourcedefinitions" => Some(json!({"acceptedNames": object["spec"]["names"],
             "conditions": [{"type": "Established", "status": "True"}], "storedVersions": []})),
-        "deployments" | "replicasets" | "statefulsets" => Some(json!({"replicas": 0})),
+        "replicasets" => Some(json!({"replicas": 0})),
+        "statefulsets" => Some(json!({"replicas": 0, "availableReplicas": 0})),
         _ => Some(json!({})),
     }
 }

@@ -109,6 +109,28 @@ impl ApiError {
         Self::new(400, "BadRequest", message)
     }
 
+    /// A refusal with this code, for a reason outside the request.
+    pub(super) fn refused(code: u16, message: impl Into<String>) -> Self {
+        let reason = match code {
+            400 => "BadRequest",
+            401 => "Unauthorized",
+            403 => "Forbidden",
+            409 => "Conflict",
+            410 => "Expired",
+            422 => "Invalid",
+            429 => "TooManyRequests",
+            500 => "InternalError",
+            503 => "ServiceUnavailable",
+            504 => "Timeout",
+            _ => "Unknown",
+        };
+        let mut error = Self::new(code, reason, message);
+        if code == 429 {
+            error.details = json!({"retryAfterSeconds": 1});
+        }
+        error
+    }
+
     /// A path that is not served.
     pub(super) fn no_resource() -> Self {
         let mut error = Self::new(

@@ -57,14 +57,16 @@ pub enum Heal {
     Break,
 }
 
-/// An answer that the server gives instead of executing a request.
-#[derive(Clone, Debug, PartialEq)]
+/// An error that the server answers. Default: no request is refused.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Refusal {
     /// 429, 500 or 503; any other code is sent as it is.
     pub code: u16,
     /// From 0 to 1.
     pub probability: f64,
     pub only_writes: bool,
+    /// Whether the request is executed nevertheless, as when etcd answers the API server too late.
+    pub is_executed: bool,
 }
 
 /// The faults of one caller. Default: none.

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::sleep;
 
 use super::{
     access::Verb,
     discovery, encode,
     error::ApiError,
+    faults::Refusal,
     request::{ObjectRoute, Parameters, Route},
     reviews,
     server::ApiServer,
@@ -146,7 +147,12 @@ impl ApiServer {
         let (answer, is_lost) = {
             let state = &mut *self.lock();
             let answer = match refusal(state, caller, &request) {
-                Some(refused) => Err(refused),
+                // A read has no effect; and a watch must not be dropped under the lock.
+                Some(refusal) if refusal.is_executed && request.method != Method::GET => {
+                    drop(self.execute(state, caller, &request));
+                    Err(refused(refusal.code))
+                }
+                Some(refusal) => Err(refused(refusal.code)),
                 None => self.execute(state, caller, &request),
             };
             state.end_definitions();
@@ -260,31 +266,21 @@ fn draw(state: &mut State, probability: f64) -> bool {
     probability > 0.0 && state.rng.f64() < probability
 }
 
-fn refusal(state: &mut State, caller: &str, request: &ApiRequest) -> Option<ApiError> {
+fn refusal(state: &mut State, caller: &str, request: &ApiRequest) -> Option<Refusal> {
     let refusals = state.faults.of(caller).refusals.clone();
     let is_write = request.method != Method::GET;
-    let refused = refusals
-        .iter()
-        .filter(|refusal| is_write || !refusal.only_writes)
-        .find(|refusal| draw(state, refusal.probability))?;
-    let (reason, message) = match refused.code {
-        429 => (
-            "TooManyRequests",
-            "the server has received too many requests and has asked us to try again later",
-        ),
-        500 => (
-            "InternalError",
-            "Internal error occurred: etcdserver: request timed out",
-        ),
-        503 => (
-            "ServiceUnavailable",
-            "the server is currently unable to handle the request",
-        ),
-        _ => ("Unknown", "the server refused the request"),
+    let mut refusals = refusals
+        .into_iter()
+        .filter(|refusal| is_write || !refusal.only_writes);
+    refusals.find(|refusal| draw(state, refusal.probability))
+}
+
+fn refused(code: u16) -> ApiError {
+    let message = match code {
+        429 => "the server has received too many requests and has asked us to try again later",
+        500 => "Internal error occurred: etcdserver: request timed out",
+        503 => "the server is currently unable to handle the request",
+        _ => "the server refused the request",
     };
-    let mut error = ApiError::new(refused.code, reason, message);
-    if refused.code == 429 {
-        error.details = json!({"retryAfterSeconds": 1});
-    }
-    Some(error)
+    ApiError::refused(code, message)
 }

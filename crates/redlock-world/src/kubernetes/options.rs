@@ -15,7 +15,7 @@ pub struct ApiOptions {
     /// The wall clock of the server.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// The CRDs that exist from the start. Default: those of `crds/`.
-    pub definitions: Vec<Value>,
+    pub definitions: Vec<Arc<Value>>,
     /// The namespaces that exist from the start, besides `kube-system` and `default`.
     pub namespaces: Vec<String>,
     /// The number of changes of each resource that a watch can resume from.
@@ -26,14 +26,14 @@ pub struct ApiOptions {
     pub first_revision: u64,
 }
 
-static DEFINITIONS: LazyLock<Vec<Value>> = LazyLock::new(|| {
+static DEFINITIONS: LazyLock<Vec<Arc<Value>>> = LazyLock::new(|| {
     let texts = [
         include_str!("../../../../crds/redlock.dev_leaderlocks.yaml"),
         include_str!("../../../../crds/redlock.dev_redisquorums.yaml"),
     ];
     let parsed = texts
         .iter()
-        .map(|text| serde_yaml::from_str(text).expect("a CRD of this repository"));
+        .map(|text| Arc::new(serde_yaml::from_str(text).expect("a CRD of this repository")));
     parsed.collect()
 });
 
@@ -58,7 +58,7 @@ impl ApiOptions {
     }
 
     /// Returns the CRDs of `crds/`.
-    pub fn project_definitions() -> &'static [Value] {
+    pub fn project_definitions() -> &'static [Arc<Value>] {
         &DEFINITIONS
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::shape::ListType;
+use super::{path::FieldPath, shape::ListType};
 
 /// A compiled schema.
 #[derive(Clone, Debug, Default)]
@@ -93,16 +93,12 @@ impl Schema {
             if matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
                 return true;
             }
-            self.keep(name, value, "", unknown)
+            self.keep(name, value, &FieldPath::Root, unknown)
         });
     }
 
-    fn keep(&self, name: &str, value: &mut Value, at: &str, unknown: &mut Vec<String>) -> bool {
-        let path = if at.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{at}.{name}")
-        };
+    fn keep(&self, name: &str, value: &mut Value, at: &FieldPath<'_>, unknown: &mut Vec<String>) -> bool {
+        let path = at.field(name);
         match self.property(name) {
             Some(schema) if value.is_null() && !schema.is_nullable && schema.default.is_none() => false,
             Some(schema) => {
@@ -111,22 +107,22 @@ impl Schema {
             }
             None => {
                 if !self.keeps_unknown {
-                    unknown.push(path);
+                    unknown.push(path.to_string());
                 }
                 self.keeps_unknown
             }
         }
     }
 
-    fn prune(&self, value: &mut Value, at: &str, unknown: &mut Vec<String>) {
+    fn prune(&self, value: &mut Value, at: &FieldPath<'_>, unknown: &mut Vec<String>) {
         match value {
             Value::Object(fields) => {
                 fields.retain(|name, value| self.keep(name, value, at, unknown));
             }
             Value::Array(items) => {
-                for (index, item) in items.iter_mut().enumerate() {
-                    if let Some(schema) = &self.items {
-                        schema.prune(item, &format!("{at}[{index}]"), unknown);
+                if let Some(schema) = &self.items {
+                    for (index, item) in items.iter_mut().enumerate() {
+                        schema.prune(item, &at.index(index), unknown);
                     }
                 }
             }

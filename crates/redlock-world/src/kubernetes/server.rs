@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     access::{CommittedWrite, Verb},
-    admission::AdmissionRule,
+    admission::{AdmissionRule, MutationRule},
     error::ApiError,
     events::ObjectEvent,
     faults::{CallerFaults, Heal, Partition},
@@ -15,6 +15,7 @@ use super::{
     resource::ResourceId,
     snapshot::ApiSnapshot,
     state::State,
+    watch::WatchEnd,
     write::{WriteOptions, WriteRequest},
 };
 
@@ -139,9 +140,9 @@ impl ApiServer {
         state.faults_changed.notify_waiters();
     }
 
-    /// Breaks the open watches of a caller on a resource; `None` means every caller, or every resource.
-    pub fn break_watches(&self, caller: Option<&str>, resource: Option<&ResourceId>) {
-        self.lock().break_watches(|watch| {
+    /// Ends the open watches of a caller on a resource; `None` means every caller, or every resource.
+    pub fn end_watches(&self, how: WatchEnd, caller: Option<&str>, resource: Option<&ResourceId>) {
+        self.lock().end_watches(how, |watch| {
             caller.is_none_or(|caller| watch.caller == caller)
                 && resource.is_none_or(|resource| watch.resource == *resource)
         });
@@ -160,6 +161,12 @@ impl ApiServer {
         self.lock().rules.add(rule)
     }
 
+    /// Adds a rule that can change objects before they are validated. Returns its number.
+    pub fn add_mutation(&self, rule: MutationRule) -> u64 {
+        self.lock().rules.add_mutation(rule)
+    }
+
+    /// Removes a rule of either kind.
     pub fn remove_rule(&self, number: u64) {
         self.lock().rules.remove(number);
     }
@@ -211,9 +218,20 @@ impl State {
         namespace["metadata"]["uid"] = self.options.cluster_uid.clone().into();
         self.commit(request.author(), &system, Some(namespace));
         for definition in self.options.definitions.clone() {
-            let made = self.create(request, &ResourceId::DEFINITIONS, "", definition, None);
-            made.expect("a first CRD is valid");
+            self.install(request, &definition);
         }
         self.history.clear();
+    }
+
+    /// Stores a CRD without owners of its fields, which would take most of the time of a new server.
+    fn install(&mut self, request: WriteRequest<'_>, definition: &Value) {
+        let kind = self.kind(&ResourceId::DEFINITIONS).expect("is built in");
+        let mut definition = definition.clone();
+        self.begin_metadata(&kind, "", &mut definition)
+            .expect("a first CRD is valid");
+        super::content::new_status(&kind, &mut definition);
+        let name = super::object::meta(&definition, "name").to_owned();
+        let key = super::object::ObjectKey::new(ResourceId::DEFINITIONS, "", name);
+        self.commit(request.author(), &key, Some(definition));
     }
 }

@@ -6,6 +6,7 @@ use super::{
     registry::ResourceKind,
     resource::ResourceId,
     state::{Objects, State},
+    watch::WatchEnd,
 };
 
 /// A copy of the database, as a backup of etcd.
@@ -37,7 +38,7 @@ impl State {
         self.kinds = snapshot.kinds.clone();
         self.revision = snapshot.revision;
         self.compacted = snapshot.revision;
-        self.break_watches(|_| true);
+        self.end_watches(WatchEnd::Broken, |_| true);
         for log in self.logs.values_mut() {
             log.events.clear();
             log.dropped = 0;

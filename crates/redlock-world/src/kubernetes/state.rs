@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
         Arc, LazyLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicU8, Ordering::Relaxed},
     },
 };
 
@@ -21,6 +21,7 @@ use super::{
     options::ApiOptions,
     registry::{ResourceKind, built_in, defined},
     resource::ResourceId,
+    watch::WatchEnd,
 };
 
 /// The objects of one resource, by namespace and name.
@@ -31,8 +32,11 @@ pub(super) type Objects = BTreeMap<(String, String), Arc<Value>>;
 pub(super) struct OpenWatch {
     pub(super) caller: String,
     pub(super) resource: ResourceId,
-    pub(super) broken: Arc<AtomicBool>,
+    pub(super) ended: Arc<AtomicU8>,
 }
+
+/// The time for which an Event object is kept: `--event-ttl` of the API server.
+const EVENT_TTL: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);
 
 /// The author of a write, for the history.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +60,8 @@ pub(super) struct State {
     pub(super) history_lost: u64,
     pub(super) faults: Faults,
     pub(super) rules: AdmissionRules,
+    /// The Event objects and the times of their creation, the oldest first.
+    event_objects: VecDeque<(jiff::Timestamp, ObjectKey)>,
     pub(super) watches: BTreeMap<u64, OpenWatch>,
     pub(super) next_watch: u64,
     /// Wakes all requests and watches after a change of the faults.
@@ -91,6 +97,7 @@ impl State {
             history_lost: 0,
             faults: Faults::default(),
             rules: AdmissionRules::default(),
+            event_objects: VecDeque::new(),
             watches: BTreeMap::new(),
             next_watch: 0,
             faults_changed: Arc::default(),
@@ -195,13 +202,32 @@ impl State {
         }
     }
 
+    /// Removes the Event objects that are older than their time to live.
+    pub(super) fn expire_events(&mut self, newest: &ObjectKey) {
+        let now = self.now();
+        self.event_objects.push_back((now, newest.clone()));
+        let author = Author {
+            caller: "system:event-ttl",
+            verb: Verb::Delete,
+            subresource: "",
+        };
+        while let Some((made, _)) = self.event_objects.front()
+            && now.duration_since(*made) > EVENT_TTL
+            && let Some((_, key)) = self.event_objects.pop_front()
+        {
+            if self.find(&key).is_some() {
+                self.commit(author, &key, None);
+            }
+        }
+    }
+
     /// Serves the kind of a CRD, or ends serving it.
     fn serve(&mut self, definition: Option<&Value>, name: &str) {
         let (plural, group) = name.split_once('.').unwrap_or((name, ""));
         let id = ResourceId::new(group, plural);
         let Some(definition) = definition else {
             self.kinds.remove(&id);
-            self.break_watches(|watch| watch.resource == id);
+            self.end_watches(WatchEnd::Closed, |watch| watch.resource == id);
             return;
         };
         let known = PROJECT_KINDS.iter().find(|(spec, _)| *spec == definition["spec"]);
@@ -214,9 +240,9 @@ impl State {
         };
     }
 
-    pub(super) fn break_watches(&mut self, which: impl Fn(&OpenWatch) -> bool) {
+    pub(super) fn end_watches(&mut self, how: WatchEnd, which: impl Fn(&OpenWatch) -> bool) {
         for watch in self.watches.values().filter(|watch| which(watch)) {
-            watch.broken.store(true, Relaxed);
+            watch.ended.store(how.code(), Relaxed);
         }
         self.faults_changed.notify_waiters();
     }

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::{
     error::{ApiError, FieldError},
     object::{finalizers, is_deleting, meta},
+    path::FieldPath,
     registry::ResourceKind,
     schema::Schema,
 };
@@ -17,7 +18,7 @@ pub(super) fn check(kind: &ResourceKind, before: Option<&Value>, after: &Value) 
         new_finalizers(before, after, &mut errors);
     }
     match &kind.schema {
-        Some(schema) => schema.check("", after, true, &mut errors),
+        Some(schema) => schema.check(&FieldPath::Root, after, true, &mut errors),
         None => built_in(kind, before, after, &mut errors),
     }
     if errors.is_empty() {
@@ -120,20 +121,20 @@ fn built_in(kind: &ResourceKind, before: Option<&Value>, after: &Value, errors: 
 }
 
 impl Schema {
-    fn check(&self, at: &str, value: &Value, is_root: bool, errors: &mut Vec<FieldError>) {
+    fn check(&self, at: &FieldPath<'_>, value: &Value, is_root: bool, errors: &mut Vec<FieldError>) {
         if value.is_null() && self.is_nullable {
             return;
         }
         if !self.has_type(value) {
             let wanted = self.value_type.as_deref().unwrap_or("integer or string");
             let why = format!("{at} in body must be of type {wanted}");
-            errors.push(FieldError::invalid(at, value, &why));
+            errors.push(FieldError::invalid(at.to_string(), value, &why));
             return;
         }
         if !self.choices.is_empty() && !self.choices.contains(value) {
             let choices: Vec<String> = self.choices.iter().map(ToString::to_string).collect();
             errors.push(FieldError {
-                field: at.to_owned(),
+                field: at.to_string(),
                 reason: "FieldValueNotSupported",
                 message: format!(
                     "Unsupported value: {value}: supported values: {}",
@@ -172,20 +173,13 @@ impl Schema {
 
     fn check_map(
         &self,
-        at: &str,
+        at: &FieldPath<'_>,
         fields: &serde_json::Map<String, Value>,
         is_root: bool,
         errors: &mut Vec<FieldError>,
     ) {
-        let path = |name: &str| {
-            if at.is_empty() {
-                name.to_owned()
-            } else {
-                format!("{at}.{name}")
-            }
-        };
         for name in self.required.iter().filter(|name| !fields.contains_key(*name)) {
-            errors.push(FieldError::required(path(name)));
+            errors.push(FieldError::required(at.field(name).to_string()));
         }
         let most = self.bounds.max_properties.unwrap_or(u64::MAX);
         if fields.len() as u64 > most {
@@ -196,28 +190,32 @@ impl Schema {
                 continue;
             }
             if let Some(schema) = self.property(name) {
-                schema.check(&path(name), value, false, errors);
+                schema.check(&at.field(name), value, false, errors);
             }
         }
     }
 
-    fn check_list(&self, at: &str, items: &[Value], errors: &mut Vec<FieldError>) {
+    fn check_list(&self, at: &FieldPath<'_>, items: &[Value], errors: &mut Vec<FieldError>) {
         let (least, most) = (self.bounds.min_items, self.bounds.max_items.unwrap_or(u64::MAX));
         if items.len() as u64 > most {
             errors.push(too_many(at, items.len(), most));
         }
         if let Some(least) = least.filter(|least| (items.len() as u64) < *least) {
             let why = format!("{at} in body should have at least {least} items");
-            errors.push(FieldError::invalid(at, &Value::from(items.len()), &why));
+            errors.push(FieldError::invalid(
+                at.to_string(),
+                &Value::from(items.len()),
+                &why,
+            ));
         }
         let mut keys = std::collections::BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
-            let path = format!("{at}[{index}]");
+            let path = at.index(index);
             if self.list_type != super::shape::ListType::Atomic
                 && !keys.insert(super::shape::element_key(&self.list_type, item))
             {
                 errors.push(FieldError {
-                    field: path.clone(),
+                    field: path.to_string(),
                     reason: "FieldValueDuplicate",
                     message: format!("Duplicate value: {item}"),
                 });
@@ -228,40 +226,40 @@ impl Schema {
         }
     }
 
-    fn check_number(&self, at: &str, number: f64, value: &Value, errors: &mut Vec<FieldError>) {
+    fn check_number(&self, at: &FieldPath<'_>, number: f64, value: &Value, errors: &mut Vec<FieldError>) {
         if let Some(least) = self.bounds.minimum.filter(|least| number < *least) {
             let why = format!("{at} in body should be greater than or equal to {least}");
-            errors.push(FieldError::invalid(at, value, &why));
+            errors.push(FieldError::invalid(at.to_string(), value, &why));
         }
         if let Some(most) = self.bounds.maximum.filter(|most| number > *most) {
             let why = format!("{at} in body should be less than or equal to {most}");
-            errors.push(FieldError::invalid(at, value, &why));
+            errors.push(FieldError::invalid(at.to_string(), value, &why));
         }
     }
 
-    fn check_text(&self, at: &str, text: &str, value: &Value, errors: &mut Vec<FieldError>) {
+    fn check_text(&self, at: &FieldPath<'_>, text: &str, value: &Value, errors: &mut Vec<FieldError>) {
         let length = text.chars().count() as u64;
         if let Some(least) = self.bounds.min_length.filter(|least| length < *least) {
             let why = format!("{at} in body should be at least {least} chars long");
-            errors.push(FieldError::invalid(at, value, &why));
+            errors.push(FieldError::invalid(at.to_string(), value, &why));
         }
         if let Some(most) = self.bounds.max_length.filter(|most| length > *most) {
             errors.push(FieldError {
-                field: at.to_owned(),
+                field: at.to_string(),
                 reason: "FieldValueTooLong",
                 message: format!("Too long: may not be more than {most} bytes"),
             });
         }
         if self.format.as_deref() == Some("date-time") && text.parse::<jiff::Timestamp>().is_err() {
             let why = format!("{at} in body must be of type date-time: {value}");
-            errors.push(FieldError::invalid(at, value, &why));
+            errors.push(FieldError::invalid(at.to_string(), value, &why));
         }
     }
 }
 
-fn too_many(at: &str, found: usize, most: u64) -> FieldError {
+fn too_many(at: &FieldPath<'_>, found: usize, most: u64) -> FieldError {
     FieldError {
-        field: at.to_owned(),
+        field: at.to_string(),
         reason: "FieldValueTooMany",
         message: format!("Too many: {found}: must have at most {most} items"),
     }

@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicU8, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -49,6 +49,36 @@ pub(super) struct WatchRequest {
     pub(super) is_partial: bool,
 }
 
+/// How the server ends a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchEnd {
+    /// The connection breaks.
+    Broken,
+    /// The answer ends, as at `timeoutSeconds`.
+    Closed,
+    /// The last event is the error 410 `Expired`.
+    Expired,
+}
+
+impl WatchEnd {
+    pub(super) const fn code(self) -> u8 {
+        match self {
+            Self::Broken => 1,
+            Self::Closed => 2,
+            Self::Expired => 3,
+        }
+    }
+
+    const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Broken),
+            2 => Some(Self::Closed),
+            3 => Some(Self::Expired),
+            _ => None,
+        }
+    }
+}
+
 /// An open watch. Each chunk is one event as a line of JSON.
 #[derive(Debug)]
 pub struct WatchStream {
@@ -65,7 +95,7 @@ pub struct WatchStream {
     /// The time at which a delayed change is delivered.
     due: Option<(u64, Instant)>,
     last_due: Instant,
-    broken: Arc<AtomicBool>,
+    ended: Arc<AtomicU8>,
     breaks: u64,
     changed: Arc<Notify>,
     faults_changed: Arc<Notify>,
@@ -91,11 +121,11 @@ impl WatchStream {
         let now = Instant::now();
         let deadline = now + request.timeout.unwrap_or(LONGEST).min(LONGEST);
         state.next_watch += 1;
-        let broken = Arc::<AtomicBool>::default();
+        let ended = Arc::<AtomicU8>::default();
         let open = OpenWatch {
             caller: caller.to_owned(),
             resource: kind.id.clone(),
-            broken: broken.clone(),
+            ended: ended.clone(),
         };
         state.watches.insert(state.next_watch, open);
         let is_over = first
@@ -116,7 +146,7 @@ impl WatchStream {
             deadline,
             due: None,
             last_due: now,
-            broken,
+            ended,
             breaks: state.faults.breaks(caller),
             changed: state.log(&kind.id).changed.clone(),
             faults_changed: state.faults_changed.clone(),
@@ -157,9 +187,20 @@ impl WatchStream {
         if self.is_over && self.first.is_empty() {
             return Step::End;
         }
-        if self.broken.load(Relaxed) || state.faults.breaks(&self.caller) != self.breaks {
+        if state.faults.breaks(&self.caller) != self.breaks {
             self.end();
             return Step::Broken;
+        }
+        match WatchEnd::from_code(self.ended.load(Relaxed)) {
+            None => {}
+            Some(how) => {
+                self.end();
+                return match how {
+                    WatchEnd::Broken => Step::Broken,
+                    WatchEnd::Closed => Step::End,
+                    WatchEnd::Expired => Step::Emit(expired(self.cursor, state.revision)),
+                };
+            }
         }
         if state.faults.of(&self.caller).partition.stops_answers() {
             return Step::Wait(now + IDLE);

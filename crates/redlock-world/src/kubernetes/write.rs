@@ -122,6 +122,7 @@ impl State {
         if id == &ResourceId::NAMESPACES {
             object["metadata"]["labels"]["kubernetes.io/metadata.name"] = key.name.clone().into();
         }
+        self.mutate(request, &key, None, &mut object);
         validate::check(&kind, None, &object)?;
         self.admit(request, &key, None, Some(&object))?;
         if self.find(&key).is_some() {
@@ -132,7 +133,11 @@ impl State {
         if request.options.is_dry_run {
             return Ok(Arc::new(object));
         }
-        Ok(self.commit(request.author(), &key, Some(object)))
+        let made = self.commit(request.author(), &key, Some(object));
+        if id.plural == "events" {
+            self.expire_events(&key);
+        }
+        Ok(made)
     }
 
     /// Records the owners of a new object.
@@ -262,6 +267,7 @@ impl State {
     ) -> Result<Arc<Value>, ApiError> {
         complete(kind, &mut after, request)?;
         restrict(kind, request.options.subresource, before, &mut after);
+        self.mutate(request, key, Some(before), &mut after);
         validate::check(kind, Some(before), &after)?;
         count_generation(kind, before, &mut after);
         self.admit(request, key, Some(before), Some(&after))?;
@@ -281,6 +287,18 @@ impl State {
             return Ok(Arc::new(after));
         }
         Ok(self.commit(request.author(), key, Some(after)))
+    }
+
+    fn mutate(&self, request: WriteRequest<'_>, key: &ObjectKey, before: Option<&Value>, object: &mut Value) {
+        let admission = AdmissionRequest {
+            caller: request.caller,
+            verb: request.verb,
+            key,
+            subresource: request.options.subresource.name(),
+            before,
+            after: None,
+        };
+        self.rules.mutate(&admission, object);
     }
 
     pub(super) fn admit(

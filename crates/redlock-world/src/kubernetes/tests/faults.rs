@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 
 use super::support::*;
 use crate::kubernetes::{
-    AdmissionRefusal, Disconnected, Heal, LatencyRange, Partition, Refusal, ResourceId, Verb,
+    AdmissionRefusal, Disconnected, Heal, LatencyRange, Partition, Refusal, ResourceId, Verb, WatchEnd,
 };
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -110,17 +110,28 @@ async fn delayed_watch_is_late_and_keeps_its_order() {
 #[tokio::test(start_paused = true)]
 async fn requests_are_refused_with_the_code_of_the_fault() {
     let server = server();
-    server.change_faults("r1", |faults| {
-        faults.refusals = vec![Refusal {
-            code: 429,
-            probability: 1.0,
-            only_writes: true,
-        }];
-    });
+    let refuse = |code, is_executed| {
+        server.change_faults("r1", |faults| {
+            faults.refusals = vec![Refusal {
+                code,
+                probability: 1.0,
+                only_writes: true,
+                is_executed,
+            }];
+        });
+    };
+    refuse(429, false);
     assert_eq!(read(&server, MAPS).await.0, 200);
     let (code, status) = send(&server, Method::POST, MAPS, "application/json", config_map("a")).await;
     assert_eq!((code, &status["reason"]), (429, &json!("TooManyRequests")));
     assert!(server.read(&key(ResourceId::CONFIG_MAPS, "a")).is_none());
+    refuse(500, true);
+    let (code, status) = send(&server, Method::POST, MAPS, "application/json", config_map("a")).await;
+    assert_eq!((code, &status["reason"]), (500, &json!("InternalError")));
+    assert!(
+        server.read(&key(ResourceId::CONFIG_MAPS, "a")).is_some(),
+        "the outcome is unknown to the caller"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,19 +166,42 @@ async fn rule_refuses_requests_until_it_is_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_are_broken_on_demand() {
+async fn watches_end_on_demand() {
     let server = server();
     let path = format!("{MAPS}?watch=true&resourceVersion=0");
-    let (mut one, mut other) = (
-        watch(&server, "r1", &path).await,
-        watch(&server, "r2", &path).await,
-    );
-    server.break_watches(Some("r1"), Some(&ResourceId::CONFIG_MAPS));
-    assert_eq!(event_text(&mut one).await, "broken");
+    let mut other = watch(&server, "r2", &path).await;
+    for (how, events) in [
+        (WatchEnd::Broken, ["broken", "end"]),
+        (WatchEnd::Closed, ["end", "end"]),
+        (WatchEnd::Expired, ["ERROR 410", "end"]),
+    ] {
+        let mut one = watch(&server, "r1", &path).await;
+        server.end_watches(how, Some("r1"), Some(&ResourceId::CONFIG_MAPS));
+        assert_eq!([event_text(&mut one).await, event_text(&mut one).await], events);
+    }
     server
         .create("u", &ResourceId::CONFIG_MAPS, config_map("a"))
         .unwrap();
     assert_eq!(event_text(&mut other).await, "ADDED a");
     server.break_connections("r2");
     assert_eq!(event_text(&mut other).await, "broken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn mutation_changes_objects_before_they_are_stored() {
+    let server = server();
+    server.add_mutation(Arc::new(|request, object| {
+        if request.verb == Verb::Create && request.key.resource == ResourceId::DEPLOYMENTS {
+            object["spec"]["replicas"] = 0.into();
+            object["metadata"]["annotations"]["redlock.dev/created-on-standby"] = "true".into();
+        }
+    }));
+    let made = server
+        .create("u", &ResourceId::DEPLOYMENTS, deployment("web"))
+        .unwrap();
+    assert_eq!(made["spec"]["replicas"], 0);
+    assert_eq!(
+        made["metadata"]["annotations"]["redlock.dev/created-on-standby"],
+        "true"
+    );
 }

@@ -236,3 +236,41 @@ async fn one_seed_yields_one_history() {
     };
     assert_eq!(run(), run());
 }
+
+#[tokio::test(start_paused = true)]
+async fn controllers_follow_the_revision_without_a_watch() {
+    let server = server();
+    let since = server.revision();
+    let other = server.clone();
+    let waiting = tokio::spawn(async move { other.changed(since).await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    make(&server, "a");
+    assert_eq!(waiting.await.unwrap(), since + 1);
+    let events = server.events_since(&ResourceId::CONFIG_MAPS, since).unwrap();
+    assert_eq!(
+        events
+            .iter()
+            .map(|event| event.key.name.clone())
+            .collect::<Vec<_>>(),
+        ["a"]
+    );
+    server.compact();
+    assert_eq!(
+        server
+            .events_since(&ResourceId::CONFIG_MAPS, since)
+            .unwrap_err()
+            .code,
+        410
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_objects_expire_after_an_hour() {
+    let server = server();
+    let event = |name: &str| json!({"metadata": {"namespace": "default", "name": name}});
+    server.create("u", &ResourceId::EVENTS, event("old")).unwrap();
+    tokio::time::advance(Duration::from_secs(3_601)).await;
+    server.create("u", &ResourceId::EVENTS, event("new")).unwrap();
+    let left = server.all(&ResourceId::EVENTS);
+    assert_eq!((left.len(), &left[0]["metadata"]["name"]), (1, &json!("new")));
+}
