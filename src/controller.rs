@@ -19,6 +19,7 @@ mod node_guards;
 mod object;
 mod observe;
 mod password;
+mod planted;
 mod problem;
 pub(crate) mod process;
 pub(crate) mod rate_limiter;

@@ -17,6 +17,7 @@ use crate::{
         events::EventReason,
         index::phase::{LockPhase, TargetTask},
         object::ObjectKey,
+        planted::{WorldMistake, plants},
         target_task::StopRequest,
     },
     lease::{BootInstant, ReleaseMode},
@@ -79,6 +80,9 @@ impl Index {
     /// releases.
     fn observe_departure(&mut self, key: &ObjectKey, at: &World<'_>) {
         self.due.tasks.insert(key.clone());
+        if plants(WorldMistake::DepartsUnrecorded) {
+            return;
+        }
         let plan = self.locks.get(key).and_then(|entry| entry.phase.active_plan());
         if let Some(plan) = plan.filter(|plan| plan.state != LockState::SteppedDown) {
             let observed = observe_only(plan);
@@ -122,7 +126,7 @@ impl Index {
             guarded,
             unreadable: self.locks.unreadable.contains_key(key),
             enforced: plan.enforcement == Enforcement::Enforce,
-            paused: paused(&entry.object).is_some(),
+            paused: paused(&entry.object).is_some() && !plants(WorldMistake::LeavesPaused),
             targets: !plan.targets.is_empty(),
             runs: entry.phase.task().map(TargetTask::runs),
             holds,
@@ -148,7 +152,10 @@ impl Index {
             entry.phase.record_by(at.now + RECORDED);
             return self.advance_departure(key, at);
         }
-        let gives_up = orphan || unreadable || !self.runs_under_departure(key);
+        let gives_up = orphan
+            || unreadable
+            || !self.runs_under_departure(key)
+            || plants(WorldMistake::LeavesPaused);
         if gives_up || self.plants(Planted::ReleasesUnstopped) {
             return self.finish_departure(key, false, at);
         }
@@ -188,7 +195,8 @@ impl Index {
         let (Some(until), Some(plan)) = (entry.phase.recorded_by(), entry.phase.plan()) else {
             return;
         };
-        if !entry.is_guarded_for(plan) || until <= at.now {
+        let unrecorded = plants(WorldMistake::DepartsUnrecorded);
+        if !entry.is_guarded_for(plan) || until <= at.now || unrecorded {
             return self.finish_departure(key, true, at);
         }
         self.due.departures.insert(key.clone());

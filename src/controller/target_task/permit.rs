@@ -19,7 +19,10 @@ use super::{
 use crate::{
     api::plan::LockPlan,
     clock,
-    controller::sibling_answers::Round,
+    controller::{
+        planted::{WorldMistake, plants},
+        sibling_answers::Round,
+    },
     elector::LockView,
     lease::{BootInstant, ClusterId, FencingToken},
     masters::Masters,
@@ -129,7 +132,9 @@ impl TargetTask {
 
     /// Returns the gate for a stop, unless a request or the end of an own lease asks for the stop.
     fn gate(&self, facts: &TargetFacts) -> Option<(ReadGate, Option<BootInstant>)> {
-        let decided_here = self.stop_requests.active().is_none() && facts.lost.is_none();
+        let decided_here = self.stop_requests.active().is_none()
+            && facts.lost.is_none()
+            && !plants(WorldMistake::DepartsUnrecorded);
         decided_here.then(|| (self.read_gate.clone(), self.config.permissions.read))
     }
 }

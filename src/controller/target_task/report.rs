@@ -7,6 +7,7 @@ use crate::{
         lock_status::{TargetState, TargetStatus},
     },
     clock,
+    controller::planted::{WorldMistake, plants},
     lease::BootInstant,
 };
 
@@ -44,6 +45,9 @@ impl TargetTask {
     /// Returns the time at or after which a consistent read of the object has to be sent, if one is missing.
     pub(super) fn wants_read(&self) -> Option<BootInstant> {
         let read = self.config.permissions.read;
+        if plants(WorldMistake::DepartsUnrecorded) {
+            return None;
+        }
         let own = !observes(&self.config.plan) && self.stop_requests.active().is_none();
         let won = self.leases.won().filter(|_| own);
         let won = won.filter(|won| read.is_none_or(|read| read < *won));
@@ -55,6 +59,7 @@ impl TargetTask {
     fn lacks_guard(&self) -> bool {
         let permissions = self.config.permissions;
         self.leases.won().is_some()
+            && !plants(WorldMistake::GuardsLate)
             && permissions.starts
             && !permissions.off
             && !permissions.guarded

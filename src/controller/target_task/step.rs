@@ -19,6 +19,7 @@ use super::{
 use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
     clock,
+    controller::planted::{WorldMistake, plants},
     lease::{BootInstant, FencingToken, Mark},
     targets::{EventReason, Note, StartPermit, StopPermit},
 };
@@ -58,7 +59,8 @@ impl TargetTask {
                 (report, again.into_iter().chain(starts).min())
             }
             Goal::Keep(until) => {
-                if facts.other == Some(Other::Sibling) || matches!(facts.siblings, Siblings::Held(..)) {
+                let sibling = facts.other == Some(Other::Sibling) || matches!(facts.siblings, Siblings::Held(..));
+                if sibling && !plants(WorldMistake::RemembersRemoved) {
                     // The sibling that holds the lock stops removed targets. Here, one may since belong to no lock.
                     self.removed.clear();
                 }
@@ -70,7 +72,7 @@ impl TargetTask {
     /// Returns since when the present lease waits for a read of the object: the sibling that held the lock before may have
     /// stopped the targets for good. A requested stop does not wait, and an observer starts nothing under an own lease.
     fn unread_since(&self, facts: &TargetFacts) -> Option<BootInstant> {
-        if facts.observes || facts.stop_by.is_some() {
+        if facts.observes || facts.stop_by.is_some() || plants(WorldMistake::DepartsUnrecorded) {
             return None;
         }
         let won = self.leases.won()?;

@@ -189,6 +189,13 @@ impl ClusterWorld {
             .unwrap();
     }
 
+    /// Scales a workload by hand.
+    pub(super) fn scale(&self, name: &str, replicas: i64) {
+        self.api
+            .scale(USER, &manifests::deployment_key(name), replicas)
+            .unwrap();
+    }
+
     pub(super) fn create_lock(&self, lock: Value) {
         self.api.create(USER, &ResourceId::LEADER_LOCKS, lock).unwrap();
     }

@@ -1,0 +1,36 @@
+//! Plants a mistake in all operators of a simulated world, to prove that the world finds it. Only tests plant one.
+
+/// A mistake outside of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WorldMistake {
+    /// A replica contends for a lock that its sibling gives up; the sibling releases the lock before the departure is
+    /// recorded; and the next holder does not read the object.
+    DepartsUnrecorded,
+    /// A standby remembers targets that were removed from the spec, and stops them once it wins.
+    RemembersRemoved,
+    /// The finalizer is added with the first start only, after the takeover delay.
+    GuardsLate,
+    /// A paused lock that is deleted is let go, although its targets run.
+    LeavesPaused,
+}
+
+#[cfg(test)]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<WorldMistake>> = const { std::cell::Cell::new(None) };
+}
+
+/// Plants a mistake in all operators of this thread.
+#[cfg(test)]
+pub(super) fn plant(mistake: Option<WorldMistake>) {
+    PLANTED.set(mistake);
+}
+
+#[cfg(test)]
+pub(super) fn plants(mistake: WorldMistake) -> bool {
+    PLANTED.get() == Some(mistake)
+}
+
+#[cfg(not(test))]
+pub(super) const fn plants(_: WorldMistake) -> bool {
+    false
+}
