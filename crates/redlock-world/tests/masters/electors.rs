@@ -9,7 +9,7 @@ use redlock_client::{
     masters::{self, MastersConfig, Tasks, init},
 };
 use redlock_world::{
-    masters::Masters,
+    masters::{Masters, Reply},
     network::{Cut, Latency, Network},
     runtime::run,
 };
@@ -186,11 +186,15 @@ fn speed() {
         let servers = Masters::start(&network, &NAMES, 9);
         let master = servers.get(0);
         let script = &redlock_client::lease::script::OBSERVE.source;
-        let calls = 2_000;
+        let Reply::Bulk(sha) = master.execute(&["SCRIPT", "LOAD", script]) else {
+            panic!()
+        };
+        let sha = String::from_utf8(sha).unwrap();
+        let calls = 20_000;
         for _ in 0..calls {
             let keys = ["redlock:meta", "redlock:lease:a", "redlock:reserved:a"];
             let arguments = ["9999999999999999", "f", "eu/u"];
-            master.execute(&[&["EVAL", script, "3"][..], &keys, &arguments].concat());
+            master.execute(&[&["EVALSHA", &sha, "3"][..], &keys, &arguments].concat());
         }
         calls
     });
