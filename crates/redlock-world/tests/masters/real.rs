@@ -294,8 +294,8 @@ impl Both {
     }
 }
 
-#[tokio::test]
-async fn a_simulated_master_replies_like_a_real_server() {
+/// Starts a real server and a simulated master. The server ends with the returned guard.
+async fn both() -> (Both, RedisServer) {
     let server = RedisServer::start(&ServerOptions::default()).unwrap();
     let client = redis::Client::open(server.url()).unwrap();
     let mut connection = patient(&client).await.unwrap();
@@ -305,15 +305,22 @@ async fn a_simulated_master_replies_like_a_real_server() {
     let Reply::Bulk(own) = simulated.execute(&["INFO"]) else {
         panic!()
     };
-    let mut both = Both {
-        real: Real {
-            connection,
-            own: Own::of(&info),
-        },
+    let real = Real {
+        connection,
+        own: Own::of(&info),
+    };
+    let both = Both {
+        real,
         own: Own::of(&String::from_utf8(own).unwrap()),
         simulated,
         rng: Rng::new(),
     };
+    (both, server)
+}
+
+#[tokio::test]
+async fn a_simulated_master_replies_like_a_real_server() {
+    let (mut both, _server) = both().await;
     for seed in 0..SEQUENCES {
         println!("seed {seed}");
         both.rng = Rng::with_seed(seed);
@@ -324,4 +331,22 @@ async fn a_simulated_master_replies_like_a_real_server() {
         }
         both.compare_data().await;
     }
+}
+
+#[tokio::test]
+async fn a_master_that_forgets_a_lease_is_found_out() {
+    let (mut both, _server) = both().await;
+    both.rng = Rng::with_seed(1);
+    both.seal().await;
+    for _ in 0..20 * STEPS {
+        let batch = both.batch();
+        let (real, simulated) = both.ask(&batch).await;
+        if real != simulated {
+            return;
+        }
+        for lock in ["a", "b", "c"] {
+            both.simulated.execute(&["DEL", &format!("p:lease:{lock}")]);
+        }
+    }
+    panic!("no reply shows the lost leases");
 }
