@@ -6,7 +6,7 @@ use redlock_client::{
     clock::{self, virtual_time::passed},
     elector::{Elector, ElectorTask, LockView, Silent},
     lease::{ClusterId, HolderIdentity, LockName, Terms, timing::Timings},
-    masters::{self, MastersConfig, Tasks, init},
+    masters::{self, Credentials, MastersConfig, Secret, Tasks, Tls, init},
 };
 use redlock_world::{
     masters::{Masters, Reply},
@@ -26,11 +26,23 @@ struct Replica {
     _task: ElectorTask,
 }
 
+fn password(text: &str) -> Credentials {
+    Credentials {
+        username: None,
+        password: Some(Secret::new(text.into())),
+    }
+}
+
 fn start(network: &Network, servers: &Masters, name: &'static str) -> Replica {
+    start_with(network, servers, name, Credentials::default())
+}
+
+fn start_with(network: &Network, servers: &Masters, name: &'static str, credentials: Credentials) -> Replica {
     let (cluster, _) = name.split_once('/').unwrap();
     let cluster = ClusterId::new(cluster, &format!("uid-of-{cluster}")).unwrap();
     let config = MastersConfig {
         cluster: cluster.clone(),
+        credentials,
         transport: network.party(name).transport(),
         ..MastersConfig::new(servers.urls())
     };
@@ -152,6 +164,36 @@ fn a_master_that_restarts_empty_is_sealed_again() {
         servers.get(0).resume();
         time::sleep(Duration::from_secs(5)).await;
         assert_eq!(replica.masters.voters(), 3, "{:?}", replica.masters.status());
+    });
+}
+
+#[test]
+fn a_rotated_password_is_used_before_the_connections_are_lost() {
+    run(6, async {
+        let network = Network::new(6, Latency::milliseconds(0, 3));
+        let servers = Masters::start(&network, &NAMES, 6);
+        let set = |text| servers.iter().for_each(|master| master.set_password(Some(text)));
+        set("first");
+        let replica = start_with(&network, &servers, "eu/r1", password("first"));
+        init(&replica.masters).await.unwrap();
+        set("second");
+        time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(replica.masters.voters(), 3, "{:?}", replica.masters.status());
+        NAMES.iter().for_each(|name| network.reset("eu/r1", name));
+        time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(replica.masters.voters(), 0, "{:?}", replica.masters.status());
+        replica.masters.rekey(password("second"), Tls::default()).unwrap();
+        time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(replica.masters.voters(), 3, "{:?}", replica.masters.status());
+        replica.masters.rekey(password("wrong"), Tls::default()).unwrap();
+        time::sleep(Duration::from_secs(5)).await;
+        let status = replica.masters.status();
+        assert!(
+            status
+                .iter()
+                .all(|master| master.connected && master.not_renewed.is_some()),
+            "{status:?}"
+        );
     });
 }
 
