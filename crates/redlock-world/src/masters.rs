@@ -100,6 +100,8 @@ struct State {
     database: Database,
     delay: Duration,
     password: Option<String>,
+    /// The number of the last connection.
+    connection: u64,
     /// Cancelled when the process is killed; `None` while it does not run.
     process: Option<CancellationToken>,
 }
@@ -115,6 +117,7 @@ impl Master {
                 database,
                 delay: Duration::ZERO,
                 password: None,
+                connection: 0,
                 process: None,
             }),
             handles: watch::Sender::new(true),
@@ -226,6 +229,11 @@ impl Master {
 }
 
 impl State {
+    const fn next_connection(&mut self) -> u64 {
+        self.connection += 1;
+        self.connection
+    }
+
     fn execute(&mut self, command: &[Vec<u8>]) -> Reply {
         self.database.now = self.clock.microseconds();
         script::execute(&mut self.database, command)

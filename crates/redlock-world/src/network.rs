@@ -9,6 +9,7 @@ mod listener;
 
 use std::{
     collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
     io,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
@@ -123,6 +124,16 @@ impl Network {
     #[must_use]
     pub fn is_cut(&self, from: &str, to: &str) -> bool {
         self.link(from, to).cut().is_some()
+    }
+
+    /// Returns a hash of everything that was sent so far, with its times. Two runs of one world have the same digests.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let mut digest = DefaultHasher::new();
+        for (names, link) in &self.state().links {
+            (names, link.digest()).hash(&mut digest);
+        }
+        digest.finish()
     }
 
     /// Returns the number of open connections from one party to another.

@@ -1,7 +1,5 @@
 //! Serves the connections to a master.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::mpsc,
@@ -15,8 +13,6 @@ use super::{
     resp::{Reply, take_command},
 };
 use crate::network::{Connection, Listener};
-
-static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// Accepts connections until the process is killed.
 pub(super) async fn serve(master: Master, mut listener: Listener, killed: CancellationToken) {
@@ -50,9 +46,10 @@ struct Session {
 impl Session {
     fn new(master: Master) -> Self {
         let (pushes, pushed) = mpsc::unbounded_channel();
+        let number = master.state().next_connection();
         Self {
             master,
-            number: CONNECTIONS.fetch_add(1, Relaxed),
+            number,
             protocol: 2,
             authenticated: false,
             pushes,

@@ -105,7 +105,6 @@ impl Pipe {
     }
 
     fn write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let arrives = Instant::now() + self.link.draw();
         let cut = self.link.cut().is_some();
         let mut state = self.state();
         if state.reset {
@@ -120,6 +119,7 @@ impl Pipe {
             return Poll::Pending;
         }
         if space > 0 {
+            let arrives = self.link.arrival(&bytes[..space]);
             state.send(bytes[..space].to_vec(), arrives);
         }
         Poll::Ready(Ok(space))
@@ -127,9 +127,9 @@ impl Pipe {
 
     /// Sends the end of the stream.
     fn end(&self) {
-        let arrives = Instant::now() + self.link.draw();
         let mut state = self.state();
         if !std::mem::replace(&mut state.written_all, true) {
+            let arrives = self.link.arrival(&[]);
             state.send(Vec::new(), arrives);
         }
     }

@@ -1,11 +1,13 @@
 //! One direction between two parties.
 
 use std::{
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard, Weak},
     time::Duration,
 };
 
 use fastrand::Rng;
+use redlock_client::clock::virtual_time;
 use tokio::time::Instant;
 
 use super::connection::Pipe;
@@ -53,6 +55,7 @@ struct State {
     latency: Latency,
     cut: Option<Cut>,
     pipes: Vec<Weak<Pipe>>,
+    digest: DefaultHasher,
 }
 
 impl Link {
@@ -62,6 +65,7 @@ impl Link {
             latency,
             cut: None,
             pipes: Vec::new(),
+            digest: DefaultHasher::new(),
         }))
     }
 
@@ -92,6 +96,20 @@ impl Link {
     /// Draws the delay of a write.
     pub(super) fn draw(&self) -> Duration {
         self.state().draw()
+    }
+
+    /// Draws the arrival of a write.
+    pub(super) fn arrival(&self, bytes: &[u8]) -> Instant {
+        let mut state = self.state();
+        let arrives = Instant::now() + state.draw();
+        virtual_time::passed().hash(&mut state.digest);
+        bytes.hash(&mut state.digest);
+        arrives
+    }
+
+    /// Returns a hash of all writes and their times.
+    pub(super) fn digest(&self) -> u64 {
+        self.state().digest.finish()
     }
 
     pub(super) fn add(&self, pipe: &Arc<Pipe>) {

@@ -6,10 +6,10 @@ use redlock_client::{
     clock::{self, virtual_time::passed},
     elector::{Elector, ElectorTask, LockView, Silent},
     lease::{ClusterId, HolderIdentity, LockName, Terms, timing::Timings},
-    masters::{self, MastersConfig, Tasks, init},
+    masters::{self, Credentials, MastersConfig, Secret, Tasks, Tls, init},
 };
 use redlock_world::{
-    masters::Masters,
+    masters::{Masters, Reply},
     network::{Cut, Latency, Network},
     runtime::run,
 };
@@ -26,11 +26,23 @@ struct Replica {
     _task: ElectorTask,
 }
 
+fn password(text: &str) -> Credentials {
+    Credentials {
+        username: None,
+        password: Some(Secret::new(text.into())),
+    }
+}
+
 fn start(network: &Network, servers: &Masters, name: &'static str) -> Replica {
+    start_with(network, servers, name, Credentials::default())
+}
+
+fn start_with(network: &Network, servers: &Masters, name: &'static str, credentials: Credentials) -> Replica {
     let (cluster, _) = name.split_once('/').unwrap();
     let cluster = ClusterId::new(cluster, &format!("uid-of-{cluster}")).unwrap();
     let config = MastersConfig {
         cluster: cluster.clone(),
+        credentials,
         transport: network.party(name).transport(),
         ..MastersConfig::new(servers.urls())
     };
@@ -113,13 +125,14 @@ async fn story(seed: u64) -> Vec<String> {
         }
     }
     assert!(events.len() >= 3, "{events:?}");
+    events.push(format!("{:016x}", network.digest()));
     events
 }
 
 #[test]
 fn the_other_replica_wins_after_the_lease_of_one_that_is_cut_off() {
     let mut all = Vec::new();
-    for seed in 0..4 {
+    for seed in 0..8 {
         let told = run(seed, story(seed));
         let again = run(seed, story(seed));
         assert_eq!(told, again);
@@ -151,6 +164,36 @@ fn a_master_that_restarts_empty_is_sealed_again() {
         servers.get(0).resume();
         time::sleep(Duration::from_secs(5)).await;
         assert_eq!(replica.masters.voters(), 3, "{:?}", replica.masters.status());
+    });
+}
+
+#[test]
+fn a_rotated_password_is_used_before_the_connections_are_lost() {
+    run(6, async {
+        let network = Network::new(6, Latency::milliseconds(0, 3));
+        let servers = Masters::start(&network, &NAMES, 6);
+        let set = |text| servers.iter().for_each(|master| master.set_password(Some(text)));
+        set("first");
+        let replica = start_with(&network, &servers, "eu/r1", password("first"));
+        init(&replica.masters).await.unwrap();
+        set("second");
+        time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(replica.masters.voters(), 3, "{:?}", replica.masters.status());
+        NAMES.iter().for_each(|name| network.reset("eu/r1", name));
+        time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(replica.masters.voters(), 0, "{:?}", replica.masters.status());
+        replica.masters.rekey(password("second"), Tls::default()).unwrap();
+        time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(replica.masters.voters(), 3, "{:?}", replica.masters.status());
+        replica.masters.rekey(password("wrong"), Tls::default()).unwrap();
+        time::sleep(Duration::from_secs(5)).await;
+        let status = replica.masters.status();
+        assert!(
+            status
+                .iter()
+                .all(|master| master.connected && master.not_renewed.is_some()),
+            "{status:?}"
+        );
     });
 }
 
@@ -186,11 +229,15 @@ fn speed() {
         let servers = Masters::start(&network, &NAMES, 9);
         let master = servers.get(0);
         let script = &redlock_client::lease::script::OBSERVE.source;
-        let calls = 2_000;
+        let Reply::Bulk(sha) = master.execute(&["SCRIPT", "LOAD", script]) else {
+            panic!()
+        };
+        let sha = String::from_utf8(sha).unwrap();
+        let calls = 20_000;
         for _ in 0..calls {
             let keys = ["redlock:meta", "redlock:lease:a", "redlock:reserved:a"];
             let arguments = ["9999999999999999", "f", "eu/u"];
-            master.execute(&[&["EVAL", script, "3"][..], &keys, &arguments].concat());
+            master.execute(&[&["EVALSHA", &sha, "3"][..], &keys, &arguments].concat());
         }
         calls
     });
