@@ -12,4 +12,5 @@ mod everyday;
 mod manifests;
 mod observer;
 mod replica;
+mod story;
 mod universe;

@@ -18,6 +18,7 @@ use crate::{
         backoff,
         events::EventRecord,
         object::ObjectKey,
+        planted::{WorldMistake, plants},
         target_task::{Permissions, TargetReport},
         writer::Item,
     },
@@ -314,7 +315,8 @@ fn hands(entry: &LockEntry, plan: &LockPlan) -> Permissions {
         off: off(&entry.object, Some(plan)).is_some(),
         guarded: entry.is_guarded_for(plan),
         unreadable: false,
-        starts: entry.object.metadata.deletion_timestamp.is_none() && !entry.phase.is_leaving(),
+        starts: (entry.object.metadata.deletion_timestamp.is_none() && !entry.phase.is_leaving())
+            || plants(WorldMistake::DepartsUnrecorded),
         read: entry.reads.last(),
     }
 }

@@ -152,10 +152,8 @@ impl Index {
             entry.phase.record_by(at.now + RECORDED);
             return self.advance_departure(key, at);
         }
-        let gives_up = orphan
-            || unreadable
-            || !self.runs_under_departure(key)
-            || plants(WorldMistake::LeavesPaused);
+        let gives_up =
+            orphan || unreadable || !self.runs_under_departure(key) || plants(WorldMistake::LeavesPaused);
         if gives_up || self.plants(Planted::ReleasesUnstopped) {
             return self.finish_departure(key, false, at);
         }

@@ -59,7 +59,8 @@ impl TargetTask {
                 (report, again.into_iter().chain(starts).min())
             }
             Goal::Keep(until) => {
-                let sibling = facts.other == Some(Other::Sibling) || matches!(facts.siblings, Siblings::Held(..));
+                let sibling =
+                    facts.other == Some(Other::Sibling) || matches!(facts.siblings, Siblings::Held(..));
                 if sibling && !plants(WorldMistake::RemembersRemoved) {
                     // The sibling that holds the lock stops removed targets. Here, one may since belong to no lock.
                     self.removed.clear();

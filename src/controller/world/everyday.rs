@@ -27,6 +27,7 @@ enum Scenario {
     RemovedTarget,
     MovedTarget,
     StepDown,
+    TakeoverDelay,
 }
 
 impl Scenario {
@@ -39,6 +40,7 @@ impl Scenario {
             Self::RemovedTarget => removed_target(seed).await,
             Self::MovedTarget => moved_target(seed).await,
             Self::StepDown => step_down(seed).await,
+            Self::TakeoverDelay => takeover_delay(seed).await,
         }
     }
 }
@@ -63,7 +65,9 @@ async fn with_running_work(seed: u64, clusters: usize) -> Result<(Universe, Clus
 /// Waits until the work runs in one cluster, and returns it.
 async fn runs_somewhere(universe: &Universe) -> Result<ClusterWorld, String> {
     universe
-        .wait("the work runs", LATE, |universe| running_in(universe, "web").len() == 1)
+        .wait("the work runs", LATE, |universe| {
+            running_in(universe, "web").len() == 1
+        })
         .await?;
     let active = running_in(universe, "web").remove(0);
     let mut clusters = universe.clusters.iter();
@@ -79,7 +83,9 @@ async fn goes(universe: &Universe, cluster: &ClusterWorld) -> Result<(), String>
         .wait("the work is stopped", SOON, |_| cluster.running_pods("web") == 0)
         .await?;
     universe
-        .keep("no work runs without a lock", SOON, |_| cluster.running_pods("web") == 0)
+        .keep("no work runs without a lock", SOON, |_| {
+            cluster.running_pods("web") == 0
+        })
         .await
 }
 
@@ -88,10 +94,14 @@ async fn deletion(seed: u64, clusters: usize) -> Result<(), String> {
     active.delete_lock("web");
     if clusters > 1 {
         universe
-            .wait("the other cluster runs the work, as after a clean end", SOON / 4, |universe| {
-                let running = running_in(universe, "web");
-                !running.is_empty() && !running.contains(&active.name)
-            })
+            .wait(
+                "the other cluster runs the work, as after a clean end",
+                SOON / 4,
+                |universe| {
+                    let running = running_in(universe, "web");
+                    !running.is_empty() && !running.contains(&active.name)
+                },
+            )
             .await?;
     }
     goes(&universe, &active).await
@@ -107,7 +117,9 @@ async fn deletion_after_recreation(seed: u64) -> Result<(), String> {
     cluster.create_lock(manifests::lock("web", &["web"]));
     let moment = Duration::from_millis(fastrand::u64(..2_000));
     universe
-        .wait("the new object is held", SOON, |_| has_condition(&cluster, "web", "Held"))
+        .wait("the new object is held", SOON, |_| {
+            has_condition(&cluster, "web", "Held")
+        })
         .await?;
     time::sleep(moment).await;
     cluster.delete_lock("web");
@@ -145,7 +157,10 @@ async fn another_quorum(seed: u64) -> Result<(), String> {
     if switches.len() == 2 {
         return Ok(());
     }
-    Err(format!("the Deployment was switched {} times: {switches:?}", switches.len()))
+    Err(format!(
+        "the Deployment was switched {} times: {switches:?}",
+        switches.len()
+    ))
 }
 
 /// Removes the target from its lock. A person then runs it outside of any lock, and the holder crashes.
@@ -153,7 +168,9 @@ async fn removed_target(seed: u64) -> Result<(), String> {
     let (universe, cluster) = with_running_work(seed, 1).await?;
     cluster.change_lock("web", json!({ "spec": { "targets": [] } }));
     universe
-        .wait("the removed target is stopped", SOON, |_| cluster.running_pods("web") == 0)
+        .wait("the removed target is stopped", SOON, |_| {
+            cluster.running_pods("web") == 0
+        })
         .await?;
     time::sleep(Duration::from_secs(2)).await;
     cluster.scale("web", 1);
@@ -168,7 +185,9 @@ async fn removed_target(seed: u64) -> Result<(), String> {
     if switches.is_empty() {
         return Ok(());
     }
-    Err(format!("no lock names the Deployment, and it was switched: {switches:?}"))
+    Err(format!(
+        "no lock names the Deployment, and it was switched: {switches:?}"
+    ))
 }
 
 /// Moves the target to another lock of the same cluster.
@@ -176,9 +195,14 @@ async fn moved_target(seed: u64) -> Result<(), String> {
     let (universe, cluster) = with_running_work(seed, 1).await?;
     cluster.create_lock(manifests::lock("other", &[]));
     universe
-        .wait("the other lock is held", SOON, |_| has_condition(&cluster, "other", "Held"))
+        .wait("the other lock is held", SOON, |_| {
+            has_condition(&cluster, "other", "Held")
+        })
         .await?;
-    cluster.change_lock("other", json!({ "spec": manifests::lock("other", &["web"])["spec"] }));
+    cluster.change_lock(
+        "other",
+        json!({ "spec": manifests::lock("other", &["web"])["spec"] }),
+    );
     time::sleep(Duration::from_millis(fastrand::u64(..3_000))).await;
     cluster.change_lock("web", json!({ "spec": { "targets": [] } }));
     universe
@@ -186,7 +210,10 @@ async fn moved_target(seed: u64) -> Result<(), String> {
             cluster.running_pods("web") == 1 && has_condition(&cluster, "other", "Ready")
         })
         .await?;
-    cluster.change_lock("web", json!({ "spec": { "state": "SteppedDown", "reason": "a test" } }));
+    cluster.change_lock(
+        "web",
+        json!({ "spec": { "state": "SteppedDown", "reason": "a test" } }),
+    );
     universe
         .keep("the target runs on", SOON, |_| cluster.running_pods("web") == 1)
         .await
@@ -194,12 +221,19 @@ async fn moved_target(seed: u64) -> Result<(), String> {
 
 async fn step_down(seed: u64) -> Result<(), String> {
     let (universe, active) = with_running_work(seed, 2).await?;
-    active.change_lock("web", json!({ "spec": { "state": "SteppedDown", "reason": "a test" } }));
+    active.change_lock(
+        "web",
+        json!({ "spec": { "state": "SteppedDown", "reason": "a test" } }),
+    );
     universe
-        .wait("the other cluster runs the work, as after a clean end", SOON / 4, |universe| {
-            let running = running_in(universe, "web");
-            !running.is_empty() && !running.contains(&active.name)
-        })
+        .wait(
+            "the other cluster runs the work, as after a clean end",
+            SOON / 4,
+            |universe| {
+                let running = running_in(universe, "web");
+                !running.is_empty() && !running.contains(&active.name)
+            },
+        )
         .await?;
     universe
         .keep("the work stays there", SOON, |universe| {
@@ -208,9 +242,52 @@ async fn step_down(seed: u64) -> Result<(), String> {
         .await
 }
 
+/// Cuts the active cluster off from the masters: the other one waits before it starts the work.
+async fn takeover_delay(seed: u64) -> Result<(), String> {
+    let (universe, active) = with_running_work(seed, 2).await?;
+    let other = universe
+        .clusters
+        .iter()
+        .find(|cluster| cluster.name != active.name)
+        .unwrap();
+    universe.cut_from_masters(&active, true);
+    universe
+        .wait("the other cluster holds the lock", LATE, |_| {
+            is_active_holder(other)
+        })
+        .await?;
+    time::sleep(Duration::from_millis(700)).await;
+    let object = other.lock("web").unwrap();
+    if object["metadata"]["finalizers"]
+        .as_array()
+        .is_none_or(Vec::is_empty)
+    {
+        return Err(format!(
+            "the lock is held without a finalizer\n{}",
+            universe.story()
+        ));
+    }
+    if other.running_pods("web") == 0 && object["status"]["role"] == "Active" {
+        return Err("a lock whose start is postponed is Active".to_owned());
+    }
+    other.delete_lock("web");
+    universe
+        .keep("no work runs without a lock", SOON, |_| {
+            other.running_pods("web") == 0
+        })
+        .await
+}
+
+/// Reports whether the status of the lock names a holder of this cluster.
+fn is_active_holder(cluster: &ClusterWorld) -> bool {
+    let lock = cluster.lock("web");
+    lock.is_some_and(|lock| lock["status"]["holderCluster"] == cluster.name.as_str())
+}
+
 /// Returns the changes of the replicas of the Deployment since the last call of `take_history`.
 fn switches(cluster: &ClusterWorld) -> Vec<String> {
-    let replicas = |object: &Option<Arc<Value>>| object.as_ref().map(|object| object["spec"]["replicas"].clone());
+    let replicas =
+        |object: &Option<Arc<Value>>| object.as_ref().map(|object| object["spec"]["replicas"].clone());
     let is_switch = |write: &&CommittedWrite| {
         write.key.resource == ResourceId::DEPLOYMENTS
             && write.key.name == "web"
@@ -233,14 +310,15 @@ fn failure(scenario: Scenario, worlds: u64) -> Option<String> {
     seeds
         .filter_map(|seed| {
             let end = redlock_world::runtime::run(seed, scenario.run(seed));
-            end.err().map(|broken| format!("{scenario:?} REDLOCK_SEED={seed}: {broken}"))
+            end.err()
+                .map(|broken| format!("{scenario:?} REDLOCK_SEED={seed}: {broken}"))
         })
         .next()
 }
 
 fn holds(scenario: Scenario) {
     let failure = failure(scenario, number("REDLOCK_WORLDS").unwrap_or(4));
-    assert_eq!(failure, None);
+    assert!(failure.is_none(), "{}", failure.unwrap_or_default());
 }
 
 #[test]
@@ -283,12 +361,20 @@ fn cluster_that_steps_down_passes_the_work_on() {
     holds(Scenario::StepDown);
 }
 
+#[test]
+fn lock_is_guarded_and_not_active_while_its_start_is_postponed() {
+    holds(Scenario::TakeoverDelay);
+}
+
 /// Each mistake, and the scenario that finds it.
 const MISTAKES: [(WorldMistake, Scenario); 5] = [
-    (WorldMistake::DepartsUnrecorded, Scenario::Deletion { clusters: 1 }),
+    (
+        WorldMistake::DepartsUnrecorded,
+        Scenario::Deletion { clusters: 1 },
+    ),
     (WorldMistake::DepartsUnrecorded, Scenario::AnotherQuorum),
     (WorldMistake::RemembersRemoved, Scenario::RemovedTarget),
-    (WorldMistake::GuardsLate, Scenario::DeletionAfterRecreation),
+    (WorldMistake::GuardsLate, Scenario::TakeoverDelay),
     (WorldMistake::LeavesPaused, Scenario::PausedDeletion),
 ];
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use redlock_world::{
     masters::Masters,
-    network::{Latency, Network},
+    network::{Cut, Latency, Network},
 };
 use tokio::{task::JoinHandle, time};
 
-use super::cluster::ClusterWorld;
+use super::{cluster::ClusterWorld, story::story};
 use crate::clock;
 
 const CLUSTERS: [&str; 3] = ["eu-1", "us-1", "ap-1"];
@@ -72,11 +72,32 @@ impl Universe {
         while !holds(self) {
             let passed = clock::now().since(started);
             if passed >= patience {
-                return Err(format!("not within {passed:?}: {text}"));
+                return Err(format!("not within {passed:?}: {text}\n{}", self.story()));
             }
             time::sleep(CHECK).await;
         }
         Ok(clock::now().since(started))
+    }
+
+    /// Returns the last writes in all clusters, for a person.
+    pub(super) fn story(&self) -> String {
+        let clusters = self.clusters.iter();
+        clusters
+            .map(|cluster| story(&cluster.name, &cluster.api))
+            .collect()
+    }
+
+    /// Cuts the operators of a cluster off from all masters, or heals them.
+    pub(super) fn cut_from_masters(&self, cluster: &ClusterWorld, cut: bool) {
+        for operator in cluster.operators() {
+            for master in self.masters.iter().chain(self.second.iter()) {
+                if cut {
+                    self.network.cut(&operator, master.name(), Cut::Hang);
+                } else {
+                    self.network.heal(&operator, master.name());
+                }
+            }
+        }
     }
 
     /// Checks that a condition holds for some time.
@@ -89,7 +110,8 @@ impl Universe {
         let until = clock::now() + length;
         while clock::now() < until {
             if !holds(self) {
-                return Err(format!("{:?} before the end: {text}", until.left(clock::now())));
+                let left = until.left(clock::now());
+                return Err(format!("{left:?} before the end: {text}\n{}", self.story()));
             }
             time::sleep(CHECK).await;
         }

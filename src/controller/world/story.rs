@@ -1,0 +1,75 @@
+//! Describes the last writes of a cluster, for a person who reads a failure.
+
+use redlock_world::kubernetes::{ApiServer, CommittedWrite, ResourceId};
+use serde_json::Value;
+
+/// The number of writes that are described.
+const WRITES: usize = 60;
+
+/// Returns one line for each of the last writes of locks, workloads and their pods.
+pub(super) fn story(cluster: &str, api: &ApiServer) -> String {
+    let (history, _) = api.take_history();
+    let told = history.iter().filter(|write| {
+        let resource = &write.key.resource;
+        [
+            ResourceId::LEADER_LOCKS,
+            ResourceId::DEPLOYMENTS,
+            ResourceId::STATEFUL_SETS,
+        ]
+        .contains(resource)
+            && write.caller != "kube-controller-manager"
+    });
+    let lines: Vec<String> = told.map(|write| line(cluster, write)).collect();
+    lines[lines.len().saturating_sub(WRITES)..].concat()
+}
+
+fn line(cluster: &str, write: &CommittedWrite) -> String {
+    let CommittedWrite {
+        time,
+        caller,
+        verb,
+        subresource,
+        key,
+        before,
+        after,
+        ..
+    } = write;
+    let mut changes = Vec::new();
+    let (before, after) = (before.as_deref(), after.as_deref());
+    differences(
+        "",
+        before.unwrap_or(&Value::Null),
+        after.unwrap_or(&Value::Null),
+        &mut changes,
+    );
+    changes.truncate(12);
+    let (verb, changes) = (verb.name(), changes.join(", "));
+    format!(
+        "  {time:.3} {cluster} {caller}: {verb} {} {subresource}: {changes}\n",
+        key.name
+    )
+}
+
+/// Collects the fields that differ, without those that change with every write.
+fn differences(path: &str, before: &Value, after: &Value, changes: &mut Vec<String>) {
+    let boring = [
+        "/metadata/managedFields",
+        "/metadata/resourceVersion",
+        "/metadata/uid",
+    ];
+    if before == after || boring.contains(&path) || path.ends_with("/lastTransitionTime") {
+        return;
+    }
+    if let (Value::Object(old), Value::Object(new)) = (before, after) {
+        let keys: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+        for key in keys {
+            let side =
+                |object: &serde_json::Map<String, Value>| object.get(key).cloned().unwrap_or(Value::Null);
+            differences(&format!("{path}/{key}"), &side(old), &side(new), changes);
+        }
+        return;
+    }
+    let mut text = after.to_string();
+    text.truncate(text.char_indices().nth(160).map_or(text.len(), |(end, _)| end));
+    changes.push(format!("{path}={text}"));
+}
