@@ -94,6 +94,19 @@ impl Action {
         }
     }
 
+    /// The target was removed from the lock: what a start may have set has to be undone.
+    pub(crate) fn undeclare(&mut self) {
+        match &mut self.kind {
+            Kind::Patch(action) => action.undeclare(),
+            Kind::Scale(_)
+            | Kind::SuspendJob(_)
+            | Kind::SuspendCronJob(_)
+            | Kind::OncePerSchedule(_)
+            | Kind::LabelPods(_)
+            | Kind::Lease(_) => {}
+        }
+    }
+
     /// Reports whether the object was started and the watch shows no later version of it: a start then has
     /// nothing to do.
     pub(crate) fn runs_untouched(&self) -> bool {

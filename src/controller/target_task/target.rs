@@ -109,6 +109,7 @@ impl Target {
     pub(super) fn undeclared(mut self) -> Self {
         // The target has to be stopped, even if it had reached its aim.
         (self.series, self.done) = (None, false);
+        self.action.undeclare();
         self
     }
 
