@@ -60,9 +60,12 @@ pub(super) struct Snapshot {
 /// writes the object itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
+    /// Another manager declares them.
     Other(String),
-    /// The operator, or a default.
-    Ours,
+    /// The operator.
+    Own,
+    /// No manager declares them: they are a default, or were given at the creation of the object by this manager.
+    Undeclared(Option<String>),
     Unknown,
     /// The object has changed, and must be read again.
     Late,
@@ -153,7 +156,8 @@ impl Object {
         };
         Ok(match known.declared_by {
             Some(owner) => Owner::Other(owner),
-            None if known.is_own || known.writer.is_some() || known.is_as_created() => Owner::Ours,
+            None if known.is_own => Owner::Own,
+            None if known.writer.is_some() || known.is_as_created() => Owner::Undeclared(known.writer),
             None => Owner::Unknown,
         })
     }
