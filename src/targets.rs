@@ -6,6 +6,7 @@
 mod action;
 mod allowed;
 mod attempts;
+mod data_loss;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake_server;

@@ -18,8 +18,9 @@ use std::{sync::Arc, time::Duration};
 use kube::api::ApiResource;
 
 use super::{
-    Changes, TargetContext, TargetError,
+    Changes, ConditionReason, Step, TargetContext, TargetError,
     attempts::Attempts,
+    data_loss::{is_replicas, scaling_deletes},
     following::changes_of,
     in_flight::InFlight,
     kind::Need,
@@ -171,6 +172,15 @@ impl FieldPatch {
             self.set_fields.keep_unchanged(&found.value);
         }
         Ok((found, read))
+    }
+
+    /// Reports an object whose volumes are deleted by a number of replicas that the target declares.
+    fn deletes_volumes(&self, found: &Snapshot) -> Option<Step> {
+        let scales = self.plan.fields.iter().any(|field| is_replicas(&field.path));
+        let deletes = || scaling_deletes(&self.called, found.metadata(), &found.value);
+        let text = scales.then(deletes).flatten()?;
+        let reason = ConditionReason::TargetNotSafe;
+        Some(Step::trouble(TargetState::Active, reason, text))
     }
 
     fn status_of(&self, found: &Snapshot) -> Option<Shown> {

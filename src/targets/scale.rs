@@ -115,6 +115,10 @@ impl Scale {
             return Ok(missing(object));
         };
         self.selector.clone_from(&snapshot.selector);
+        if let Some(text) = object.scaling_deletes().await? {
+            let state = self.state(Some(&snapshot));
+            return Ok(Step::trouble(state, ConditionReason::TargetNotSafe, text));
+        }
         if let Some(step) = self.not_fenced(object, &snapshot).await? {
             return Ok(step);
         }
@@ -362,3 +366,6 @@ fn followed(
 async fn place(context: &TargetContext, reference: &TargetRef) -> Result<Place, TargetError> {
     Place::find(&context.client, &context.shared.kinds, reference, Need::Scale).await
 }
+
+#[cfg(test)]
+mod tests;

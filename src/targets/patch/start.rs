@@ -27,6 +27,9 @@ impl FieldPatch {
         let (Some(found), _) = self.read(object).await? else {
             return Ok(self.missing());
         };
+        if let Some(step) = self.deletes_volumes(&found) {
+            return Ok(step);
+        }
         let differing = match differences(&found.value, &self.active()) {
             Ok(differing) => differing,
             Err(blocked) => return Ok(self.blocked(&blocked)),

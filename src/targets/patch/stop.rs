@@ -130,6 +130,10 @@ impl FieldPatch {
         differing: &[Difference],
         permit: &StopPermit,
     ) -> Result<Option<Step>, TargetError> {
+        if let Some(step) = self.deletes_volumes(found) {
+            self.attempts.settle();
+            return Ok(Some(step));
+        }
         let again = self.stopped.is_some() && self.stopped == found.uid();
         let may_write = || permit.holds(permit::Found::of(again));
         if !may_write() {

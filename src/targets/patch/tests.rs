@@ -15,7 +15,7 @@ use super::*;
 use crate::{
     api::{lock_status::TargetState::Active, pointer::Pointer},
     targets::{
-        Action, Step, StopPermit,
+        Action, StopPermit,
         fake_server::{fake_server, held, target_context},
     },
 };

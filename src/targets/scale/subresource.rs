@@ -15,6 +15,7 @@ use crate::{
     targets::{
         StartPermit, TargetContext, TargetError,
         attempts::Precondition,
+        data_loss::scaling_deletes,
         pods::Pods,
         read::Place,
         rights::granted,
@@ -147,6 +148,18 @@ impl Object {
             Some(seen) => object.metadata.generation.is_none_or(|asked| seen >= asked),
             None => self.place.resource.group != "apps",
         })
+    }
+
+    /// Describes the data that is deleted when the object is scaled down, if there is any. The workloads of Kubernetes
+    /// without volumes of their own are not read.
+    pub(super) async fn scaling_deletes(&self) -> Result<Option<String>, TargetError> {
+        let resource = &self.place.resource;
+        if ["", "apps"].contains(&&*resource.group) && resource.kind != "StatefulSet" {
+            return Ok(None);
+        }
+        let answer = self.api.get(&self.name).await;
+        let object = self.settle("reading", answer).await?;
+        Ok(object.and_then(|object| scaling_deletes(&self.called, &object.metadata, &object.data)))
     }
 
     /// Returns the owner of the replicas, in the version that was read.
