@@ -221,6 +221,7 @@ impl TargetTask {
             object: config.plan.name.clone(),
             lock: config.plan.lock_name.clone(),
             fenced: config.plan.is_fenced(),
+            switches: config.plan.switches(),
             target: target.to_owned(),
             cluster: config.cluster.clone(),
             elector: config.elector.clone(),

@@ -37,6 +37,7 @@ pub(super) fn target_context(
     let allowed = fields.iter().map(|field| field.parse().unwrap()).collect();
     let context = TargetContext {
         fenced: false,
+        switches: true,
         shared: Arc::new(Shared::new(client.clone(), true, allowed)),
         client,
         namespace: "n".into(),
