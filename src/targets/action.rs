@@ -94,16 +94,17 @@ impl Action {
         }
     }
 
-    /// The target was removed from the lock: what a start may have set has to be undone.
+    /// The target leaves the lock, or the lock ends: what a start may have set has to be undone, and nothing may be left
+    /// behind that only the lock would remove.
     pub(crate) fn undeclare(&mut self) {
         match &mut self.kind {
             Kind::Patch(action) => action.undeclare(),
+            Kind::Lease(action) => action.undeclare(),
             Kind::Scale(_)
             | Kind::SuspendJob(_)
             | Kind::SuspendCronJob(_)
             | Kind::OncePerSchedule(_)
-            | Kind::LabelPods(_)
-            | Kind::Lease(_) => {}
+            | Kind::LabelPods(_) => {}
         }
     }
 
