@@ -127,7 +127,7 @@ impl FieldPatch {
             Ok(Write::Late) => return Ok(Step::Working(TargetState::Changing)),
             Err(error) => {
                 return Ok(Step::trouble(
-                    TargetState::Active,
+                    TargetState::Changing,
                     error.reason(),
                     error.to_string(),
                 ));
@@ -141,7 +141,7 @@ impl FieldPatch {
         Ok(if left.is_empty() {
             Step::Done
         } else {
-            self.not_stored(TargetState::Active, &left)
+            self.not_stored(TargetState::Changing, &left)
         })
     }
 

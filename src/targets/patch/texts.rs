@@ -34,8 +34,8 @@ impl FieldPatch {
             .iter()
             .map(|field| format!("{} has {}", field.path, shown(field.found.as_ref())));
         let text = format!(
-            "{}: the API server did not store what the operator wrote: {}. The schema has no such field, or a webhook or \
-             policy changes it",
+            "{}: the API server did not store what the operator wrote: {}. The schema has no such field or gives it a \
+             default, or a webhook or policy changes it",
             self.called,
             each.collect::<Vec<_>>().join(", ")
         );
