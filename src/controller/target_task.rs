@@ -156,6 +156,9 @@ impl TargetTask {
         match command {
             Command::Stop(request, done) => {
                 self.settled.clear();
+                if request.departs {
+                    self.targets.iter_mut().for_each(Target::leave);
+                }
                 self.stop_requests.add(request, done);
                 false
             }

@@ -53,6 +53,7 @@ impl Index {
                 let halt = StopRequest {
                     by: until,
                     lease: None,
+                    departs: true,
                 };
                 self.effects.push(Effect::StopTargets {
                     key: key.clone(),

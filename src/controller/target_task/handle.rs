@@ -43,6 +43,8 @@ pub(in crate::controller) struct StopRequest {
     /// With a lease, the request applies only while that lease is held, and is given up after its deadline.
     /// Without a lease, it is permanent, regardless of which replica holds the lock.
     pub(in crate::controller) lease: Option<FencingToken>,
+    /// Whether the lock ends here with the stop: what a start has set is undone, and nothing new is created.
+    pub(in crate::controller) departs: bool,
 }
 
 /// The permissions of a target task.

@@ -113,9 +113,14 @@ impl Target {
     pub(super) fn undeclared(mut self) -> Self {
         // The target has to be stopped, even if it had reached its aim.
         (self.series, self.done) = (None, false);
+        self.leave();
+        self
+    }
+
+    /// The target leaves the lock, or the lock ends here.
+    pub(super) fn leave(&mut self) {
         self.action.undeclare();
         self.back_off.clear();
-        self
     }
 
     pub(super) fn changes(&self) -> Changes {
