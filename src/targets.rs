@@ -6,6 +6,7 @@
 mod action;
 mod allowed;
 mod attempts;
+mod data_loss;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake_server;
@@ -118,6 +119,8 @@ pub(crate) struct TargetContext {
     pub(crate) lock: LockName,
     /// Whether the node agents keep the pods of the target from running without the lock.
     pub(crate) fenced: bool,
+    /// Whether the lock switches its targets, and not only observes.
+    pub(crate) switches: bool,
     /// The name of the target in the spec of the lock.
     pub(crate) target: String,
     /// The cluster of this process.

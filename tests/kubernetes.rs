@@ -139,6 +139,8 @@ mod unreadable;
 mod urls;
 #[path = "kubernetes/versions.rs"]
 mod versions;
+#[path = "kubernetes/volumes.rs"]
+mod volumes;
 #[path = "kubernetes/warm_controller.rs"]
 mod warm_controller;
 #[path = "kubernetes/world.rs"]

@@ -86,7 +86,7 @@ words! {
         Forbidden: "a permission is missing: whether the target runs is unknown",
         NoScaleSubresource: "action Scale of a kind without the subresource `scale`",
         SelectorInvalid: "a selector cannot be read",
-        TargetNotSafe: "a target may run without the lock: its spec lets it, or the API server did not store a field as the operator wrote it",
+        TargetNotSafe: "a target may run without the lock: its spec lets it, or the API server did not store a field as the operator wrote it; or a stop would delete its volumes",
         NotFenced: "`fencing: Node`: the pod template of a target does not mount the volume of the driver fencing.redlock.dev for this lock: the target is not started",
         NoReadyPod: "no pod of the selector is ready",
         HolderNotSelected: "the selector does not match the pod of the agent that holds the lock",

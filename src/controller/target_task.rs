@@ -4,6 +4,7 @@
 //! before a write that starts a target. Pure code decides the goal of the targets: [`leases`] keeps the observed states
 //! of the lock, [`blind`] judges the answers of the siblings, and [`goal`] decides.
 
+mod back_off;
 mod blind;
 mod conflict;
 mod delay;
@@ -132,6 +133,7 @@ impl TargetTask {
                 },
                 Some(()) = changes.next(), if !changes.is_empty() => {
                     self.settled.clear();
+                    self.wake();
                     self.leases.blind.note_change(clock::now());
                 }
                 Ok(()) = self.config.sibling_answers.changed() => {}
@@ -158,6 +160,9 @@ impl TargetTask {
         match command {
             Command::Stop(request, done) => {
                 self.settled.clear();
+                if request.departs {
+                    self.targets.iter_mut().for_each(Target::leave);
+                }
                 self.stop_requests.add(request, done);
                 false
             }
@@ -176,6 +181,8 @@ impl TargetTask {
                 // The status of the lock changes more often than its declaration.
                 if plan != config.plan || permissions.differ(config.permissions) {
                     self.settled.clear();
+                    let all = self.targets.iter_mut().chain(&mut self.removed);
+                    all.for_each(|target| target.back_off.clear());
                 }
                 (config.plan, config.permissions) = (plan, permissions);
                 if other_targets {
@@ -190,11 +197,18 @@ impl TargetTask {
     /// targets may change: each of them is unknown until it is read again.
     fn on_contact(&mut self) {
         self.settled.clear();
+        self.wake();
         if *self.config.lost.borrow_and_update() {
             for target in self.targets.iter_mut().chain(&mut self.removed) {
                 target.distrust();
             }
         }
+    }
+
+    /// Records that an object has changed: a target that could not be switched is tried again.
+    fn wake(&mut self) {
+        let all = self.targets.iter_mut().chain(&mut self.removed);
+        all.for_each(|target| target.back_off.wake());
     }
 
     /// Replaces the targets with the declared ones. A target with the same declaration keeps its observed
@@ -230,6 +244,7 @@ impl TargetTask {
             object: config.plan.name.clone(),
             lock: config.plan.lock_name.clone(),
             fenced: config.plan.is_fenced(),
+            switches: config.plan.switches(),
             target: target.to_owned(),
             cluster: config.cluster.clone(),
             elector: config.elector.clone(),
@@ -240,7 +255,8 @@ impl TargetTask {
 
     fn follow(&self) -> SelectAll<Changes> {
         let pods = self.fencing.iter().map(|fencing| fencing.pods.changes());
-        self.targets.iter().map(Target::changes).chain(pods).collect()
+        let all = self.targets.iter().chain(&self.removed);
+        all.map(Target::changes).chain(pods).collect()
     }
 
     /// Follows a new view of the lock. A lock that was given up and is contended for again has a new view;

@@ -94,6 +94,20 @@ impl Action {
         }
     }
 
+    /// The target leaves the lock, or the lock ends: what a start may have set has to be undone, and nothing may be left
+    /// behind that only the lock would remove.
+    pub(crate) fn undeclare(&mut self) {
+        match &mut self.kind {
+            Kind::Patch(action) => action.undeclare(),
+            Kind::Lease(action) => action.undeclare(),
+            Kind::Scale(_)
+            | Kind::SuspendJob(_)
+            | Kind::SuspendCronJob(_)
+            | Kind::OncePerSchedule(_)
+            | Kind::LabelPods(_) => {}
+        }
+    }
+
     /// Reports whether the object was started and the watch shows no later version of it: a start then has
     /// nothing to do.
     pub(crate) fn runs_untouched(&self) -> bool {

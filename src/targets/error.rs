@@ -111,6 +111,12 @@ impl TargetError {
         }
     }
 
+    /// Reports whether the schema of the object has no such field: strict validation refuses it, so no write can have
+    /// set it.
+    pub(crate) fn is_unknown_field(&self) -> bool {
+        matches!(self, Self::Rejected { reason, .. } if reason.contains("unknown field"))
+    }
+
     /// Reports whether the kind itself cannot be used, as opposed to a failure of the discovery.
     pub(crate) const fn is_about_kind(&self) -> bool {
         matches!(

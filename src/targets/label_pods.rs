@@ -6,7 +6,9 @@
 
 mod choice;
 mod pods;
+mod selections;
 mod snapshot;
+mod verdict;
 mod watched;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -14,13 +16,13 @@ use std::{collections::BTreeSet, time::Duration};
 use futures_util::future::join_all;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timestamp};
 
-use super::{
-    Changes, ConditionReason, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
-};
+use super::{Changes, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError};
 use crate::{api::lock_status::TargetState, clock, lease::BootInstant};
 use choice::{Choice, Wanted, choose};
 use pods::{Pods, Write};
+pub(super) use selections::Selections;
 use snapshot::{PodSnapshot, ROLE, Setter};
+use verdict::template;
 use watched::Watched;
 
 /// The maximum number of reads in one step: a pod may change between a read and a write, such as by its
@@ -66,10 +68,15 @@ enum Cause<'a> {
 
 impl LabelPods {
     pub(super) fn new(context: TargetContext, selector: &LabelSelector) -> Self {
+        let (pods, watched) = (Pods::new(&context, selector), Watched::default());
+        // A lock that only observes labels no pod.
+        if context.switches {
+            watched.select(&context.shared.selections, &context.namespace, &pods.by);
+        }
         Self {
-            pods: Pods::new(&context, selector),
+            pods,
             context,
-            watched: Watched::default(),
+            watched,
             seen: None,
             unanswered: None,
             overruled: None,
@@ -131,7 +138,7 @@ impl LabelPods {
             if choice.take.is_empty() && !gives(&choice, cause) {
                 return Ok(match self.contest.take() {
                     Some(what) => Step::Contested(what),
-                    None => self.verdict(&choice, wanted, cause),
+                    None => self.verdict(&pods, &choice, wanted, cause),
                 });
             }
             self.seen = None;
@@ -255,47 +262,6 @@ impl LabelPods {
             .is_some_and(|(_, at)| clock::now().since(at) < OVERRULED)
     }
 
-    /// Returns the step for pods that are in the wanted state, as far as they can be.
-    fn verdict(&self, choice: &Choice, wanted: &Wanted, cause: Cause<'_>) -> Step {
-        let Cause::Lease(permit) = cause else {
-            return Step::Done;
-        };
-        let called = self.pods.called();
-        if let Some(why) = self.pods.problem() {
-            let text = format!("labelPods.selector cannot be read: {why}");
-            return Step::trouble(TargetState::Unknown, ConditionReason::SelectorInvalid, text);
-        }
-        let Some(keep) = &choice.keep else {
-            let (reason, text) = match (wanted, permit.holder()) {
-                (Wanted::Holder { .. }, Some(holder)) => (
-                    ConditionReason::HolderNotSelected,
-                    format!("{holder} holds the lock, but is not a pod of {called}"),
-                ),
-                _ => (
-                    ConditionReason::NoReadyPod,
-                    format!("no pod of {called} is Ready: the first Ready pod gets the label"),
-                ),
-            };
-            return Step::trouble(TargetState::Changing, reason, text);
-        };
-        if let Setter::Maker(manager) = &keep.setter {
-            return Step::trouble(
-                TargetState::Active,
-                ConditionReason::TargetNotSafe,
-                template(&called, manager),
-            );
-        }
-        if let Some(foreign) = &choice.foreign {
-            let (pod, by) = (&foreign.name, foreign.by.as_deref().unwrap_or_default());
-            let text = format!(
-                "pod {pod} of {called} has label {ROLE} by target {by}: two targets cannot select one pod; if that \
-                 lock no longer exists, remove the label"
-            );
-            return Step::trouble(TargetState::Active, ConditionReason::EnforcementConflict, text);
-        }
-        choice.later.map_or(Step::Done, Step::Waiting)
-    }
-
     pub(super) async fn observe(&mut self) -> Result<TargetState, TargetError> {
         let (_, pods) = self.read(false).await?;
         let mut labelled = choose(&pods, &Wanted::NoPod, &self.pods.by, now())
@@ -360,13 +326,6 @@ fn gives(choice: &Choice, cause: Cause<'_>) -> bool {
             .keep
             .as_ref()
             .is_some_and(|keep| old(keep) || keep.by.is_none())
-}
-
-fn template(called: &str, manager: &str) -> String {
-    format!(
-        "pods of {called} are created with label {ROLE} (by {manager:?}): each pod is selected until the label is \
-         removed; remove the label from the pod template"
-    )
 }
 
 impl LabelPods {

@@ -42,15 +42,14 @@ use crate::{
     clock,
     lease::{BootInstant, FencingToken},
 };
-use hold::{Hold, Move, needed};
+use hold::{Hold, MissingLease, Move, needed, wait_without_record};
 use record::{Record, created, freed, own_holder, renewed, taken};
 
 /// The field manager that owns the record.
 const MANAGER: &str = "redlock-operator-lease";
 /// The maximum number of reads in one step: the Lease may change between a read and a write.
 const TRIES: usize = 8;
-/// The interval at which the operator reads its own record while a stop is not confirmed, even without a
-/// watch event.
+/// The interval of reads while a stop is not confirmed, even without a watch event.
 const POLL: Duration = Duration::from_secs(5);
 /// The lease duration that is assumed for an unknown candidate: client-go's default.
 const USUAL_DURATION: Duration = Duration::from_secs(15);
@@ -66,6 +65,9 @@ pub(super) struct LeaderLease {
     own: String,
     /// The declared stop time.
     stop: Option<Duration>,
+    missing: MissingLease,
+    /// The record as it was last read.
+    last: Option<Record>,
     hold: Hold,
     /// The time of the last read of the record.
     polled: Option<BootInstant>,
@@ -103,6 +105,8 @@ impl LeaderLease {
             place,
             own: own_holder(&context.cluster),
             stop,
+            missing: MissingLease::Create,
+            last: None,
             hold: Hold::default(),
             polled: None,
             changed: Arc::default(),
@@ -118,8 +122,12 @@ impl LeaderLease {
 
     pub(super) fn declare(&mut self, work: &TargetWork) {
         if let TargetWork::Lease { stop, .. } = work {
-            self.stop = *stop;
+            (self.stop, self.missing) = (*stop, MissingLease::Create);
         }
+    }
+
+    pub(super) fn undeclare(&mut self) {
+        self.missing = MissingLease::Await;
     }
 
     async fn read(&mut self) -> Result<(Option<Record>, Read), TargetError> {
@@ -131,7 +139,9 @@ impl LeaderLease {
         let found = self.place.settle(what, found).await?;
         let answered = clock::now();
         self.polled = Some(answered);
-        Ok((found.as_ref().map(Record::of), Read { asked, answered }))
+        let found = found.as_ref().map(Record::of);
+        self.last = found.clone().or(self.last.take());
+        Ok((found, Read { asked, answered }))
     }
 
     pub(super) async fn observe(&mut self) -> Result<TargetState, TargetError> {
@@ -195,6 +205,17 @@ impl LeaderLease {
         for _ in 0..TRIES {
             let (found, read) = self.read().await?;
             let doubt = self.in_flight.is_open();
+            if found.is_none() && self.missing == MissingLease::Await {
+                return Ok(
+                    match self
+                        .hold
+                        .absent(wait_without_record(self.last.as_ref(), self.stop), read)
+                    {
+                        Move::Stopped => Step::Done,
+                        Move::Wait(_) | Move::Take { .. } => Step::Working(TargetState::Changing),
+                    },
+                );
+            }
             match self.hold.next(found.as_ref(), &self.own, self.stop, read, doubt) {
                 Move::Take { again } => {
                     if !permit.holds(Found::of(again)) {
@@ -228,8 +249,9 @@ impl LeaderLease {
     /// Reports whether a stop has nothing to do yet: the wait has not ended, no renewal is due, and the watch shows no
     /// change.
     fn rests(&self) -> bool {
-        let Hold::Held { since, .. } = self.hold else {
-            return false;
+        let since = match self.hold {
+            Hold::Held { since, .. } | Hold::Absent { since } => since,
+            Hold::Open => return false,
         };
         let now = clock::now();
         let fresh = self.polled.is_some_and(|polled| now.since(polled) < POLL);
@@ -238,8 +260,7 @@ impl LeaderLease {
         early && fresh && !due && !self.changed.load(Ordering::SeqCst)
     }
 
-    /// Waits for the pod of the former leader, if it terminates: a controller may continue to work during its
-    /// graceful shutdown.
+    /// Waits for the pod of the former leader, if it terminates: a controller may work during its graceful shutdown.
     async fn confirm(&mut self, found: &Record, permit: &StopPermit) -> Result<Step, TargetError> {
         self.renew(found, permit).await?;
         let (_, holder) = found.last_candidate();
@@ -374,3 +395,6 @@ fn now() -> Timestamp {
     let now = i64::try_from(clock::unix_time().as_micros()).unwrap_or(i64::MAX);
     Timestamp::from_microsecond(now).unwrap_or(Timestamp::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 //! `kubectl scale`, stays. Only the operator's own number, or a default, follows the lock. A stop is done
 //! when the pods are gone, not when the number is written.
 
+mod start_number;
 mod stop;
 mod subresource;
 
@@ -24,8 +25,9 @@ use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
     lease::{BootInstant, FencingToken},
 };
+use start_number::{Numbers, StartMove, start_move};
 use stop::Stopping;
-use subresource::{Object, Owner, Snapshot, Write};
+use subresource::{Object, Snapshot, Write};
 
 /// The lease under which an object ran, and the UID of the object.
 type Run = (FencingToken, Option<String>);
@@ -48,6 +50,8 @@ pub(super) struct Scale {
     ran: Option<Run>,
     /// The earlier value of `activeReplicas`.
     before: Option<i32>,
+    /// The number that the last start wrote, and the UID of the object.
+    written: Option<(i32, Option<String>)>,
     stopping: Stopping,
     /// The selector of its pods, as it was last read.
     selector: Option<String>,
@@ -69,6 +73,7 @@ impl Scale {
             runs: false,
             ran: None,
             before: None,
+            written: None,
             stopping: Stopping::default(),
             selector: None,
             left_to: None,
@@ -110,6 +115,10 @@ impl Scale {
             return Ok(missing(object));
         };
         self.selector.clone_from(&snapshot.selector);
+        if let Some(text) = object.scaling_deletes().await? {
+            let state = self.state(Some(&snapshot));
+            return Ok(Step::trouble(state, ConditionReason::TargetNotSafe, text));
+        }
         if let Some(step) = self.not_fenced(object, &snapshot).await? {
             return Ok(step);
         }
@@ -118,30 +127,38 @@ impl Scale {
             self.ran = Some(this);
             return Ok(Step::Done);
         }
-        let owner = object.owner(&snapshot).await?;
-        if owner == Owner::Late {
-            return Ok(Step::Working(self.state(Some(&snapshot))));
-        }
-        if snapshot.wanted > self.standby {
-            self.ran = Some(this.clone());
-            // Without a known owner, the number counts as the lock's if it is the earlier `activeReplicas`.
-            let ours = owner == Owner::Ours || self.before == Some(snapshot.wanted);
-            if let Owner::Other(owner) = owner {
+        let numbers = self.numbers(&snapshot);
+        match start_move(numbers, object.owner(&snapshot).await?) {
+            StartMove::Write => {}
+            StartMove::ReadAgain => return Ok(Step::Working(self.state(Some(&snapshot)))),
+            StartMove::Keep => {
+                self.ran = Some(this);
+                return Ok(Step::Done);
+            }
+            StartMove::LeaveTo(owner) => {
+                self.ran = Some(this);
                 self.leave_to(object, snapshot.wanted, owner);
                 return Ok(Step::Done);
             }
-            if !ours {
-                return Ok(Step::Done);
+            StartMove::Conflict(owner) => {
+                let text = conflict(object, snapshot.wanted, &owner, self.active);
+                let reason = ConditionReason::EnforcementConflict;
+                return Ok(Step::trouble(TargetState::Standby, reason, text));
             }
-        } else if let Owner::Other(owner) = owner {
-            let text = conflict(object, snapshot.wanted, &owner, self.active);
-            return Ok(Step::trouble(
-                TargetState::Standby,
-                ConditionReason::EnforcementConflict,
-                text,
-            ));
         }
         self.write_start(object, &snapshot, this, permit).await
+    }
+
+    fn numbers(&self, snapshot: &Snapshot) -> Numbers {
+        let written = self.written.as_ref();
+        let written = written.filter(|(_, uid)| *uid == snapshot.uid);
+        Numbers {
+            wanted: snapshot.wanted,
+            active: self.active,
+            standby: self.standby,
+            before: self.before,
+            written: written.map(|(number, _)| *number),
+        }
     }
 
     async fn not_fenced(&self, object: &Object, snapshot: &Snapshot) -> Result<Option<Step>, TargetError> {
@@ -166,6 +183,7 @@ impl Scale {
         Ok(match written? {
             Write::Done(version) => {
                 let revived = snapshot.wanted <= self.standby && self.ran.as_ref() == Some(&this);
+                self.written = Some((self.active, snapshot.uid.clone()));
                 (self.started, self.ran) = (version, Some(this));
                 if revived {
                     Step::Contested(format!(
@@ -348,3 +366,6 @@ fn followed(
 async fn place(context: &TargetContext, reference: &TargetRef) -> Result<Place, TargetError> {
     Place::find(&context.client, &context.shared.kinds, reference, Need::Scale).await
 }
+
+#[cfg(test)]
+mod tests;

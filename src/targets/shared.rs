@@ -15,6 +15,7 @@ use super::{
     AllowedFields,
     fencing::{FencedPods, Namespaces},
     kind::Kinds,
+    label_pods::Selections,
 };
 use jobs::Jobs;
 pub(super) use jobs::{Index, JobsOf};
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     /// The watches that have followers, by resource and namespace.
     watches: Mutex<HashMap<(String, String), Weak<Objects>>>,
     fenced: Namespaces,
+    /// The pods that targets with action LabelPods select.
+    pub(super) selections: Selections,
     /// The Jobs that have followers, by namespace.
     jobs: Mutex<HashMap<String, Weak<Jobs>>>,
 }
@@ -46,6 +49,7 @@ impl Shared {
             allowed_fields,
             kinds: Kinds::default(),
             fenced: Namespaces::default(),
+            selections: Selections::default(),
             watches: Mutex::default(),
             jobs: Mutex::default(),
         }

@@ -39,6 +39,7 @@ pub(super) struct Job {
 pub(super) struct JobSpec {
     pub(super) suspend: Option<bool>,
     pub(super) managed_by: Option<String>,
+    pub(super) ttl_seconds_after_finished: Option<i32>,
     pub(super) manual_selector: Option<bool>,
     pub(super) selector: Option<LabelSelector>,
 }

@@ -26,8 +26,6 @@ use crate::{
         target::TargetRef,
     },
     clock,
-    lease::HolderIdentity,
-    telemetry::Origin,
 };
 
 /// An API server with one object of each kind, all of which run.
@@ -163,29 +161,7 @@ async fn answer(State(server): State<Arc<Server>>, method: Method, uri: Uri, bod
 async fn stop(work: &TargetWork, server: Arc<Server>) -> Vec<(Method, String, Value)> {
     let routes = Router::new().fallback(answer).with_state(server.clone());
     let client = fake_server::fake_server(routes).await;
-    let cluster = ClusterId::new("here", "c").unwrap();
-    let origin = Origin {
-        component: "operator",
-        identity: HolderIdentity::parse("a").unwrap(),
-        cluster: cluster.clone(),
-    };
-    let (notes, _noted) = mpsc::unbounded_channel();
-    let allowed = ["gates.test.example:/spec/open".parse().unwrap()]
-        .into_iter()
-        .collect();
-    let context = TargetContext {
-        fenced: false,
-        shared: Arc::new(Shared::new(client.clone(), true, allowed)),
-        client,
-        namespace: "n".into(),
-        object: "lock".into(),
-        lock: LockName::parse("lock").unwrap(),
-        target: "it".into(),
-        cluster,
-        elector: Elector::detached().0,
-        telemetry: Telemetry::new(origin, false).unwrap(),
-        notes,
-    };
+    let (context, _noted) = fake_server::target_context(client, &["gates.test.example:/spec/open"]);
     let mut action = Action::new(context, work);
     server.may_stop.store(true, Ordering::SeqCst);
     let permit = {

@@ -93,6 +93,7 @@ impl Index {
         let halt = StopRequest {
             by: at.now + bound,
             lease: Some(token),
+            departs: false,
         };
         entry.phase.drain(drain);
         let drained = Drained {

@@ -78,6 +78,7 @@ impl Index {
             let halt = StopRequest {
                 by: at.now + bound,
                 lease: None,
+                departs: false,
             };
             handed.stops.push(LastStop {
                 key: key.clone(),

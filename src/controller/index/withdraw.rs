@@ -71,6 +71,7 @@ impl Index {
             halt: StopRequest {
                 by: until,
                 lease: None,
+                departs: true,
             },
             after: AfterStop::TakenAway(until),
         });

@@ -46,6 +46,8 @@ pub(in crate::controller) struct StopRequest {
     /// Without a lease, it belongs to a departure: it applies regardless of which replica holds the lock, until it is
     /// cancelled.
     pub(in crate::controller) lease: Option<FencingToken>,
+    /// Whether the lock ends here with the stop: what a start has set is undone, and nothing new is created.
+    pub(in crate::controller) departs: bool,
 }
 
 /// The permissions of a target task.

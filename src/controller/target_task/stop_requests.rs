@@ -115,7 +115,14 @@ mod tests {
     fn requested(lease: Option<FencingToken>) -> (StopRequests, oneshot::Receiver<bool>) {
         let (done, end) = oneshot::channel();
         let mut requests = StopRequests::default();
-        requests.add(StopRequest { by: LATER, lease }, done);
+        requests.add(
+            StopRequest {
+                by: LATER,
+                lease,
+                departs: false,
+            },
+            done,
+        );
         (requests, end)
     }
 
@@ -177,6 +184,7 @@ mod tests {
             StopRequest {
                 by: NOW,
                 lease: Some(TOKEN),
+                departs: false,
             },
             done,
         );

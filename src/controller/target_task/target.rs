@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use tokio::time;
 
 use super::{
+    back_off::BackOff,
     conflict::Conflicts,
     ready::PodsReady,
     stopping::Deadline,
@@ -47,6 +48,7 @@ pub(super) struct Target {
     context: TargetContext,
     turns: Turns,
     conflicts: Conflicts,
+    pub(super) back_off: BackOff,
     /// Whether the target was found stopped, and was not started since.
     stopped: bool,
     /// Whether the target has reached the aim of the present pass.
@@ -67,6 +69,7 @@ impl Target {
             context,
             turns: Turns::new(rate_limiter),
             conflicts: Conflicts::default(),
+            back_off: BackOff::default(),
             stopped: false,
             done: false,
             distrusted: false,
@@ -91,6 +94,7 @@ impl Target {
     pub(super) fn declared(mut self, target: &TargetPlan) -> Self {
         self.work.clone_from(&target.work);
         self.stop_time = target.stop;
+        self.back_off.clear();
         self.action.declare(&target.work);
         self.is_called(&target.name);
         self
@@ -109,7 +113,14 @@ impl Target {
     pub(super) fn undeclared(mut self) -> Self {
         // The target has to be stopped, even if it had reached its aim.
         (self.series, self.done) = (None, false);
+        self.leave();
         self
+    }
+
+    /// The target leaves the lock, or the lock ends here.
+    pub(super) fn leave(&mut self) {
+        self.action.undeclare();
+        self.back_off.clear();
     }
 
     pub(super) fn changes(&self) -> Changes {
@@ -180,6 +191,9 @@ impl Target {
 
     async fn try_start(&mut self, permit: &StartPermit) -> Step {
         self.stopped = false;
+        if let Some(trouble) = self.back_off.rests(Lane::Start, clock::now()) {
+            return trouble;
+        }
         if self.conflicts.rests(Lane::Start, clock::now()) {
             if !self.turns.wait(Lane::Start, clock::now()) {
                 self.read().await;
@@ -237,6 +251,11 @@ impl Target {
 
     /// Returns the result of a stop that is not attempted now; `None` if the stop is attempted.
     async fn wait_to_stop(&mut self, deadline: Deadline) -> Option<Step> {
+        if !deadline.is_promised()
+            && let Some(trouble) = self.back_off.rests(Lane::Stop, clock::now())
+        {
+            return Some(trouble);
+        }
         let contested = self.conflicts.rests(Lane::Stop, clock::now());
         if is_urgent(deadline, self.observed, contested) {
             self.turns.count(Lane::Stop, clock::now());
@@ -290,6 +309,7 @@ impl Target {
     /// Applies the result of a step to the state of the target.
     fn finish(&mut self, end: StepResult, lane: Lane, now: BootInstant) -> Step {
         self.distrusted &= !matches!(end, Ok(Ok(_)));
+        let refused = matches!(&end, Ok(Err(error)) if error.is_refusal());
         let step = match end {
             Ok(Ok(step)) => step,
             Ok(Err(error)) => Step::trouble(TargetState::Unknown, error.reason(), error.to_string()),
@@ -308,7 +328,7 @@ impl Target {
             Step::Contested(_) => TargetState::Changing,
             Step::Trouble(trouble) => trouble.state,
         };
-        match step {
+        let step = match step {
             Step::Contested(write) => {
                 self.warn_of(lane, &write);
                 self.conflicts.add(lane, write, now);
@@ -318,7 +338,12 @@ impl Target {
                 Step::trouble(state, reason, format!("target {}: {text}", self.name))
             }
             step => step,
+        };
+        // The pods of a selector change without a refused write.
+        if !matches!(self.work, TargetWork::LabelPods { .. }) {
+            self.back_off.add(lane, &step, refused, now);
         }
+        step
     }
 
     /// Warns about this write of another writer.
@@ -364,36 +389,4 @@ pub(super) async fn stop_all(removed: &mut Vec<Target>, deadline: Deadline, perm
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use TargetState::{Active, Changing, Standby, Unknown};
-
-    fn at(seconds: u64) -> BootInstant {
-        BootInstant::from_nanos(seconds * 1_000_000_000)
-    }
-
-    #[test]
-    fn a_stop_waits_for_its_turn_unless_the_target_runs_or_another_cluster_may_begin() {
-        for deadline in [Deadline::None, Deadline::StopTime(at(9))] {
-            for (observed, contested, urgent) in [
-                (Active, false, true),
-                (Changing, false, true),
-                (Active, true, false),
-                (Standby, false, false),
-                (Unknown, false, false),
-            ] {
-                assert_eq!(is_urgent(deadline, observed, contested), urgent, "{observed:?}");
-            }
-        }
-        assert!(is_urgent(Deadline::Promised(at(9)), Unknown, true));
-    }
-
-    #[test]
-    fn a_step_towards_a_deadline_leaves_time_for_another_try() {
-        assert_eq!(step_limit(None, at(0)), PATIENCE);
-        for (left, limit) in [(60, PATIENCE), (4, Duration::from_secs(2)), (0, SHORTEST)] {
-            assert_eq!(step_limit(Some(at(100 + left)), at(100)), limit, "{left} s left");
-        }
-        assert_eq!(step_limit(Some(at(90)), at(100)), SHORTEST, "late");
-    }
-}
+mod tests;

@@ -36,6 +36,8 @@ pub(super) struct Choice {
     pub(super) give: Option<PodSnapshot>,
     /// A pod that another lock labelled, although the selector of this target matches it.
     pub(super) foreign: Option<PodSnapshot>,
+    /// The manager that created a pod of the selector with the label.
+    pub(super) template: Option<String>,
     /// The time after which the label moves to a newer revision, if the pods of that revision stay Ready.
     pub(super) later: Option<Duration>,
 }
@@ -86,6 +88,10 @@ pub(super) fn choose(pods: &[PodSnapshot], wanted: &Wanted, by: &str, now: Times
         },
         keep: keep.cloned(),
         foreign: foreign.cloned(),
+        template: pods
+            .iter()
+            .filter(|pod| pod.selected)
+            .find_map(|pod| pod.template.clone()),
         later,
     }
 }

@@ -11,7 +11,7 @@ use kube::{
 use serde_json::json;
 
 use super::{
-    snapshot::{ACTIVE, BY, PodSnapshot, ROLE, TOKEN},
+    snapshot::{ACTIVE, BY, FROM_TEMPLATE, PodSnapshot, ROLE, TOKEN},
     watched::Watched,
 };
 use crate::{
@@ -113,10 +113,13 @@ impl Pods {
     }
 
     pub(super) async fn take(&self, pod: &PodSnapshot) -> Result<Write, TargetError> {
-        let change = json!({
+        let mut change = json!({
             "labels": { ROLE: null },
             "annotations": { TOKEN: null, BY: null },
         });
+        if let Some(manager) = &pod.template {
+            change["annotations"][FROM_TEMPLATE] = json!(manager);
+        }
         self.patch(pod, change, "removing the label").await
     }
 

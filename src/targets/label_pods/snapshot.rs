@@ -16,6 +16,10 @@ pub(super) const TOKEN: &str = "redlock.dev/fencing-token";
 /// on a pod that the selector no longer matches, and leaves the label of another lock alone.
 pub(super) const BY: &str = "redlock.dev/labelled-by";
 
+/// The annotation with the manager that created the pod with the label: after the operator has removed the label, it
+/// shows that the template has it.
+pub(super) const FROM_TEMPLATE: &str = "redlock.dev/role-from-template";
+
 /// One pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodSnapshot {
@@ -33,6 +37,8 @@ pub(super) struct PodSnapshot {
     pub(super) by: Option<String>,
     pub(super) token: Option<u64>,
     pub(super) setter: Setter,
+    /// The manager that created the pod with the label.
+    pub(super) template: Option<String>,
 }
 
 /// The pod template that a pod was created from, as the labels of its controller identify it.
@@ -83,15 +89,21 @@ impl PodSnapshot {
         let metadata = pod.metadata;
         let labels = metadata.labels.unwrap_or_default();
         let annotations = metadata.annotations.unwrap_or_default();
+        let setter = setter(metadata.managed_fields.as_deref().unwrap_or_default());
+        let template = match &setter {
+            Setter::Maker(manager) => Some(manager.clone()),
+            Setter::Own | Setter::Other(_) => annotations.get(FROM_TEMPLATE).cloned(),
+        };
         Self {
             selected,
+            template,
             created: metadata.creation_timestamp.map(|time| time.0),
             revision,
             ready: ready.filter(|_| metadata.deletion_timestamp.is_none()),
             labelled: labels.get(ROLE).is_some_and(|role| role == ACTIVE),
             by: annotations.get(BY).cloned(),
             token: annotations.get(TOKEN).and_then(|token| token.parse().ok()),
-            setter: setter(metadata.managed_fields.as_deref().unwrap_or_default()),
+            setter,
             name: metadata.name.unwrap_or_default(),
             uid: metadata.uid.unwrap_or_default(),
             version: metadata.resource_version.unwrap_or_default(),
@@ -177,6 +189,19 @@ mod tests {
         );
         let maker = "kube-controller-manager";
         assert_eq!(seen(maker, true).setter, Setter::Maker(maker.into()));
+    }
+
+    #[test]
+    fn label_of_a_template_is_known_after_its_removal() {
+        let of = |value| PodSnapshot::of(serde_json::from_value(value).unwrap(), true);
+        assert_eq!(
+            seen("kube-controller-manager", true).template.as_deref(),
+            Some("kube-controller-manager")
+        );
+        assert_eq!(seen("kubectl-label", false).template, None);
+        let taken = of(json!({"metadata": {"name": "a", "annotations": {FROM_TEMPLATE: "m"}}}));
+        assert_eq!((taken.labelled, taken.template.as_deref()), (false, Some("m")));
+        assert_eq!(of(json!({"metadata": {"name": "a"}})).template, None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::snapshot::PodSnapshot;
+use super::{selections::Selections, snapshot::PodSnapshot};
 use crate::targets::{Change, Origin, slim::Pod};
 
 /// The observed pods. Clones share them.
@@ -13,7 +13,7 @@ use crate::targets::{Change, Origin, slim::Pod};
 pub(super) struct Watched(Arc<Mutex<Content>>);
 
 #[derive(Debug, Default)]
-struct Content {
+pub(super) struct Content {
     pods: BTreeMap<String, PodSnapshot>,
     /// Whether these are all pods: a list was complete, and the watch has not failed since.
     current: bool,
@@ -55,12 +55,22 @@ impl Watched {
         }
     }
 
+    /// Makes the pods known to the other targets of the process.
+    pub(super) fn select(&self, selections: &Selections, namespace: &str, by: &str) {
+        selections.add(namespace, by, &self.0);
+    }
+
     fn content(&self) -> MutexGuard<'_, Content> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Content {
+    /// Reports whether the selector matches this pod.
+    pub(super) fn has(&self, name: &str, uid: &str) -> bool {
+        self.pods.get(name).is_some_and(|pod| pod.uid == uid)
+    }
+
     fn take(&mut self, change: Change<Pod>) -> bool {
         match change {
             Change::Seen(pod, origin) => {

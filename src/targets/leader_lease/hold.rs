@@ -19,6 +19,18 @@ pub(super) enum Hold {
         acquired: Option<Timestamp>,
         since: BootInstant,
     },
+    /// The Lease is missing, since the answer that showed it first. Only a target that leaves the lock waits without a
+    /// record: a leader that runs creates its Lease again.
+    Absent { since: BootInstant },
+}
+
+/// What a stop does about a Lease that is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MissingLease {
+    /// The operator creates it, so that no candidate leads.
+    Create,
+    /// The operator creates nothing that would stay after the lock.
+    Await,
 }
 
 /// The next move of a stop.
@@ -33,6 +45,21 @@ pub(super) enum Move {
 }
 
 impl Hold {
+    /// Decides while the Lease is missing and the target leaves the lock. A leader that runs creates it again within `wait`.
+    pub(super) fn absent(&mut self, wait: Duration, read: Read) -> Move {
+        let since = match *self {
+            Self::Absent { since } => since,
+            Self::Open | Self::Held { .. } => read.answered,
+        };
+        *self = Self::Absent { since };
+        let until = since + wait;
+        if read.asked >= until {
+            Move::Stopped
+        } else {
+            Move::Wait(until)
+        }
+    }
+
     /// Decides on a record that was read. `own` is the holder identity of the operator in this cluster,
     /// `stop` the declared stop time, `doubt` whether an unanswered write may still free the Lease.
     pub(super) fn next(
@@ -43,7 +70,7 @@ impl Hold {
         read: Read,
         doubt: bool,
     ) -> Move {
-        let again = *self != Self::Open;
+        let again = matches!(self, Self::Held { .. });
         let Some(found) = found.filter(|found| found.holder == own && !doubt) else {
             *self = Self::Open;
             return Move::Take {
@@ -52,7 +79,7 @@ impl Hold {
         };
         let since = match *self {
             Self::Held { acquired, since } if acquired == found.acquired => since,
-            Self::Held { .. } | Self::Open => read.answered,
+            Self::Held { .. } | Self::Absent { .. } | Self::Open => read.answered,
         };
         *self = Self::Held {
             acquired: found.acquired,
@@ -80,6 +107,11 @@ impl Hold {
 /// time is used unchanged.
 pub(super) fn wait(found: &Record, stop: Option<Duration>) -> Duration {
     stop.unwrap_or_else(|| needed(found).max(LEASE_STOP))
+}
+
+/// Returns the time after which no leader of a missing Lease runs. `last` is the last record that was read.
+pub(super) fn wait_without_record(last: Option<&Record>, stop: Option<Duration>) -> Duration {
+    last.map_or_else(|| stop.unwrap_or(LEASE_STOP), |last| wait(last, stop))
 }
 
 /// Returns the stop time that the duration of the last candidate requires.
@@ -139,6 +171,22 @@ mod tests {
             "asked too early"
         );
         assert_eq!(hold.next(Some(&own), OWN, None, read(30), false), Move::Stopped);
+    }
+
+    #[test]
+    fn lease_that_stays_missing_is_not_created_for_a_lock_that_ends() {
+        let mut hold = Hold::default();
+        assert_eq!(hold.absent(LEASE_STOP, read(2)), Move::Wait(at(30)));
+        assert_eq!(hold.absent(LEASE_STOP, read(29)), Move::Wait(at(30)));
+        assert_eq!(hold.absent(LEASE_STOP, read(30)), Move::Stopped);
+        // A leader creates it again.
+        let leads = record("web-0_x", 1);
+        assert_eq!(
+            hold.next(Some(&leads), OWN, None, read(31), false),
+            Move::Take { again: false }
+        );
+        hold.taken(&record(OWN, 31), at(31));
+        assert_eq!(hold.absent(Duration::from_secs(5), read(32)), Move::Wait(at(37)));
     }
 
     #[test]

@@ -57,20 +57,48 @@ pub(super) fn value_at<'a>(object: &'a Value, path: &Pointer) -> Result<Option<&
     Ok(Some(at))
 }
 
+impl Difference {
+    /// Returns the difference of the same field from another value.
+    pub(super) fn wanting(&self, value: Option<&Value>) -> Self {
+        let wanted = value.cloned();
+        Self {
+            wanted,
+            ..self.clone()
+        }
+    }
+
+    /// Reports whether the field has the wanted value already.
+    pub(super) fn is_settled(&self) -> bool {
+        self.found == self.wanted
+    }
+
+    /// Reports whether a value was to be stored where the object had none.
+    pub(super) const fn is_addition(&self) -> bool {
+        self.found.is_none() && self.wanted.is_some()
+    }
+}
+
 /// Returns the fields whose value is not the wanted one.
 pub(super) fn differences(object: &Value, wanted: &[Wanted<'_>]) -> Result<Vec<Difference>, Blocked> {
-    let mut all = Vec::new();
+    let (all, blocked) = compare(object, wanted);
+    blocked.into_iter().next().map_or(Ok(all), Err)
+}
+
+/// Returns the fields whose value is not the wanted one, and those that cannot be set.
+pub(super) fn compare(object: &Value, wanted: &[Wanted<'_>]) -> (Vec<Difference>, Vec<Blocked>) {
+    let (mut all, mut blocked) = (Vec::new(), Vec::new());
     for field in wanted {
-        let found = value_at(object, field.path)?;
-        if found != field.value {
-            all.push(Difference {
+        match value_at(object, field.path) {
+            Ok(found) if found == field.value => {}
+            Ok(found) => all.push(Difference {
                 path: field.path.clone(),
                 found: found.cloned(),
                 wanted: field.value.cloned(),
-            });
+            }),
+            Err(error) => blocked.push(error),
         }
     }
-    Ok(all)
+    (all, blocked)
 }
 
 /// Returns the merge patch that sets these fields and no other.
@@ -98,18 +126,6 @@ fn change(found: Option<&Value>, wanted: Option<&Value>) -> Value {
         .filter(|(key, value)| found.get(*key) != Some(value));
     let set = set.map(|(key, value)| (key.clone(), change(found.get(key), Some(value))));
     removed.chain(set).collect::<Map<String, Value>>().into()
-}
-
-/// Returns the last declaration of each field that is no longer declared.
-pub(super) fn undeclared(before: Vec<FieldPlan>, declared: &[FieldPlan]) -> Vec<FieldPlan> {
-    let mut left: Vec<FieldPlan> = Vec::new();
-    for field in before.into_iter().rev() {
-        let mut others = declared.iter().chain(&left);
-        if !others.any(|other| other.path.overlaps(&field.path)) {
-            left.push(field);
-        }
-    }
-    left
 }
 
 /// Returns a value as one line of text; `no value` if it is absent.
@@ -207,20 +223,16 @@ mod tests {
     }
 
     #[test]
-    fn field_that_is_no_longer_declared_is_left_in_its_last_declaration() {
-        let field = |at: &str, standby: i64| FieldPlan {
-            path: path(at),
-            active: None,
-            standby: Some(standby.into()),
-        };
-        let before = vec![
-            field("/spec/a", 1),
-            field("/spec/b", 2),
-            field("/spec/a", 3),
-            field("/spec/c/d", 4),
-        ];
-        let declared = [field("/spec/b", 9), field("/spec/c", 9)];
-        assert_eq!(undeclared(before, &declared), [field("/spec/a", 3)]);
+    fn field_that_cannot_be_set_hides_no_other() {
+        let (good, bad) = (path("/spec/b"), path("/spec/list/x"));
+        let value = json!(2);
+        let wanted = [&bad, &good].map(|path| Wanted {
+            path,
+            value: Some(&value),
+        });
+        let (differing, blocked) = compare(&json!({"spec": {"b": 1, "list": [1]}}), &wanted);
+        assert_eq!((differing.len(), &differing[0].path), (1, &good));
+        assert_eq!((blocked.len(), &blocked[0].path), (1, &bad));
     }
 
     #[test]

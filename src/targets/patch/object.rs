@@ -2,7 +2,7 @@
 
 use kube::{
     Api,
-    api::{DynamicObject, ObjectMeta, Patch, PatchParams, ValidationDirective},
+    api::{ApiResource, DynamicObject, ObjectMeta, Patch, PatchParams, ValidationDirective},
 };
 use serde_json::Value;
 
@@ -84,6 +84,10 @@ impl Object {
 
     pub(super) fn is_at(&self, place: &Place) -> bool {
         self.place.resource == place.resource
+    }
+
+    pub(super) const fn resource(&self) -> &ApiResource {
+        &self.place.resource
     }
 
     pub(super) async fn read(&self) -> Result<(Option<Snapshot>, Read), TargetError> {

@@ -34,8 +34,8 @@ impl FieldPatch {
             .iter()
             .map(|field| format!("{} has {}", field.path, shown(field.found.as_ref())));
         let text = format!(
-            "{}: the API server did not store what the operator wrote: {}. The schema has no such field, or a webhook or \
-             policy changes it",
+            "{}: the API server did not store what the operator wrote: {}. The schema has no such field or gives it a \
+             default, or a webhook or policy changes it",
             self.called,
             each.collect::<Vec<_>>().join(", ")
         );
@@ -45,13 +45,12 @@ impl FieldPatch {
     /// Reports a field that another manager declares: a start does not take it.
     pub(super) fn conflict(&self, found: &Snapshot, differing: &[Difference]) -> Option<Step> {
         // An absent field has no owner, but its map may have one.
-        let is_declared = |field: &&Difference| {
-            let mut declared = self.plan.fields.iter();
-            field.found.is_some() && declared.any(|declared| declared.path == field.path)
-        };
         let owned =
             |field: &Difference| Some((field.clone(), declared_by(found.metadata(), field.path.parts())?));
-        let (field, owner) = differing.iter().filter(is_declared).find_map(owned)?;
+        let (field, owner) = differing
+            .iter()
+            .filter(|field| field.found.is_some())
+            .find_map(owned)?;
         let text = format!(
             "{}: {} has {} by {}, and a start does not take a field from another manager: remove the field from the \
              manifest that is applied, so that the lock may set it",

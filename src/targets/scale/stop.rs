@@ -10,7 +10,7 @@ use crate::{
     api::lock_status::TargetState,
     clock,
     lease::BootInstant,
-    targets::{Found, Step, StopPermit, TargetError, attempts::Attempts, owner::named},
+    targets::{ConditionReason, Found, Step, StopPermit, TargetError, attempts::Attempts, owner::named},
 };
 
 /// The wait after the write of the number: a controller that acts on an earlier state may still create a pod.
@@ -117,6 +117,12 @@ impl Scale {
         } else {
             None
         };
+        // A start does not bring back what this write deletes.
+        if let Some(text) = object.scaling_deletes().await? {
+            self.stopping.attempts.settle();
+            let reason = ConditionReason::TargetNotSafe;
+            return Ok(Some(Step::trouble(TargetState::Active, reason, text)));
+        }
         if !permit.holds(Found::of(again)) {
             self.stopping.attempts.settle();
             return Ok(Some(Step::Working(self.state(Some(snapshot)))));

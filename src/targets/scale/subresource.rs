@@ -15,6 +15,7 @@ use crate::{
     targets::{
         StartPermit, TargetContext, TargetError,
         attempts::Precondition,
+        data_loss::scaling_deletes,
         pods::Pods,
         read::Place,
         rights::granted,
@@ -60,9 +61,12 @@ pub(super) struct Snapshot {
 /// writes the object itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
+    /// Another manager declares them.
     Other(String),
-    /// The operator, or a default.
-    Ours,
+    /// The operator.
+    Own,
+    /// No manager declares them: they are a default, or were given at the creation of the object by this manager.
+    Undeclared(Option<String>),
     Unknown,
     /// The object has changed, and must be read again.
     Late,
@@ -146,6 +150,18 @@ impl Object {
         })
     }
 
+    /// Describes the data that is deleted when the object is scaled down, if there is any. The workloads of Kubernetes
+    /// without volumes of their own are not read.
+    pub(super) async fn scaling_deletes(&self) -> Result<Option<String>, TargetError> {
+        let resource = &self.place.resource;
+        if ["", "apps"].contains(&&*resource.group) && resource.kind != "StatefulSet" {
+            return Ok(None);
+        }
+        let answer = self.api.get(&self.name).await;
+        let object = self.settle("reading", answer).await?;
+        Ok(object.and_then(|object| scaling_deletes(&self.called, &object.metadata, &object.data)))
+    }
+
     /// Returns the owner of the replicas, in the version that was read.
     pub(super) async fn owner(&self, snapshot: &Snapshot) -> Result<Owner, TargetError> {
         let Some(known) = self.known(snapshot).await? else {
@@ -153,7 +169,8 @@ impl Object {
         };
         Ok(match known.declared_by {
             Some(owner) => Owner::Other(owner),
-            None if known.is_own || known.writer.is_some() || known.is_as_created() => Owner::Ours,
+            None if known.is_own => Owner::Own,
+            None if known.writer.is_some() || known.is_as_created() => Owner::Undeclared(known.writer),
             None => Owner::Unknown,
         })
     }

@@ -46,6 +46,8 @@ pub(in crate::targets) struct OneJob {
     in_flight: InFlight,
     /// The UID of the Job whose end was reported.
     ended: Option<String>,
+    /// Whether the Job, as it was last read, disappears by itself: it has ended, or ends and is then deleted.
+    may_disappear: bool,
     /// The lease under which the Job ran, and the UID of that Job.
     ran: Option<(FencingToken, Option<String>)>,
     /// The UID of the Job that was suspended since the last start.
@@ -65,6 +67,7 @@ impl OneJob {
             suspensions: Suspensions::default(),
             in_flight: InFlight::default(),
             ended: None,
+            may_disappear: false,
             ran: None,
             stopped: None,
             attempts: Attempts::default(),
@@ -72,7 +75,15 @@ impl OneJob {
         }
     }
 
-    async fn read(&self) -> Result<Option<Job>, TargetError> {
+    async fn read(&mut self) -> Result<Option<Job>, TargetError> {
+        let found = self.get().await?;
+        if let Some(job) = &found {
+            self.may_disappear = may_disappear(job);
+        }
+        Ok(found)
+    }
+
+    async fn get(&self) -> Result<Option<Job>, TargetError> {
         let found = self.jobs.get(&self.name).await;
         let what = || format!("reading {}", self.called);
         self.place.settle(what, found).await
@@ -82,7 +93,7 @@ impl OneJob {
         self.pods.left(&selector(&self.name, job)).await
     }
 
-    pub(in crate::targets) async fn observe(&self) -> Result<TargetState, TargetError> {
+    pub(in crate::targets) async fn observe(&mut self) -> Result<TargetState, TargetError> {
         let job = self.read().await?;
         let job = job.as_ref();
         if job.is_some_and(|job| finished(job).is_none() && !is_suspended(job)) {
@@ -100,7 +111,9 @@ impl OneJob {
         self.stopped = None;
         self.attempts.settle();
         let Some(job) = self.read().await? else {
-            return Ok(missing(&self.called));
+            // A Job that has ended and is gone needs no start; another Job of its name is noticed by the watch.
+            let ended = self.may_disappear && !self.in_flight.is_open();
+            return Ok(if ended { Step::Done } else { missing(&self.called) });
         };
         if let Some(how) = finished(&job) {
             self.emit_end(&job, how);
@@ -253,7 +266,7 @@ impl OneJob {
 
     /// Returns a running pod that is not fenced.
     pub(in crate::targets) async fn unfenced(&self) -> Result<Option<String>, TargetError> {
-        let job = self.read().await?;
+        let job = self.get().await?;
         let selector = selector(&self.name, job.as_ref());
         unfenced(&self.context, (&selector, &self.called), |_| true).await
     }
@@ -282,6 +295,14 @@ pub(super) fn is_observed(job: &Job) -> bool {
         || job.metadata.deletion_timestamp.is_some()
         || job.spec.as_ref().is_some_and(elsewhere)
         || conditions(job).any(|condition| condition == "Suspended")
+}
+
+/// Reports whether a Job that was read and is missing later has ended: it had ended already, or its controllers delete it
+/// at its end.
+fn may_disappear(job: &Job) -> bool {
+    let spec = job.spec.as_ref();
+    let expires = spec.is_some_and(|spec| spec.ttl_seconds_after_finished.is_some());
+    finished(job).is_some() || (expires && !is_suspended(job))
 }
 
 /// Returns the types of the conditions that are true.
@@ -334,6 +355,30 @@ mod tests {
         assert_eq!(finished(&Job::default()), None);
         assert!(is_observed(&with("Suspended", "True")) && is_observed(&with("Complete", "True")));
         assert!(!is_observed(&with("Suspended", "False")) && !is_observed(&Job::default()));
+    }
+
+    #[test]
+    fn job_that_has_ended_or_is_deleted_at_its_end_may_disappear() {
+        let ended = json!([{"type": "Complete", "status": "True"}]);
+        for (spec, conditions, wanted) in [
+            (json!({}), json!([]), false),
+            (json!({}), ended.clone(), true),
+            (json!({"ttlSecondsAfterFinished": 0}), json!([]), true),
+            // A suspended Job does not end.
+            (
+                json!({"ttlSecondsAfterFinished": 0, "suspend": true}),
+                json!([]),
+                false,
+            ),
+            (
+                json!({"ttlSecondsAfterFinished": 9, "suspend": true}),
+                ended,
+                true,
+            ),
+        ] {
+            let found = job(json!({"spec": spec, "status": {"conditions": conditions}}));
+            assert_eq!(may_disappear(&found), wanted, "{found:?}");
+        }
     }
 
     #[test]

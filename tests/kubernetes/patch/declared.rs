@@ -48,3 +48,31 @@ async fn field_that_is_removed_from_the_target_gets_its_value_of_standby() {
     let found = until(&world, "kustomization", "/spec/force", Some(&json!(false))).await;
     assert_eq!(found["spec"]["suspend"], false, "it runs on");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_field_in_an_edit_delays_neither_its_correction_nor_the_end_of_the_lock() {
+    let fields = [FLUX.field(), (FLUX.group, "kustomizations", "/spec/suspended")];
+    let world = world(&["kustomizations"], &fields).await;
+    let _operator = operator(&world, &fields).await;
+    world.apply(FLUX.manifest);
+    let suspend = "{path: /spec/suspend, active: false, standby: true}";
+    let wrong = "{path: /spec/suspended, active: false, standby: true}";
+    let target = FLUX.target("stopSeconds: 1");
+    let with = |fields: &str| {
+        lock(
+            "report",
+            &format!(", targets: [{}]", target.replace(suspend, fields)),
+        )
+    };
+    world.apply(&with(suspend));
+    role(&world, "Active").await;
+    world.apply(&with(wrong));
+    let text = enforced(&world, "TargetNotSafe").await;
+    assert!(text.contains("unknown field"), "{text}");
+    world.apply(&with(suspend));
+    role(&world, "Active").await;
+    world.apply(&with(&format!("{suspend}, {wrong}")));
+    enforced(&world, "TargetNotSafe").await;
+    world.kubectl(&["delete", "leaderlock", "report"]);
+    until(&world, "kustomization", "/spec/suspend", Some(&json!(true))).await;
+}

@@ -77,7 +77,11 @@ fn held(token: FencingToken) -> Now {
 }
 
 fn requested(lease: Option<FencingToken>) -> ActiveStop {
-    let request = StopRequest { by: at(120), lease };
+    let request = StopRequest {
+        by: at(120),
+        lease,
+        departs: false,
+    };
     let marked = false;
     ActiveStop { request, marked }
 }

@@ -25,6 +25,7 @@ fn pod(name: &str, ready: Option<i64>) -> PodSnapshot {
         by: None,
         token: None,
         setter: Setter::Own,
+        template: None,
     }
 }
 
@@ -42,6 +43,19 @@ fn names(choice: &Choice) -> (Vec<&str>, Option<&str>, Option<&str>) {
         choice.keep.as_ref().map(|pod| pod.name.as_str()),
         choice.give.as_ref().map(|pod| pod.name.as_str()),
     )
+}
+
+#[test]
+fn label_of_a_template_is_shown_by_any_pod_of_the_selector() {
+    let templated = |selected| PodSnapshot {
+        template: Some("m".into()),
+        selected,
+        ..pod("b", None)
+    };
+    let find = |other| choose(&[labelled("a", Some(1), Some(BY)), other], &Wanted::Ready, BY).template;
+    assert_eq!(find(templated(true)).as_deref(), Some("m"));
+    assert_eq!(find(templated(false)), None);
+    assert_eq!(find(pod("b", None)), None);
 }
 
 #[test]

@@ -1,0 +1,86 @@
+//! The pods that each target of this process selects, so that two targets that select one pod are found.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::watched::Content;
+
+/// The targets with action LabelPods, of all locks.
+#[derive(Debug, Default)]
+pub(in crate::targets) struct Selections(Mutex<Vec<Selection>>);
+
+#[derive(Debug)]
+struct Selection {
+    namespace: String,
+    /// The mark of the target.
+    by: String,
+    pods: Weak<Mutex<Content>>,
+}
+
+impl Selections {
+    /// Adds a target. It is removed when its pods are dropped.
+    pub(super) fn add(&self, namespace: &str, by: &str, pods: &Arc<Mutex<Content>>) {
+        let mut all = self.all();
+        all.retain(|selection| selection.pods.strong_count() > 0);
+        all.push(Selection {
+            namespace: namespace.to_owned(),
+            by: by.to_owned(),
+            pods: Arc::downgrade(pods),
+        });
+    }
+
+    /// Returns another target of the namespace that selects one of these pods, given by name and UID, and that pod.
+    pub(super) fn other(&self, namespace: &str, by: &str, pods: &[(&str, &str)]) -> Option<(String, String)> {
+        let all = self.all();
+        let mut others = all
+            .iter()
+            .filter(|other| other.namespace == namespace && other.by != by);
+        others.find_map(|other| {
+            let selected = other.pods.upgrade()?;
+            let selected = selected.lock().unwrap_or_else(PoisonError::into_inner);
+            let (name, _) = pods.iter().find(|(name, uid)| selected.has(name, uid))?;
+            Some((other.by.clone(), (*name).to_owned()))
+        })
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Selection>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::targets::{Change, Origin, label_pods::watched::Watched, slim::Pod};
+
+    /// Returns the watch of a selector that shows these pods.
+    fn watched(pods: &[&str]) -> Watched {
+        let watched = Watched::default();
+        for name in pods {
+            let pod =
+                json!({"metadata": {"name": name, "uid": format!("uid of {name}"), "resourceVersion": "1"}});
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            watched.take(Change::Seen(pod, Origin::Watch));
+        }
+        watched
+    }
+
+    #[test]
+    fn two_targets_that_select_one_pod_are_found() {
+        let selections = Selections::default();
+        let (one, other, elsewhere) = (watched(&["a", "b"]), watched(&["b", "c"]), watched(&["a"]));
+        one.select(&selections, "n", "lock/one");
+        other.select(&selections, "n", "lock/other");
+        elsewhere.select(&selections, "m", "lock/one");
+        let find = |by: &str, pods: &[(&str, &str)]| selections.other("n", by, pods);
+        let (a, b) = (("a", "uid of a"), ("b", "uid of b"));
+        let found = |by: &str| Some((by.to_owned(), "b".to_owned()));
+        assert_eq!(find("lock/one", &[a, b]), found("lock/other"));
+        assert_eq!(find("lock/other", &[b, ("c", "uid of c")]), found("lock/one"));
+        assert_eq!(find("lock/one", &[a]), None);
+        assert_eq!(find("lock/one", &[("b", "another pod")]), None);
+        drop(other);
+        assert_eq!(find("lock/one", &[a, b]), None, "the target was removed");
+    }
+}
