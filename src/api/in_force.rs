@@ -1,4 +1,4 @@
-//! Records under which lock the targets of an object may run.
+//! Records which targets of an object may run, and under which lock.
 //!
 //! The record is an annotation that is written together with the finalizer. Every replica of a cluster reads it, so a
 //! replica that was started later knows which lock its siblings may hold for the object.
@@ -9,6 +9,7 @@ use super::{
     LeaderLock,
     leader_lock::Fencing,
     plan::{LockIdentity, LockPlan},
+    target::Target,
 };
 use crate::lease::identity::LockName;
 
@@ -16,21 +17,25 @@ use crate::lease::identity::LockName;
 pub const IN_FORCE: &str = "redlock.dev/in-force";
 
 /// The value of the annotation [`IN_FORCE`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InForce {
     pub quorum: String,
     pub lock_name: String,
     pub fencing: Fencing,
+    /// The targets that were started and are not known to be stopped, as they were declared.
+    #[serde(default)]
+    pub targets: Vec<Target>,
 }
 
 impl InForce {
     #[must_use]
-    pub fn of(plan: &LockPlan) -> Self {
+    pub fn new(plan: &LockPlan, targets: Vec<Target>) -> Self {
         Self {
             quorum: plan.quorum.clone(),
             lock_name: plan.lock_name.to_string(),
             fencing: plan.fencing,
+            targets,
         }
     }
 
@@ -60,7 +65,7 @@ mod tests {
     #[test]
     fn record_names_the_lock_of_a_plan() {
         let plan = plan_of("");
-        let record = InForce::of(&plan);
+        let record = InForce::new(&plan, Vec::new());
         assert_eq!(record.identity(), Some(plan.identity()));
         let text = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<InForce>(&text).unwrap(), record);

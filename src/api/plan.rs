@@ -83,8 +83,10 @@ pub struct LockPlan {
     /// This cluster leaves the lock to the others for a time: it takes the lock only if the lock is reserved for it. No
     /// manifest sets it.
     pub abstains: bool,
-    /// An earlier declared target may still run. No manifest sets it.
+    /// An earlier declared target may still run, and no record shows which one. No manifest sets it.
     pub has_leftovers: bool,
+    /// The earlier declared targets that may still run, according to the record of the object. No manifest sets it.
+    pub leftovers: Vec<TargetPlan>,
     /// The lock is only observed until this replica has seen a majority of the masters: pods that are fenced stay. No
     /// manifest sets it.
     pub keeps_fenced_pods: bool,
@@ -139,7 +141,12 @@ impl LockPlan {
 
     /// Whether some target has to be undone when the lease ends.
     pub fn guards(&self) -> bool {
-        self.has_leftovers || self.targets.iter().any(|target| target.work.is_undone())
+        self.has_leftovers
+            || self
+                .targets
+                .iter()
+                .chain(&self.leftovers)
+                .any(|target| target.work.is_undone())
     }
 
     /// How long a cluster of this name waits after the end of a lease, by its place in the preference. A cluster that

@@ -17,7 +17,7 @@ mod target;
 mod update;
 
 pub use graces::{Grace, Graces};
-pub use leftovers::leftovers;
+pub use leftovers::{leftovers, recorded_targets};
 pub use lock::{LockNames, validate_lock};
 pub use master_url::redact;
 pub(crate) use name::is_api_version;

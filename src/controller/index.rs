@@ -21,6 +21,7 @@ mod lease_end;
 mod leases;
 mod leftover;
 mod lock_read;
+mod lock_record;
 mod lock_status;
 mod lock_store;
 mod locks;

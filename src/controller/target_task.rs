@@ -36,10 +36,11 @@ pub(super) use handle::{Command, Config, Handle, Permissions, StopRequest, Targe
 pub(super) use stop_requests::StopRequests;
 
 use crate::{
-    api::{leader_lock::Enforcement, lock_status::TargetState},
+    api::{leader_lock::Enforcement, lock_status::TargetState, plan::TargetWork},
     clock,
+    controller::planted::{WorldMistake, plants},
     lease::BootInstant,
-    targets::{Changes, Note, TargetContext},
+    targets::{Changes, Note, TargetContext, is_same},
 };
 use fencing::Fencing;
 use leases::Leases;
@@ -64,6 +65,7 @@ pub(super) fn start<T: Send + 'static>(
     let task = TargetTask {
         targets: Vec::new(),
         removed: Vec::new(),
+        left: Vec::new(),
         leases: Leases::new(clock::now()),
         fencing: Fencing::of(&config.plan, &config.shared),
         stopping: Stopping::default(),
@@ -90,6 +92,8 @@ struct TargetTask {
     /// The targets that are no longer declared, but may still run: another cluster may declare and start
     /// them.
     removed: Vec<Target>,
+    /// The recorded targets that were seen stopped since they were removed: the record is being shortened.
+    left: Vec<TargetWork>,
     leases: Leases,
     /// The state of fencing, for a fenced lock.
     fencing: Option<Fencing>,
@@ -177,7 +181,8 @@ impl TargetTask {
             }
             Command::Plan(plan, permissions) => {
                 let config = &mut self.config;
-                let other_targets = plan.targets != config.plan.targets;
+                let other_targets =
+                    (&plan.targets, &plan.leftovers) != (&config.plan.targets, &config.plan.leftovers);
                 // The status of the lock changes more often than its declaration.
                 if plan != config.plan || permissions.differ(config.permissions) {
                     self.settled.clear();
@@ -229,10 +234,39 @@ impl TargetTask {
                 ),
             });
         }
+        self.open_removed(before);
+    }
+
+    /// Determines the targets that were removed from the spec and may still run: those of the record, and those that this
+    /// task itself has started. What another replica has started is in the record.
+    fn open_removed(&mut self, mut before: Vec<Target>) {
+        let plan = self.config.plan.clone();
         // Without enforcement nothing is switched, so no removed target has to be stopped.
-        let enforced = plan.enforcement == Enforcement::Enforce;
-        before.retain(|target| enforced && target.is_undone() && target.observed != TargetState::Standby);
-        self.removed = before.into_iter().map(Target::undeclared).collect();
+        if plan.enforcement == Enforcement::Observe {
+            return;
+        }
+        let is_left = |work: &TargetWork| plan.leftovers.iter().any(|left| is_same(&left.work, work));
+        self.left.retain(is_left);
+        for leftover in &plan.leftovers {
+            if self.left.iter().any(|work| is_same(work, &leftover.work)) {
+                continue;
+            }
+            let known = before
+                .iter()
+                .position(|target| is_same(&target.work, &leftover.work));
+            let target = match known {
+                Some(index) => before.swap_remove(index),
+                None => Target::new(
+                    self.context(&leftover.name),
+                    self.config.rate_limiter.clone(),
+                    leftover,
+                ),
+            };
+            self.removed.push(target.undeclared());
+        }
+        let remembers = self.leases.won().is_some() || plants(WorldMistake::RemembersRemoved);
+        before.retain(|target| remembers && target.is_undone() && target.observed != TargetState::Standby);
+        self.removed.extend(before.into_iter().map(Target::undeclared));
     }
 
     fn context(&self, target: &str) -> TargetContext {

@@ -3,7 +3,8 @@
 use super::{graces::Graces, lock::takeover_delay, problems::Problems, target::targets};
 use crate::api::{
     leader_lock::{Candidates, Fencing, LeaderLock, LeaderLockSpec, LockState},
-    plan::{LockPlan, longest_stop},
+    plan::{LockPlan, TargetPlan, longest_stop},
+    target::Target,
 };
 use crate::lease::{Timings, identity::LockName};
 use std::time::Duration;
@@ -46,10 +47,22 @@ pub fn leftovers(object: &LeaderLock, graces: &Graces) -> Option<LockPlan> {
         targets,
         abstains: false,
         has_leftovers: false,
+        leftovers: Vec::new(),
         keeps_fenced_pods: false,
         namespace,
         name,
     })
+}
+
+/// Returns the plans of targets that were declared earlier, without those that this version cannot use.
+pub fn recorded_targets(object: &LeaderLock, recorded: &[Target], graces: &Graces) -> Vec<TargetPlan> {
+    let sound = LeaderLockSpec {
+        candidates: Candidates::Operator,
+        fencing: Fencing::None,
+        targets: recorded.to_vec(),
+        ..object.spec.clone()
+    };
+    targets(&mut Problems::default(), &sound, graces)
 }
 
 #[cfg(test)]

@@ -98,6 +98,7 @@ pub fn validate_lock(
             targets,
             abstains: false,
             has_leftovers: false,
+            leftovers: Vec::new(),
             keeps_fenced_pods: false,
         }),
         _ => Err(found),

@@ -279,21 +279,6 @@ impl Index {
         }
     }
 
-    /// Keeps the plan guarded while a target that was removed from the spec may still run.
-    fn with_leftovers(&self, key: &ObjectKey, plan: Arc<LockPlan>) -> Arc<LockPlan> {
-        let guarded = self
-            .locks
-            .get(key)
-            .is_some_and(|entry| super::targets::has_finalizer(&entry.object));
-        if !guarded || plan.guards() {
-            return plan;
-        }
-        Arc::new(LockPlan {
-            has_leftovers: true,
-            ..plan.as_ref().clone()
-        })
-    }
-
     pub(super) fn close_quorum(&mut self, name: &str, why: &'static str) {
         if self.open.close(name) {
             let name = name.to_owned();

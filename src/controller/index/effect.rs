@@ -175,7 +175,7 @@ pub(in crate::controller) enum Effect {
 }
 
 /// A change of the finalizer of a lock, and of the record that belongs to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(in crate::controller) enum FinalizerChange {
     /// Add the finalizer, and record under which lock the targets may run.
     Add(InForce),

@@ -15,7 +15,6 @@ use super::{
     resolve::{self, QuorumView},
     status_memory::StatusMemory,
     target_key::{TargetKey, target_keys},
-    targets::has_finalizer,
 };
 use crate::controller::{
     object::{ObjectKey, age, is_older},
@@ -23,7 +22,7 @@ use crate::controller::{
     templates::Templates,
 };
 use crate::{
-    api::{LeaderLock, in_force::InForce, plan::LockPlan},
+    api::{LeaderLock, plan::LockPlan},
     lease::{BootInstant, ClusterId, FencingToken},
     targets::Origin,
 };
@@ -98,12 +97,6 @@ impl LockEntry {
         (self.object, self.seen, self.answered) = (object, now, origin.answered(now));
     }
 
-    /// Reports whether the object has the finalizer, and its record names the lock of this plan or none.
-    pub(super) fn is_guarded_for(&self, plan: &LockPlan) -> bool {
-        has_finalizer(&self.object)
-            && InForce::on(&self.object).is_none_or(|record| record == InForce::of(plan))
-    }
-
     /// Returns the reason why the object cannot be used on its own.
     pub(super) fn problem(&self) -> Option<&Problem> {
         self.wanted.as_ref().err()
@@ -114,13 +107,12 @@ impl LockEntry {
         self.wanted.as_ref().ok()
     }
 
-    /// Returns the targets that are switched for the object, or may still be.
+    /// Returns the targets that are switched for the object, or may still be according to its record. Every replica reads
+    /// the same record, so a target that one of them still stops is no other lock's on any of them.
     fn in_force(&self) -> BTreeSet<TargetKey> {
         let plan = self.phase.plan();
         let mut all = plan.map(|plan| target_keys(plan)).unwrap_or_default();
-        let namespace = self.object.metadata.namespace.as_deref().unwrap_or_default();
-        let has = self.phase.report().into_iter().flat_map(|report| &report.has);
-        all.extend(has.map(|work| TargetKey::of(namespace, work)));
+        all.extend(self.recorded_keys());
         all
     }
 }

@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, fmt};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use crate::api::plan::{LockPlan, TargetWork};
+use crate::api::{
+    plan::{LockPlan, TargetWork},
+    target::Target,
+};
 
 /// An object, in any version of its group, or the pods of a selector.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +42,24 @@ impl TargetKey {
                 namespace,
                 selector: in_one_order(selector),
             },
+        }
+    }
+
+    /// Returns the key of a declared target; `None` if it names neither an object nor a selector.
+    pub(in crate::controller) fn of_target(namespace: &str, target: &Target) -> Option<Self> {
+        let namespace = namespace.to_owned();
+        match (&target.reference, &target.label_pods) {
+            (Some(object), _) => Some(Self::Object {
+                namespace,
+                group: group(&object.api_version).to_owned(),
+                kind: object.kind.clone(),
+                name: object.name.clone(),
+            }),
+            (None, Some(pods)) => Some(Self::Pods {
+                namespace,
+                selector: in_one_order(&pods.selector),
+            }),
+            (None, None) => None,
         }
     }
 }

@@ -10,7 +10,6 @@ use super::{
 use crate::{
     api::{
         FINALIZER, LeaderLock,
-        in_force::InForce,
         leader_lock::{Candidates, Enforcement, LockState},
         plan::LockPlan,
     },
@@ -157,9 +156,12 @@ impl Index {
         let Some(plan) = entry.phase.plan().cloned() else {
             return;
         };
-        let guarded = has_finalizer(&entry.object) && entry.is_guarded_for(&plan);
-        if report.wants_guard && !guarded {
-            self.set_finalizer(key, FinalizerChange::Add(InForce::of(&plan)), at);
+        let guarded = entry.is_guarded_for(&plan);
+        let recorded = entry.is_recorded(&plan);
+        let outdated = guarded && !plan.targets.is_empty() && entry.records_too_much(&plan);
+        if (report.wants_guard && !recorded) || (outdated && self.holds(key, at)) {
+            let record = entry.wanted_record(&plan);
+            self.set_finalizer(key, FinalizerChange::Add(record), at);
         } else if guarded && !report.runs && self.needs_no_finalizer(key, &plan, held, at) {
             // The sibling that sees the holder of the lock may be about to start the targets.
             if !self.responsibility_is_known(key, at) {
@@ -313,7 +315,7 @@ pub(in crate::controller) fn has_finalizer(object: &LeaderLock) -> bool {
 fn hands(entry: &LockEntry, plan: &LockPlan) -> Permissions {
     Permissions {
         off: off(&entry.object, Some(plan)).is_some(),
-        guarded: entry.is_guarded_for(plan),
+        guarded: entry.is_recorded(plan),
         unreadable: false,
         starts: (entry.object.metadata.deletion_timestamp.is_none() && !entry.phase.is_leaving())
             || plants(WorldMistake::DepartsUnrecorded),

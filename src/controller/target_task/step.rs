@@ -6,7 +6,7 @@ use super::{
     RETRY, TargetTask,
     blind::{LatestAnswer, has_majority},
     fencing::Fencing,
-    goal::{Goal, Other, Siblings, TargetFacts, depends_on_fencing, goal},
+    goal::{Goal, TargetFacts, depends_on_fencing, goal},
     lease_view::LeaseView,
     leases::{Observation, observes},
     mark::Undeclared,
@@ -58,15 +58,7 @@ impl TargetTask {
                     (facts.held_until.is_some() && now < facts.start_after).then_some(facts.start_after);
                 (report, again.into_iter().chain(starts).min())
             }
-            Goal::Keep(until) => {
-                let sibling =
-                    facts.other == Some(Other::Sibling) || matches!(facts.siblings, Siblings::Held(..));
-                if sibling && !plants(WorldMistake::RemembersRemoved) {
-                    // The sibling that holds the lock stops removed targets. Here, one may since belong to no lock.
-                    self.removed.clear();
-                }
-                self.observe(goal, until, None).await
-            }
+            Goal::Keep(until) => self.observe(goal, until, None).await,
         }
     }
 
@@ -149,7 +141,10 @@ impl TargetTask {
         let fenced = self.fences_all();
         if !self.settled.holds(Aim::Observe, clock::now()) {
             self.begin(Aim::Observe);
-            join_all(self.targets.iter_mut().map(|target| target.observe(enforced))).await;
+            let remembers = plants(WorldMistake::RemembersRemoved);
+            let removed = self.removed.iter_mut().filter(|_| !remembers);
+            let all = self.targets.iter_mut().chain(removed);
+            join_all(all.map(|target| target.observe(enforced))).await;
             let checked = self.check_pods(None).await.is_ok();
             let known =
                 |target: &Target| matches!(target.observed, TargetState::Active | TargetState::Standby);
@@ -251,7 +246,8 @@ impl TargetTask {
         if !self.settled.holds(aim, clock::now()) {
             self.begin(aim);
             let to_stop = StopPermit::of(permit);
-            outcome.settled = stop_all(&mut self.removed, Deadline::None, &to_stop).await;
+            let removed = (&mut self.removed, &mut self.left);
+            outcome.settled = stop_all(removed, Deadline::None, &to_stop).await;
             // Concurrent: a target whose API hangs must not use up the time of the others.
             for step in join_all(self.targets.iter_mut().map(|target| target.start(permit))).await {
                 outcome.add(step, true);
@@ -263,7 +259,8 @@ impl TargetTask {
 
     /// Handles a failed mark. Removed targets are stopped nonetheless, since a stop needs no mark.
     async fn not_marked(&mut self, permit: &StartPermit, why: Undeclared) -> Stepped {
-        stop_all(&mut self.removed, Deadline::None, &StopPermit::of(permit)).await;
+        let removed = (&mut self.removed, &mut self.left);
+        stop_all(removed, Deadline::None, &StopPermit::of(permit)).await;
         let outcome = match why {
             Undeclared::Awaited => Outcome::UNSETTLED,
             Undeclared::Trouble(problem) => Outcome::failed(problem),
@@ -299,7 +296,7 @@ impl TargetTask {
             }
             self.begin(Aim::Stop);
             // Concurrent: a target whose API hangs must not use up the time of the others.
-            let removed = stop_all(&mut self.removed, deadline, permit);
+            let removed = stop_all((&mut self.removed, &mut self.left), deadline, permit);
             let declared = self
                 .targets
                 .iter_mut()

@@ -379,12 +379,17 @@ fn step_limit(until: Option<BootInstant>, now: BootInstant) -> Duration {
     until.map_or(PATIENCE, |by| (by.left(now) / 2).clamp(SHORTEST, PATIENCE))
 }
 
-/// Stops the removed targets. Returns true if all of them are stopped.
-pub(super) async fn stop_all(removed: &mut Vec<Target>, deadline: Deadline, permit: &StopPermit) -> bool {
+/// Stops the removed targets, and moves those that are stopped to `left`. Returns true if all of them are stopped.
+pub(super) async fn stop_all(
+    (removed, left): (&mut Vec<Target>, &mut Vec<TargetWork>),
+    deadline: Deadline,
+    permit: &StopPermit,
+) -> bool {
     let stop = |target| Target::stop(target, deadline, permit);
     let steps = join_all(removed.iter_mut().map(stop)).await;
     let mut done = steps.iter().map(Step::is_stopped);
-    removed.retain(|_| !done.next().unwrap_or(false));
+    let stopped = removed.extract_if(.., |_| done.next().unwrap_or(false));
+    left.extend(stopped.map(|target| target.work));
     removed.is_empty()
 }
 

@@ -9,7 +9,7 @@ use std::{
 use jiff::Timestamp;
 use redlock_world::{
     controllers::{ControllerSettings, Controllers, RunningPod},
-    kubernetes::{ApiOptions, ApiServer, ObjectKey, ResourceId},
+    kubernetes::{ApiOptions, ApiServer, LatencyRange, ObjectKey, ResourceId},
     network::Network,
 };
 use serde_json::{Value, json};
@@ -56,9 +56,21 @@ impl ClusterWorld {
             controllers: Controllers::new(ControllerSettings::default(), seed),
             operators: BTreeMap::new(),
         };
+        let api = ApiServer::new(options);
+        api.change_default_faults(|faults| {
+            faults.latency = LatencyRange {
+                min: Duration::from_millis(1),
+                max: Duration::from_millis(6),
+            };
+            let delay = LatencyRange {
+                min: Duration::ZERO,
+                max: Duration::from_millis(30),
+            };
+            faults.watch_delays.insert("*".to_owned(), delay);
+        });
         Self {
             name: name.to_owned(),
-            api: ApiServer::new(options),
+            api,
             network: network.clone(),
             state: Arc::new(Mutex::new(state)),
         }
