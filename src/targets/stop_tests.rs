@@ -173,9 +173,13 @@ async fn stop(work: &TargetWork, server: Arc<Server>) -> Vec<(Method, String, Va
     let allowed = ["gates.test.example:/spec/open".parse().unwrap()]
         .into_iter()
         .collect();
+    let fence = LeaseFence {
+        enforced: true,
+        release: None,
+    };
     let context = TargetContext {
         fenced: false,
-        shared: Arc::new(Shared::new(client.clone(), true, allowed)),
+        shared: Arc::new(Shared::new(client.clone(), fence, allowed)),
         client,
         namespace: "n".into(),
         object: "lock".into(),

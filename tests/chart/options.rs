@@ -148,6 +148,36 @@ fn a_network_policy_allows_the_egress_of_the_operator() {
         json!([{"ports": http}, {"ports": http, "from": replicas}])
     );
     let scraped = render(&[
+/// A namespace is Terminating for ever where one policy refuses a deletion by the cluster.
+#[test]
+fn leases_are_fenced_where_locks_are_followed_and_a_lock_names_them() {
+    let fence = "admission.leaseFence.enabled=true";
+    let objects = render(&[fence]);
+    let policy = one(&objects, "ValidatingAdmissionPolicy");
+    // Without the definition of LeaderLocks, Fail would refuse the Leases of every leader election.
+    assert_eq!(policy["spec"]["failurePolicy"], "Ignore");
+    assert_eq!(policy["spec"]["paramKind"]["kind"], "LeaderLock");
+    let release = variable(&objects, "REDLOCK_RELEASE");
+    assert_eq!(release, format!("{NAMESPACE}.redlock-operator"));
+    let text = policy.to_string();
+    assert!(
+        text.contains(&format!("endsWith('/{NAMESPACE}.redlock-operator')")),
+        "{text}"
+    );
+    let params = json!({"selector": {}, "parameterNotFoundAction": "Allow"});
+    let binding = one(&objects, "ValidatingAdmissionPolicyBinding");
+    assert_eq!(binding["spec"]["paramRef"], params);
+    assert_eq!(binding["spec"]["matchResources"], Value::Null);
+    let objects = render(&[fence, "watchNamespaces={billing}", "fullnameOverride=other"]);
+    let binding = one(&objects, "ValidatingAdmissionPolicyBinding");
+    let selector = &binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"];
+    assert_eq!(selector[0]["values"], json!(["billing"]));
+    assert_eq!(
+        variable(&objects, "REDLOCK_RELEASE"),
+        format!("{NAMESPACE}.other")
+    );
+}
+
         "networkPolicy.enabled=true",
         "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=p",
     ]);
