@@ -12,7 +12,6 @@ fn nothing_optional_is_there_unasked() {
     for kind in [
         "ServiceMonitor",
         "PodMonitor",
-        "NetworkPolicy",
         "ConfigMap",
         "StatefulSet",
         "Secret",
@@ -31,8 +30,15 @@ fn nothing_optional_is_there_unasked() {
         "podDisruptionBudget.enabled=false",
         "serviceAccount.create=false",
         "rbac.create=false",
+        "networkPolicy.enabled=false",
     ]);
-    for kind in ["PodDisruptionBudget", "ServiceAccount", "Role", "ClusterRole"] {
+    for kind in [
+        "PodDisruptionBudget",
+        "ServiceAccount",
+        "Role",
+        "ClusterRole",
+        "NetworkPolicy",
+    ] {
         assert!(of_kind(&without, kind).is_empty(), "{kind}");
     }
 }
@@ -126,10 +132,11 @@ fn authors_are_checked_where_locks_are_followed() {
 }
 
 #[test]
-fn a_network_policy_allows_the_egress_of_the_operator() {
+fn agents_get_the_name_of_their_cluster() {
     let objects = render(&[
-        "networkPolicy.enabled=true",
-        "networkPolicy.masterPorts={7001,443}",
+        "clusterName=eu-1",
+        "agents.namespaces={shop}",
+        "agents.clusterUID=8f0c-1",
     ]);
     let map = one(&objects, "ConfigMap");
     assert_eq!(map["metadata"]["namespace"], "shop");
@@ -169,28 +176,6 @@ fn leases_are_fenced_where_locks_are_followed_and_a_lock_names_them() {
         variable(&objects, "REDLOCK_RELEASE"),
         format!("{NAMESPACE}.other")
     );
-}
-
-        "networkPolicy.enabled=true",
-        "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=p",
-    ]);
-    let policy = &one(&scraped, "NetworkPolicy")["spec"];
-    assert_eq!(policy["ingress"][1], json!({"ports": http, "from": replicas}));
-}
-
-#[test]
-fn agents_get_the_name_of_their_cluster() {
-    let objects = render(&[
-        "clusterName=eu-1",
-        "agents.namespaces={shop}",
-        "agents.clusterUID=8f0c-1",
-    ]);
-    let map = one(&objects, "ConfigMap");
-    assert_eq!(map["metadata"]["namespace"], "shop");
-    assert_eq!(map["data"], json!({"REDLOCK_CLUSTER": "eu-1/8f0c-1"}));
-    let cluster: redlock::lease::ClusterId =
-        map["data"]["REDLOCK_CLUSTER"].as_str().unwrap().parse().unwrap();
-    assert_eq!((cluster.name(), cluster.uid()), ("eu-1", "8f0c-1"));
 }
 
 #[test]
