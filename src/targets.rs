@@ -47,6 +47,7 @@ pub(crate) use action::Action;
 pub(crate) use allowed::{AllowedField, AllowedFields};
 pub(crate) use error::{TargetError, deepest};
 pub(crate) use fencing::{Epoch, FencedPods, Gone};
+pub(crate) use leader_lease::{LeaseFence, ReleaseName};
 pub(crate) use pages::{PAGE, all as list_all};
 pub(crate) use pause::Pause;
 pub(crate) use permit::{Found, StartPermit, StopPermit};

@@ -11,6 +11,8 @@ mod common;
 mod fencing;
 #[path = "chart/matrix.rs"]
 mod matrix;
+#[path = "chart/network.rs"]
+mod network;
 #[path = "chart/notes.rs"]
 mod notes;
 #[path = "chart/options.rs"]

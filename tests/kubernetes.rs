@@ -60,6 +60,8 @@ mod label_pods;
 mod late_pod;
 #[path = "kubernetes/leader_lease.rs"]
 mod leader_lease;
+#[path = "kubernetes/lease_fence.rs"]
+mod lease_fence;
 #[path = "kubernetes/leftovers.rs"]
 mod leftovers;
 #[path = "kubernetes/lifecycle.rs"]

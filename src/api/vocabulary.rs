@@ -83,6 +83,7 @@ words! {
             of the lock",
         TargetNotFound: "a served kind has no such object",
         KindUnknown: "no version of the kind of a target is served: whether it runs is unknown",
+        KindClusterScoped: "objects of the kind of a target belong to no namespace: a lock switches objects of its own namespace only",
         Forbidden: "a permission is missing: whether the target runs is unknown",
         NoScaleSubresource: "action Scale of a kind without the subresource `scale`",
         SelectorInvalid: "a selector cannot be read",

@@ -8,7 +8,12 @@ use super::{
     ConnectionArgs, Exit, Failure,
     process::{LogArgs, ServeArgs, address, ended, host_name},
 };
-use crate::{controller, lease::HolderIdentity, standalone, targets::AllowedField};
+use crate::{
+    controller,
+    lease::HolderIdentity,
+    standalone,
+    targets::{AllowedField, LeaseFence, ReleaseName},
+};
 
 /// Contend for every declared lock.
 ///
@@ -95,6 +100,15 @@ pub(super) struct OperatorArgs {
         conflicts_with = "standalone"
     )]
     lease_fence: bool,
+    /// Name of this installation of the operator: part of the holder identity in the Leases that it holds, by which the
+    /// admission policy of the chart recognises them.
+    #[arg(
+        long,
+        env = "REDLOCK_RELEASE",
+        value_name = "NAME",
+        conflicts_with = "standalone"
+    )]
+    release: Option<ReleaseName>,
     /// Fields that the action Patch may set, such as kustomizations.kustomize.toolkit.fluxcd.io:/spec/suspend.
     #[arg(
         long,
@@ -133,7 +147,10 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
             namespaces: args.serve.watch_namespaces,
             siblings: args.pod_selector.map(siblings).transpose()?,
             lock_metrics: args.lock_metrics,
-            lease_fence: args.lease_fence,
+            lease_fence: LeaseFence {
+                enforced: args.lease_fence,
+                release: args.release,
+            },
             allowed_fields: args.target_fields.into_iter().collect(),
             api_requests_per_second: args.api_requests_per_second,
             quorums_file: args.quorums_file,

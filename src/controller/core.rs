@@ -37,7 +37,7 @@ use crate::{
     clock,
     lease::{ClusterId, HolderIdentity},
     operator::{metrics_watcher::Change, quorum::QuorumEnded, quorums::RunningQuorums, state::ProcessState},
-    targets::{AllowedFields, Shared},
+    targets::{AllowedFields, LeaseFence, Shared},
 };
 
 /// Interval between the decisions that depend on time alone: which replica reports, which masters vote.
@@ -79,8 +79,7 @@ pub(super) struct Setup<'a> {
     /// The watched namespaces.
     pub(super) scopes: &'a [String],
     pub(super) siblings: Option<&'a Siblings>,
-    /// See [`Shared::new`].
-    pub(super) lease_fence: bool,
+    pub(super) lease_fence: LeaseFence,
     pub(super) allowed_fields: AllowedFields,
 }
 

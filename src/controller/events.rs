@@ -5,6 +5,7 @@
 //! queue, so that a namespace that refuses events (it is terminating, or a quota is exhausted) delays no
 //! other.
 
+mod event_object;
 mod queue;
 mod record;
 

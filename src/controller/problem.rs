@@ -50,6 +50,7 @@ impl Reason {
             Self::EnforcementConflict
                 | Self::Forbidden
                 | Self::HolderNotSelected
+                | Self::KindClusterScoped
                 | Self::KindUnknown
                 | Self::NoScaleSubresource
                 | Self::NotFenced

@@ -36,7 +36,7 @@ use crate::{
         signals::Signals,
         state::{InUse, ProcessState},
     },
-    targets::{AllowedFields, PAGE},
+    targets::{AllowedFields, LeaseFence, PAGE},
     transport::Transport,
 };
 
@@ -61,8 +61,7 @@ pub(crate) struct Options {
     pub(crate) siblings: Option<Siblings>,
     /// Whether metrics of single locks are exported.
     pub(crate) lock_metrics: bool,
-    /// Whether the admission policy of the chart protects the records of the operator in Leases.
-    pub(crate) lease_fence: bool,
+    pub(crate) lease_fence: LeaseFence,
     /// The fields that the action Patch may set.
     pub(crate) allowed_fields: AllowedFields,
     /// The maximum number of requests to the API server per second.
@@ -249,7 +248,7 @@ impl Operator {
             inbox,
             scopes: &scopes,
             siblings: options.siblings.as_ref(),
-            lease_fence: options.lease_fence,
+            lease_fence: options.lease_fence.clone(),
             allowed_fields: options.allowed_fields.clone(),
         });
         Self {

@@ -11,6 +11,8 @@ mod controllers;
 mod everyday;
 mod manifests;
 mod observer;
+mod random;
 mod replica;
 mod story;
 mod universe;
+mod users;

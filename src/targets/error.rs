@@ -133,10 +133,10 @@ impl TargetError {
         match self {
             Self::Api { .. } => ConditionReason::TargetUnreachable,
             Self::Forbidden { .. } | Self::NotAllowed { .. } => ConditionReason::Forbidden,
-            Self::ApiVersion { .. }
-            | Self::UnknownKind { .. }
-            | Self::NotServed { .. }
-            | Self::ClusterScoped { .. } => ConditionReason::KindUnknown,
+            Self::ApiVersion { .. } | Self::UnknownKind { .. } | Self::NotServed { .. } => {
+                ConditionReason::KindUnknown
+            }
+            Self::ClusterScoped { .. } => ConditionReason::KindClusterScoped,
             Self::Rejected { .. } => ConditionReason::TargetNotSafe,
             Self::NoScale { .. } => ConditionReason::NoScaleSubresource,
         }

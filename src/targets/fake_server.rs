@@ -6,7 +6,7 @@ use axum::Router;
 use kube::{Client, Config};
 use tokio::sync::mpsc;
 
-use super::{Note, Shared, StartPermit, TargetContext};
+use super::{LeaseFence, Note, Shared, StartPermit, TargetContext};
 use crate::{
     clock,
     elector::Elector,
@@ -35,10 +35,14 @@ pub(super) fn target_context(
     };
     let (notes, noted) = mpsc::unbounded_channel();
     let allowed = fields.iter().map(|field| field.parse().unwrap()).collect();
+    let fence = LeaseFence {
+        enforced: true,
+        release: None,
+    };
     let context = TargetContext {
         fenced: false,
         switches: true,
-        shared: Arc::new(Shared::new(client.clone(), true, allowed)),
+        shared: Arc::new(Shared::new(client.clone(), fence, allowed)),
         client,
         namespace: "n".into(),
         object: "lock".into(),

@@ -3,6 +3,7 @@
 //! lock, the operator frees the Lease.
 
 mod hold;
+mod holder;
 mod record;
 
 use std::{
@@ -43,7 +44,9 @@ use crate::{
     lease::{BootInstant, FencingToken},
 };
 use hold::{Hold, MissingLease, Move, needed, wait_without_record};
-use record::{Record, created, freed, own_holder, renewed, taken};
+use holder::OwnHolder;
+pub(crate) use holder::{LeaseFence, ReleaseName};
+use record::{Record, created, freed, renewed, taken};
 
 /// The field manager that owns the record.
 const MANAGER: &str = "redlock-operator-lease";
@@ -61,8 +64,7 @@ pub(super) struct LeaderLease {
     called: String,
     api: Api<Lease>,
     place: Place,
-    /// The holder identity of the operator in this cluster.
-    own: String,
+    own: OwnHolder,
     /// The declared stop time.
     stop: Option<Duration>,
     missing: MissingLease,
@@ -103,7 +105,7 @@ impl LeaderLease {
             name: name.clone(),
             api: Api::namespaced(context.client.clone(), &context.namespace),
             place,
-            own: own_holder(&context.cluster),
+            own: OwnHolder::new(&context.cluster, context.shared.lease_fence.release.as_ref()),
             stop,
             missing: MissingLease::Create,
             last: None,
@@ -139,19 +141,22 @@ impl LeaderLease {
         let found = self.place.settle(what, found).await?;
         let answered = clock::now();
         self.polled = Some(answered);
-        let found = found.as_ref().map(Record::of);
+        let found = found.as_ref().map(|lease| self.own.read(lease));
         self.last = found.clone().or(self.last.take());
         Ok((found, Read { asked, answered }))
     }
 
     pub(super) async fn observe(&mut self) -> Result<TargetState, TargetError> {
         let (found, read) = self.read().await?;
-        if found.as_ref().is_none_or(|found| found.holder != self.own) {
+        if found.as_ref().is_none_or(|found| found.holder != self.own.text()) {
             return Ok(TargetState::Active);
         }
         let doubt = self.in_flight.is_open();
         Ok(
-            match self.hold.next(found.as_ref(), &self.own, self.stop, read, doubt) {
+            match self
+                .hold
+                .next(found.as_ref(), self.own.text(), self.stop, read, doubt)
+            {
                 Move::Stopped if self.terminating.is_none() => TargetState::Standby,
                 Move::Stopped | Move::Wait(_) | Move::Take { .. } => TargetState::Changing,
             },
@@ -216,7 +221,10 @@ impl LeaderLease {
                     },
                 );
             }
-            match self.hold.next(found.as_ref(), &self.own, self.stop, read, doubt) {
+            match self
+                .hold
+                .next(found.as_ref(), self.own.text(), self.stop, read, doubt)
+            {
                 Move::Take { again } => {
                     if !permit.holds(Found::of(again)) {
                         return Ok(Step::Working(TargetState::Active));
@@ -280,13 +288,13 @@ impl LeaderLease {
     fn plan_renewal(&mut self, found: &Record) {
         let (duration, _) = found.last_candidate();
         let every = duration.unwrap_or(USUAL_DURATION) / 3;
-        self.renewal = (!self.context.shared.lease_fence).then(|| clock::now() + every);
+        self.renewal = (!self.context.shared.lease_fence.enforced).then(|| clock::now() + every);
     }
 
     /// Renews the record if no policy protects it: candidates before client-go 0.27 do not honour its
     /// duration.
     async fn renew(&mut self, found: &Record, permit: &StopPermit) -> Result<(), TargetError> {
-        if self.context.shared.lease_fence {
+        if self.context.shared.lease_fence.enforced {
             return Ok(());
         }
         self.warn_of_missing_fence();
@@ -309,9 +317,12 @@ impl LeaderLease {
     /// Returns the record that the API server stored; `None` if the Lease changed in between.
     async fn take(&self, found: Option<&Record>) -> Result<Option<Record>, TargetError> {
         let written = match found {
-            Some(found) => self.patch(&taken(found, &self.own, now()), "taking").await?,
+            Some(found) => {
+                self.patch(&taken(found, self.own.text(), now()), "taking")
+                    .await?
+            }
             None => {
-                let lease = created(&self.name, &self.own, now());
+                let lease = created(&self.name, self.own.text(), now());
                 let params = PostParams {
                     field_manager: Some(MANAGER.to_owned()),
                     ..PostParams::default()

@@ -16,6 +16,7 @@ use super::{
     fencing::{FencedPods, Namespaces},
     kind::Kinds,
     label_pods::Selections,
+    leader_lease::LeaseFence,
 };
 use jobs::Jobs;
 pub(super) use jobs::{Index, JobsOf};
@@ -26,8 +27,7 @@ pub(crate) struct Shared {
     /// The client of lists and watches.
     client: Client,
     pub(super) kinds: Kinds,
-    /// Whether the admission policy of the chart protects the records of the operator in Leases.
-    pub(super) lease_fence: bool,
+    pub(super) lease_fence: LeaseFence,
     /// The fields that the action Patch may set.
     pub(super) allowed_fields: AllowedFields,
     /// The watches that have followers, by resource and namespace.
@@ -40,9 +40,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// `lease_fence` is whether the admission policy of the chart protects the records of the operator in
-    /// Leases.
-    pub(crate) fn new(client: Client, lease_fence: bool, allowed_fields: AllowedFields) -> Self {
+    pub(crate) fn new(client: Client, lease_fence: LeaseFence, allowed_fields: AllowedFields) -> Self {
         Self {
             client,
             lease_fence,

@@ -53,6 +53,7 @@ fn every_warning_has_values_that_trigger_it() {
         ("resources.limits.cpu is set", &["resources.limits.cpu=1"]),
         ("may need 250 s", &long),
         ("drain.enabled is false", &["drain.enabled=false"]),
+        ("on port 8080", &["networkPolicy.enabled=false"]),
         ("not for production", &["quickstart.enabled=true"]),
         (
             "quickstart.persistence.enabled is false",

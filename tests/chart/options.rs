@@ -12,7 +12,6 @@ fn nothing_optional_is_there_unasked() {
     for kind in [
         "ServiceMonitor",
         "PodMonitor",
-        "NetworkPolicy",
         "ConfigMap",
         "StatefulSet",
         "Secret",
@@ -31,8 +30,15 @@ fn nothing_optional_is_there_unasked() {
         "podDisruptionBudget.enabled=false",
         "serviceAccount.create=false",
         "rbac.create=false",
+        "networkPolicy.enabled=false",
     ]);
-    for kind in ["PodDisruptionBudget", "ServiceAccount", "Role", "ClusterRole"] {
+    for kind in [
+        "PodDisruptionBudget",
+        "ServiceAccount",
+        "Role",
+        "ClusterRole",
+        "NetworkPolicy",
+    ] {
         assert!(of_kind(&without, kind).is_empty(), "{kind}");
     }
 }
@@ -126,36 +132,6 @@ fn authors_are_checked_where_locks_are_followed() {
 }
 
 #[test]
-fn a_network_policy_allows_the_egress_of_the_operator() {
-    let objects = render(&[
-        "networkPolicy.enabled=true",
-        "networkPolicy.masterPorts={7001,443}",
-    ]);
-    let policy = &one(&objects, "NetworkPolicy")["spec"];
-    let ports: Vec<&Value> = policy["egress"][0]["ports"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|port| &port["port"])
-        .collect();
-    assert_eq!(ports, [53, 53, 443, 6443, 7001]);
-    // The replicas reach one another, and no other pod reaches them.
-    let replicas = json!([{"podSelector": policy["podSelector"]}]);
-    let http = json!([{"port": "http"}]);
-    assert_eq!(policy["egress"][1], json!({"ports": http, "to": replicas}));
-    assert_eq!(
-        policy["ingress"],
-        json!([{"ports": http}, {"ports": http, "from": replicas}])
-    );
-    let scraped = render(&[
-        "networkPolicy.enabled=true",
-        "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=p",
-    ]);
-    let policy = &one(&scraped, "NetworkPolicy")["spec"];
-    assert_eq!(policy["ingress"][1], json!({"ports": http, "from": replicas}));
-}
-
-#[test]
 fn agents_get_the_name_of_their_cluster() {
     let objects = render(&[
         "clusterName=eu-1",
@@ -164,10 +140,42 @@ fn agents_get_the_name_of_their_cluster() {
     ]);
     let map = one(&objects, "ConfigMap");
     assert_eq!(map["metadata"]["namespace"], "shop");
+    // Agents run on after an uninstall.
+    assert_eq!(map["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
     assert_eq!(map["data"], json!({"REDLOCK_CLUSTER": "eu-1/8f0c-1"}));
     let cluster: redlock::lease::ClusterId =
         map["data"]["REDLOCK_CLUSTER"].as_str().unwrap().parse().unwrap();
     assert_eq!((cluster.name(), cluster.uid()), ("eu-1", "8f0c-1"));
+}
+
+/// A namespace is Terminating for ever where one policy refuses a deletion by the cluster.
+#[test]
+fn leases_are_fenced_where_locks_are_followed_and_a_lock_names_them() {
+    let fence = "admission.leaseFence.enabled=true";
+    let objects = render(&[fence]);
+    let policy = one(&objects, "ValidatingAdmissionPolicy");
+    // Without the definition of LeaderLocks, Fail would refuse the Leases of every leader election.
+    assert_eq!(policy["spec"]["failurePolicy"], "Ignore");
+    assert_eq!(policy["spec"]["paramKind"]["kind"], "LeaderLock");
+    let release = variable(&objects, "REDLOCK_RELEASE");
+    assert_eq!(release, format!("{NAMESPACE}.redlock-operator"));
+    let text = policy.to_string();
+    assert!(
+        text.contains(&format!("endsWith('/{NAMESPACE}.redlock-operator')")),
+        "{text}"
+    );
+    let params = json!({"selector": {}, "parameterNotFoundAction": "Allow"});
+    let binding = one(&objects, "ValidatingAdmissionPolicyBinding");
+    assert_eq!(binding["spec"]["paramRef"], params);
+    assert_eq!(binding["spec"]["matchResources"], Value::Null);
+    let objects = render(&[fence, "watchNamespaces={billing}", "fullnameOverride=other"]);
+    let binding = one(&objects, "ValidatingAdmissionPolicyBinding");
+    let selector = &binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"];
+    assert_eq!(selector[0]["values"], json!(["billing"]));
+    assert_eq!(
+        variable(&objects, "REDLOCK_RELEASE"),
+        format!("{NAMESPACE}.other")
+    );
 }
 
 #[test]

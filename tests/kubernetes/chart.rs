@@ -1,6 +1,8 @@
 //! Tests the whole chart on a real API server: a namespace that restricts its pods accepts the objects
 //! without a warning, and Helm installs, upgrades, rolls back and uninstalls the chart.
 
+#[path = "chart/agents.rs"]
+mod agents;
 #[path = "chart/cluster_name.rs"]
 mod cluster_name;
 #[path = "chart/drain.rs"]

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::author_check::{accepted, apply_template, grant, kubectl, refused};
 use crate::common::metrics::assert_documented;
-use crate::fixture::{BOUND, Operator};
+use crate::fixture::{BOUND, Operator, SERVICE_ACCOUNT};
 use crate::world::{World, condition, lock, message};
 use redlock_testkit::eventually;
 
@@ -134,11 +134,23 @@ fn enforced_since(status: &Value) -> Timestamp {
     since.as_str().unwrap().parse().unwrap()
 }
 
+/// Returns the name of the release, as the chart gives it to the operator.
+fn release(world: &World) -> String {
+    format!("{}.{SERVICE_ACCOUNT}", world.namespace.name())
+}
+
+/// Returns the holder identity of an operator that knows its release.
+fn own(world: &World) -> String {
+    format!("redlock.dev/test/{}", release(world))
+}
+
 async fn fenced(world: &World) -> Operator {
     apply_template(world, "lease-fence", &["--set=admission.leaseFence.enabled=true"]);
     world
         .operator_with("replica-1", |command| {
-            command.env("REDLOCK_LEASE_FENCE", "true");
+            command
+                .env("REDLOCK_LEASE_FENCE", "true")
+                .env("REDLOCK_RELEASE", release(world));
         })
         .await
 }
@@ -150,7 +162,7 @@ async fn operator_holds_the_lease_on_standby_and_frees_it_where_the_lock_is_held
     let operator = fenced(&world).await;
     let asked = Instant::now();
     world.apply(&target(STANDBY));
-    let taken = held(&world, "redlock.dev/test").await;
+    let taken = held(&world, &own(&world)).await;
     println!("taken {:?} after the lock was applied", asked.elapsed());
     let spec = &taken["spec"];
     assert_eq!(
@@ -189,7 +201,7 @@ async fn operator_holds_the_lease_on_standby_and_frees_it_where_the_lock_is_held
     // If the Lease does not exist, the operator creates and holds it.
     world.kubectl(&["delete", "lease", "controller"]);
     world.apply(&target(STANDBY));
-    held(&world, "redlock.dev/test").await;
+    held(&world, &own(&world)).await;
     stopped(&world).await;
 }
 
@@ -247,7 +259,7 @@ async fn stop_waits_for_the_terminating_pod_of_the_former_leader() {
     world.apply(&held_by("web-0_a"));
     let _operator = fenced(&world).await;
     world.apply(&target(STANDBY));
-    held(&world, "redlock.dev/test").await;
+    held(&world, &own(&world)).await;
     let status = world
         .lock_status("report", "names the pod", |status| {
             condition(status, "Enforced").1 == "StopLate"

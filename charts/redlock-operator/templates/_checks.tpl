@@ -6,26 +6,19 @@ operator would report these errors later, or with fewer details. `helm template`
 {{- if . }}{{ printf "namespaces %s" (join ", " .) }}{{ else }}{{ "all namespaces" }}{{ end -}}
 {{- end -}}
 
-{{/* Another release: the definitions belong to one, and no two may follow the same namespace. */}}
-{{- define "redlock-operator.checkReleases" -}}
-{{- if .Release.IsInstall -}}
-{{- $definition := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "leaderlocks.redlock.dev" | default dict -}}
-{{- $annotations := dig "metadata" "annotations" dict $definition -}}
-{{- $name := get $annotations "meta.helm.sh/release-name" -}}
-{{- $namespace := get $annotations "meta.helm.sh/release-namespace" -}}
-{{- if and $name $namespace (or (ne $name .Release.Name) (ne $namespace .Release.Namespace)) -}}
+{{/* Refuses to follow a namespace that another release follows: both would switch the same targets. An upgrade may widen
+watchNamespaces of either, so it is checked like an installation, and against the operators of all releases. */}}
+{{- define "redlock-operator.checkOverlap" -}}
+{{- if and .Values.overlapCheck (or .Release.IsInstall .Release.IsUpgrade) -}}
+{{- $release := .Release -}}
 {{- $own := .Values.watchNamespaces | uniq -}}
-{{- $runs := false -}}
-{{- range (lookup "apps/v1" "Deployment" $namespace "").items -}}
+{{- range (lookup "apps/v1" "Deployment" "" "").items -}}
 {{- $labels := .metadata.labels | default dict -}}
-{{- if and (eq (get $labels "app.kubernetes.io/instance") $name) (eq (get $labels "app.kubernetes.io/component") "operator") -}}
-{{- $runs = true -}}
-{{- $theirs := list -}}
-{{- range (first .spec.template.spec.containers).env -}}
-{{- if eq .name "REDLOCK_WATCH_NAMESPACES" -}}
-{{- $theirs = splitList "," .value -}}
-{{- end -}}
-{{- end -}}
+{{- $name := get $labels "app.kubernetes.io/instance" -}}
+{{- $namespace := .metadata.namespace -}}
+{{- $operator := and (eq (get $labels "app.kubernetes.io/name") $.Chart.Name) (eq (get $labels "app.kubernetes.io/component") "operator") -}}
+{{- if and $operator (or (ne $name $release.Name) (ne $namespace $release.Namespace)) -}}
+{{- $theirs := include "redlock-operator.followedBy" . | fromYamlArray -}}
 {{- $both := or (not $own) (not $theirs) -}}
 {{- range $own -}}
 {{- $both = or $both (has . $theirs) -}}
@@ -35,9 +28,38 @@ operator would report these errors later, or with fewer details. `helm template`
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- if and $runs .Values.crds.install -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The namespaces that the operator of a Deployment follows, in YAML: all, if empty. */}}
+{{- define "redlock-operator.followedBy" -}}
+{{- $names := list -}}
+{{- range (first .spec.template.spec.containers).env -}}
+{{- if and (eq .name "REDLOCK_WATCH_NAMESPACES") .value -}}
+{{- $names = splitList "," .value -}}
+{{- end -}}
+{{- end -}}
+{{- $names | toYaml -}}
+{{- end -}}
+
+{{/* The definitions belong to one release. */}}
+{{- define "redlock-operator.checkDefinitions" -}}
+{{- if and .Release.IsInstall .Values.crds.install -}}
+{{- $definition := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "leaderlocks.redlock.dev" | default dict -}}
+{{- $annotations := dig "metadata" "annotations" dict $definition -}}
+{{- $name := get $annotations "meta.helm.sh/release-name" -}}
+{{- $namespace := get $annotations "meta.helm.sh/release-namespace" -}}
+{{- if and $name $namespace (or (ne $name .Release.Name) (ne $namespace .Release.Namespace)) -}}
+{{- $runs := false -}}
+{{- range (lookup "apps/v1" "Deployment" $namespace "").items -}}
+{{- $labels := .metadata.labels | default dict -}}
+{{- if and (eq (get $labels "app.kubernetes.io/instance") $name) (eq (get $labels "app.kubernetes.io/component") "operator") -}}
+{{- $runs = true -}}
+{{- end -}}
+{{- end -}}
+{{- if $runs -}}
 {{- fail (printf "crds.install: the definitions of LeaderLock and RedisQuorum belong to release %s in namespace %s, which upgrades them: set crds.install=false" $name $namespace) -}}
-{{- else if .Values.crds.install -}}
+{{- else -}}
 {{- fail (printf "crds.install: the definitions of LeaderLock and RedisQuorum stayed from release %s in namespace %s. To let this release take them over: kubectl annotate --overwrite crd leaderlocks.redlock.dev redisquorums.redlock.dev meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s" $name $namespace .Release.Name .Release.Namespace) -}}
 {{- end -}}
 {{- end -}}

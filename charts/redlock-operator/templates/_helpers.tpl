@@ -16,6 +16,11 @@
 {{- printf "%s:%s" .Release.Namespace (include "redlock-operator.fullname" .) -}}
 {{- end -}}
 
+{{/* The release as the Leases that it holds name it. The names of namespaces have no dot. */}}
+{{- define "redlock-operator.releaseName" -}}
+{{- printf "%s.%s" .Release.Namespace (include "redlock-operator.fullname" .) -}}
+{{- end -}}
+
 {{- define "redlock-operator.serviceAccountName" -}}
 {{- .Values.serviceAccount.name | default (include "redlock-operator.fullname" .) -}}
 {{- end -}}

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use k8s_openapi::{
     api::events::v1::{Event, EventSeries},
-    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
     jiff::Timestamp,
 };
 use kube::{
@@ -16,7 +16,7 @@ use tokio::{
     time,
 };
 
-use super::{EventReason, EventRecord, Reporter, queue::Queue, timestamp};
+use super::{EventReason, EventRecord, Reporter, event_object::event, queue::Queue, timestamp};
 use crate::{
     clock,
     controller::{backoff, rate_limiter::RateLimiter},
@@ -27,8 +27,6 @@ use crate::{
 /// Time, in seconds, within which an event equal to an earlier one about the same object is counted in a
 /// series, not created again.
 const SERIES: i64 = 360;
-/// Time, in seconds, within which an event that all replicas see is written only once.
-const SHARED: i64 = 60;
 /// The number of recent events that are remembered for series.
 const REMEMBERED: usize = 1_024;
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -37,8 +35,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const KEPT: Duration = Duration::from_secs(600);
 /// The longest wait while the whole server fails, short enough to notice its return within seconds.
 const SERVER_AWAY: Duration = Duration::from_secs(5);
-/// The maximum length of a note; the API refuses a longer note.
-const NOTE: usize = 1_000;
 
 type Key = (EventReason, Option<String>, String);
 
@@ -224,47 +220,6 @@ fn counted(before: &Event, now: Timestamp) -> Event {
     }
 }
 
-fn event(record: &EventRecord, namespace: &str, reporter: &Reporter, now: Timestamp) -> Event {
-    let EventRecord { reason, object, note } = record;
-    let name = object.name.clone().unwrap_or_default();
-    Event {
-        metadata: ObjectMeta {
-            name: Some(format!("{name}.{}", suffix(record, now))),
-            namespace: Some(namespace.to_owned()),
-            ..ObjectMeta::default()
-        },
-        action: Some(reason.action().into()),
-        reason: Some(reason.name().into()),
-        type_: Some(if reason.is_warning() { "Warning" } else { "Normal" }.into()),
-        note: Some(note.chars().take(NOTE).collect()),
-        event_time: Some(MicroTime(now)),
-        regarding: Some(object.clone()),
-        reporting_controller: Some(reporter.controller.into()),
-        reporting_instance: Some(reporter.instance.chars().take(128).collect()),
-        ..Event::default()
-    }
-}
-
-/// Returns the suffix of an event's name. Of two events about one object in one nanosecond, the second is
-/// refused and dropped. An event about another writer's change has the same name in every replica, so that it
-/// is written only once per target and minute, with the text of the first replica.
-fn suffix(record: &EventRecord, now: Timestamp) -> String {
-    if !matches!(
-        record.reason,
-        EventReason::StoppedAgain | EventReason::StartedAgain
-    ) {
-        return format!("{:x}", now.as_nanosecond());
-    }
-    let target = record.note.split_once(':').map_or("", |(target, _)| target);
-    // FNV-1a, which gives the same result in every replica.
-    let texts = [record.reason.name(), target];
-    let bytes = texts.iter().flat_map(|text| text.bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{:x}.{hash:x}", now.as_second() / SHARED)
-}
-
 #[cfg(test)]
 mod tests {
     use axum::{Json, Router, extract::Path, http::StatusCode, routing::post};
@@ -273,32 +228,6 @@ mod tests {
 
     use super::*;
     use crate::targets::fake_server::fake_server;
-
-    #[test]
-    fn two_replicas_that_see_the_hand_of_another_writer_write_one_event() {
-        let record = |reason, note: &str| EventRecord {
-            reason,
-            object: Default::default(),
-            note: note.to_owned(),
-        };
-        let at = |seconds: i64, nanos| Timestamp::new(SHARED * 1_000 + seconds, nanos).unwrap();
-        let again = |note| record(EventReason::StoppedAgain, note);
-        let first = suffix(&again("target a: scaled to 1 by kubectl"), at(1, 5));
-        assert_eq!(
-            first,
-            suffix(&again("target a: scaled to 1 by somebody"), at(2, 7))
-        );
-        assert_ne!(
-            first,
-            suffix(&again("target b: scaled to 1 by kubectl"), at(1, 5))
-        );
-        assert_ne!(
-            first,
-            suffix(&again("target a: scaled to 1 by kubectl"), at(SHARED, 5))
-        );
-        let acquired = || record(EventReason::Acquired, "eu-1/a acquired the lock");
-        assert_ne!(suffix(&acquired(), at(1, 5)), suffix(&acquired(), at(1, 6)));
-    }
 
     fn refusal(text: &str) -> kube::Error {
         kube::Error::Api(serde_json::from_str(text).unwrap())

@@ -170,9 +170,10 @@ const PROBLEMS: [(Reason, Kstatus); 15] = [
     (Reason::Opening, Kstatus::InProgress),
 ];
 
-const TROUBLES: [(Reason, Kstatus); 11] = [
+const TROUBLES: [(Reason, Kstatus); 12] = [
     (Reason::EnforcementConflict, Kstatus::Failed),
     (Reason::KindUnknown, Kstatus::Failed),
+    (Reason::KindClusterScoped, Kstatus::Failed),
     (Reason::NoScaleSubresource, Kstatus::Failed),
     (Reason::Forbidden, Kstatus::Failed),
     (Reason::TargetNotSafe, Kstatus::Failed),

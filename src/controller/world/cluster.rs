@@ -9,7 +9,7 @@ use std::{
 use jiff::Timestamp;
 use redlock_world::{
     controllers::{ControllerSettings, Controllers, RunningPod},
-    kubernetes::{ApiOptions, ApiServer, LatencyRange, ObjectKey, ResourceId},
+    kubernetes::{ApiOptions, ApiServer, DeleteOptions, LatencyRange, ObjectKey, ResourceId},
     network::Network,
 };
 use serde_json::{Value, json};
@@ -39,6 +39,8 @@ struct ClusterState {
     controllers: Controllers,
     /// The processes of the operator, by the UIDs of their pods.
     operators: BTreeMap<String, OperatorProcess>,
+    /// The number of processes of the operator started so far.
+    started: u32,
 }
 
 pub(super) fn now() -> Timestamp {
@@ -55,6 +57,7 @@ impl ClusterWorld {
         let state = ClusterState {
             controllers: Controllers::new(ControllerSettings::default(), seed),
             operators: BTreeMap::new(),
+            started: 0,
         };
         let api = ApiServer::new(options);
         api.change_default_faults(|faults| {
@@ -124,7 +127,8 @@ impl ClusterWorld {
                 None => {
                     let ip = object.as_ref().and_then(|pod| pod["status"]["podIP"].as_str());
                     if let Some(ip) = ip.filter(|_| !deleted) {
-                        let operator = self.start_operator(&pod.name, ip);
+                        state.started += 1;
+                        let operator = self.start_operator(&pod.name, ip, state.started);
                         state.operators.insert(uid.clone(), operator);
                     }
                 }
@@ -139,13 +143,14 @@ impl ClusterWorld {
         });
     }
 
-    fn start_operator(&self, name: &str, ip: &str) -> OperatorProcess {
+    fn start_operator(&self, name: &str, ip: &str, number: u32) -> OperatorProcess {
         let pod = ReplicaPod {
             cluster: self.name.clone(),
             name: name.to_owned(),
             ip: ip.to_owned(),
         };
-        let party = self.network.party(&format!("{}/{name}", self.name));
+        // A process that is restarted in its pod has none of the faults of its predecessor.
+        let party = self.network.party(&format!("{}/{name}#{number}", self.name));
         OperatorProcess::start(pod, &party, &self.api)
     }
 
@@ -172,6 +177,28 @@ impl ClusterWorld {
         if let Some(operator) = state.operators.remove(uid) {
             operator.kill(&self.api);
         }
+    }
+
+    /// Deletes a pod of the operator, which gets its grace period.
+    pub(super) fn delete_operator_pod(&self, name: &str) {
+        let key = ObjectKey::new(ResourceId::PODS, OPERATOR_NAMESPACE, name);
+        // The pod may be gone.
+        let _ = self.api.delete(USER, &key, &DeleteOptions::default());
+    }
+
+    /// Replaces all pods of the operator, one after the other.
+    pub(super) fn roll_out_operator(&self, version: u32) {
+        let key = ObjectKey::new(ResourceId::DEPLOYMENTS, OPERATOR_NAMESPACE, manifests::OPERATOR);
+        let annotations = json!({ "version": version.to_string() });
+        let patch = json!({ "spec": { "template": { "metadata": { "annotations": annotations } } } });
+        self.api.merge(USER, &key, patch).unwrap();
+    }
+
+    /// Ends the faults of a process at the API server.
+    pub(super) fn heal_api(&self, operator: &str) {
+        let healthy = self.api.faults("nobody");
+        self.api.change_faults(operator, |faults| *faults = healthy);
+        self.api.break_connections(operator);
     }
 
     /// Returns the number of running pods of a workload, as their nodes run them.
@@ -218,7 +245,7 @@ impl ClusterWorld {
 
     pub(super) fn delete_lock(&self, name: &str) {
         let key = manifests::lock_key(name);
-        self.api.delete(USER, &key, &Default::default()).unwrap();
+        self.api.delete(USER, &key, &DeleteOptions::default()).unwrap();
     }
 
     pub(super) fn lock(&self, name: &str) -> Option<Arc<Value>> {

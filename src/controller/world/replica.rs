@@ -18,7 +18,7 @@ use crate::{
     },
     lease::HolderIdentity,
     operator::{guarded::Details, signals::Signals},
-    targets::AllowedFields,
+    targets::{AllowedFields, LeaseFence},
 };
 
 /// The pod of a replica.
@@ -96,7 +96,7 @@ fn options(pod: &ReplicaPod) -> Options {
             own: pod.name.clone(),
         }),
         lock_metrics: false,
-        lease_fence: false,
+        lease_fence: LeaseFence::default(),
         allowed_fields: AllowedFields::default(),
         api_requests_per_second: 40,
         quorums_file: None,

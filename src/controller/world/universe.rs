@@ -90,12 +90,17 @@ impl Universe {
     /// Cuts the operators of a cluster off from all masters, or heals them.
     pub(super) fn cut_from_masters(&self, cluster: &ClusterWorld, cut: bool) {
         for operator in cluster.operators() {
-            for master in self.masters.iter().chain(self.second.iter()) {
-                if cut {
-                    self.network.cut(&operator, master.name(), Cut::Hang);
-                } else {
-                    self.network.heal(&operator, master.name());
-                }
+            self.cut_operator(&operator, cut);
+        }
+    }
+
+    /// Cuts a process off from all masters, or heals the cut.
+    pub(super) fn cut_operator(&self, operator: &str, cut: bool) {
+        for master in self.masters.iter().chain(self.second.iter()) {
+            if cut {
+                self.network.cut(operator, master.name(), Cut::Hang);
+            } else {
+                self.network.heal(operator, master.name());
             }
         }
     }

@@ -7,9 +7,7 @@ use k8s_openapi::{
 };
 use serde_json::{Value, json};
 
-use crate::lease::ClusterId;
-
-/// The beginning of the holder identity of every operator. The admission policy of the chart protects these records.
+/// The beginning of the holder identity of every operator.
 pub(super) const OPERATOR: &str = "redlock.dev/";
 /// The annotation with the duration of the record that the operator replaced.
 pub(super) const FORMER_DURATION: &str = "redlock.dev/former-lease-duration-seconds";
@@ -77,11 +75,6 @@ impl Record {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
         (!name.is_empty() && name.len() <= 253 && name.chars().all(fits)).then_some(name)
     }
-}
-
-/// Returns the holder identity of the operator of this cluster. All replicas write the same.
-pub(super) fn own_holder(cluster: &ClusterId) -> String {
-    format!("{OPERATOR}{}", cluster.name())
 }
 
 /// Returns the time after which a leader has certainly stopped once its record was replaced: `⌈11/6 × L × 1.01⌉` for a

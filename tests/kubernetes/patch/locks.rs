@@ -58,7 +58,7 @@ async fn object_outside_of_namespaces_is_not_switched() {
     let target = "{name: t, action: Patch, ref: {apiVersion: v1, kind: Namespace, name: default}, stopSeconds: 1, \
                   patch: {fields: [{path: /metadata/annotations/x, standby: \"1\"}]}}";
     world.apply(&lock("report", &format!(", targets: [{target}]")));
-    let text = enforced(&world, "KindUnknown").await;
+    let text = enforced(&world, "KindClusterScoped").await;
     assert!(text.contains("belongs to no namespace"), "{text}");
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::targets::{
-    AllowedFields,
+    AllowedFields, LeaseFence,
     fake_server::fake_server,
     kind::{Kinds, Need},
     shared::Shared,
@@ -64,7 +64,8 @@ fn object(client: &Client, resource: ApiResource) -> Object {
     };
     Object {
         api: Api::namespaced_with(client.clone(), "n", &resource),
-        followed: Shared::new(client.clone(), false, AllowedFields::default()).follow(&resource, "n", "web"),
+        followed: Shared::new(client.clone(), LeaseFence::default(), AllowedFields::default())
+            .follow(&resource, "n", "web"),
         pods: Pods::new(client, "n", "web"),
         place: Place::of(client, &Kinds::default(), &reference, Need::Scale, resource),
         name: "web".into(),
