@@ -134,12 +134,11 @@ impl FieldPatch {
         Ok(self.object_at(place))
     }
 
-    /// Finds the object for a stop, which writes the fields that are allowed.
+    /// Finds the object for a stop. With a field that is not allowed, a declared target is read and written only for the
+    /// fields that were set.
     async fn object_to_stop(&mut self) -> Result<Arc<Object>, TargetError> {
         let place = self.place().await?;
-        let refused = self.refusals(&place.resource).count() == self.plan.fields.len();
-        let nothing = refused && self.set_fields.dropped(&self.plan.fields).is_empty();
-        if nothing
+        if self.set_fields.is_empty()
             && self.membership == Membership::Declared
             && let Some(error) = self.refusals(&place.resource).next()
         {

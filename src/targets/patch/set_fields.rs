@@ -65,6 +65,14 @@ impl SetFields {
             .retain(|SetField { plan, .. }| value_at(object, &plan.path) == Ok(plan.active.as_ref()));
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    pub(super) fn has(&self, path: &Pointer) -> bool {
+        self.fields.iter().any(|field| field.plan.path == *path)
+    }
+
     pub(super) fn forget(&mut self, path: &Pointer) {
         self.fields.retain(|field| field.plan.path != *path);
     }

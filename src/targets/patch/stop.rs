@@ -90,7 +90,12 @@ impl FieldPatch {
         let resource = object.resource();
         let fields = self.plan.fields.iter();
         let checked = fields.map(|field| (field, self.refusal(resource, field)));
-        let declared: Vec<CheckedField<'_>> = checked.collect();
+        let mut declared: Vec<CheckedField<'_>> = checked.collect();
+        let refused = declared.iter().any(|(_, refusal)| refusal.is_some());
+        if refused && self.membership == Membership::Declared {
+            // A target with such a field was not started as it is declared.
+            declared.retain(|(field, refusal)| refusal.is_some() || self.set_fields.has(&field.path));
+        }
         let dropped = self.set_fields.dropped(&self.plan.fields);
         StopFields::of(&found.value, &declared, &dropped, self.membership)
     }

@@ -238,6 +238,22 @@ async fn field_that_may_not_be_set_keeps_no_other_from_its_value() {
 }
 
 #[tokio::test]
+async fn target_that_was_never_set_is_not_touched_while_a_field_may_not_be_set() {
+    let server = Server::with(&json!({"open": true}));
+    let both = work(&[
+        ("/spec/open", json!(true), json!(false)),
+        ("/spec/loud", json!(true), json!(false)),
+    ]);
+    let mut gate = Gate::new(&server, &both).await;
+    assert!(gate.stop().await.unwrap().contains("/spec/loud"));
+    assert_eq!(*server.patches.lock().unwrap(), 0);
+    // A replica that was started since the start knows of no field that was set.
+    gate.action.undeclare();
+    assert_eq!(gate.stop().await, None);
+    assert_eq!(server.spec(), json!({"open": false}));
+}
+
+#[tokio::test]
 async fn stop_writes_the_earlier_value_where_the_edited_one_is_refused() {
     let server = Server::with(&json!({}));
     let mut gate = Gate::new(&server, &opens()).await;
