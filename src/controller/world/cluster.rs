@@ -13,7 +13,7 @@ use redlock_world::{
     network::Network,
 };
 use serde_json::{Value, json};
-use tokio::{task::JoinHandle, time};
+use tokio::{sync::Notify, task::JoinHandle, time};
 
 use super::{
     controllers::reconcile,
@@ -32,6 +32,8 @@ pub(super) struct ClusterWorld {
     pub(super) api: ApiServer,
     network: Network,
     state: Arc<Mutex<ClusterState>>,
+    /// Notifies that the controllers have to be called although no object has changed.
+    crashed: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -76,6 +78,7 @@ impl ClusterWorld {
             api,
             network: network.clone(),
             state: Arc::new(Mutex::new(state)),
+            crashed: Arc::default(),
         }
     }
 
@@ -95,7 +98,12 @@ impl ClusterWorld {
                 });
                 // A zero timer would not let the clock advance.
                 let pause = pause.max(Duration::from_millis(1));
-                let _ = time::timeout(pause, cluster.api.changed(seen)).await;
+                tokio::select! {
+                    biased;
+                    _ = cluster.api.changed(seen) => {}
+                    () = cluster.crashed.notified() => {}
+                    () = time::sleep(pause) => {}
+                }
             }
         })
     }
@@ -177,6 +185,7 @@ impl ClusterWorld {
         if let Some(operator) = state.operators.remove(uid) {
             operator.kill(&self.api);
         }
+        self.crashed.notify_one();
     }
 
     /// Deletes a pod of the operator, which gets its grace period.

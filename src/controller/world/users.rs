@@ -73,7 +73,7 @@ impl Users {
             5 if alone => self.move_quorum(&cluster, lock),
             6 if alone => self.pause_lock(&cluster, lock),
             7 => self.step_down(&cluster, lock),
-            8 => self.scale(&cluster),
+            8 if alone => self.scale(&cluster),
             9 | 10 => self.crash_operator(&cluster),
             11 => self.delete_operator_pod(&cluster),
             12 => self.roll_out(&cluster),
@@ -153,11 +153,20 @@ impl Users {
         Some(format!("{} {lock}", if down { "enable" } else { "step down" }))
     }
 
-    /// Scales a workload to zero by hand: nothing runs out of turn because of it.
+    /// Starts a workload of a lock by hand.
     fn scale(&mut self, cluster: &ClusterWorld) -> Option<String> {
-        let (workload, _) = WORKLOADS[self.random.usize(..WORKLOADS.len())];
-        cluster.scale(workload, 0);
-        Some(format!("scale {workload} to 0"))
+        let (workload, lock) = WORKLOADS[self.random.usize(..WORKLOADS.len())];
+        let object = cluster.lock(lock)?;
+        let targets = object["spec"]["targets"].as_array();
+        let named = targets
+            .into_iter()
+            .flatten()
+            .any(|target| target["name"] == workload);
+        if !named || !object["metadata"]["deletionTimestamp"].is_null() {
+            return None;
+        }
+        cluster.scale(workload, 1);
+        Some(format!("scale {workload} to 1"))
     }
 
     fn crash_operator(&mut self, cluster: &ClusterWorld) -> Option<String> {
