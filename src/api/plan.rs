@@ -4,7 +4,7 @@
 //! an unchecked `spec`.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::leader_lock::{Candidates, DeletionPolicy, Enforcement, Fencing, LockState, OnQuorumLoss};
 use super::pointer::Pointer;
 use super::redis_quorum::{FirstStart, SecretRef, SharedLockNames};
-use super::target::{Action, ConditionStatus, TargetRef};
+use super::target::{Action, ConditionStatus, Target, TargetRef};
 use crate::lease::identity::LockName;
 use crate::lease::timing::Timings;
 
@@ -176,6 +176,8 @@ pub struct TargetPlan {
     pub too_short: Option<Duration>,
     /// The number of pods that end one after the other, if they do not end together.
     pub one_by_one: Option<u32>,
+    /// The target as it is declared.
+    pub declared: Arc<Target>,
 }
 
 /// The object of a target, and its action.

@@ -176,7 +176,10 @@ impl TargetTask {
             }
             Command::CancelDeparture => {
                 self.settled.clear();
-                self.stop_requests.cancel();
+                if !self.stop_requests.cancel() {
+                    // Nothing may start under a lease whose end is recorded as clean: it is given up.
+                    self.give_up_lease();
+                }
                 false
             }
             Command::Plan(plan, permissions) => {
@@ -196,6 +199,12 @@ impl TargetTask {
                 other_targets
             }
         }
+    }
+
+    /// Gives up the present lease of this process.
+    fn give_up_lease(&self) {
+        let lock = self.config.plan.lock_name.clone();
+        self.config.elector.step_down(lock, Duration::ZERO);
     }
 
     /// Handles a change of the connection to the API server. While the API server does not answer, the

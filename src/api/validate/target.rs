@@ -1,6 +1,7 @@
 //! The rules of a lock's targets.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::graces::{Grace, Graces};
@@ -76,6 +77,7 @@ pub(super) fn targets(problems: &mut Problems, spec: &LeaderLockSpec, graces: &G
                 stop: stop.unwrap_or(derived.min(limit)),
                 too_short: Some(derived).filter(|derived| stop.is_none() && *derived > limit),
                 one_by_one: grace.filter(|grace| grace.one_by_one).map(|_| pods),
+                declared: Arc::new(target.clone()),
             });
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DynamicObject, Patch, PatchParams},
+    core::DeserializeGuard,
 };
 use serde_json::{Value, json};
 use tokio::time;
@@ -113,9 +114,12 @@ pub(super) async fn read_lock(
 ) -> (BootInstant, LockReadEnd) {
     rate_limiter.sent().await;
     let sent = clock::now();
-    let api = Api::<LeaderLock>::namespaced(client, &key.namespace);
+    let api = Api::<DeserializeGuard<LeaderLock>>::namespaced(client, &key.namespace);
     let end = match api.get_opt(&key.name).await {
-        Ok(Some(object)) => LockReadEnd::Read(Box::new(object)),
+        Ok(Some(DeserializeGuard(Ok(object)))) => LockReadEnd::Read(Box::new(object)),
+        Ok(Some(DeserializeGuard(Err(malformed)))) => {
+            LockReadEnd::Malformed(Box::new(malformed.metadata), malformed.error)
+        }
         Ok(None) => LockReadEnd::Gone,
         Err(error) => LockReadEnd::Failed(deepest(&error)),
     };

@@ -5,12 +5,11 @@ use std::{sync::Arc, time::Duration};
 use super::{Effect, Index, Planted, World, phase::LockPhase};
 use crate::{
     api::{
-        in_force::InForce,
-        leader_lock::{Candidates, LockState},
+        leader_lock::{Candidates, Enforcement, LockState},
         plan::{LockIdentity, LockPlan},
     },
     controller::{
-        index::{lock_store::LockEntry, target_key::target_keys},
+        index::{lock_store::LockEntry, target_key::target_keys, targets::paused},
         object::ObjectKey,
         problem::{Problem, Reason},
         writer::Item,
@@ -43,7 +42,9 @@ struct DecisionFacts<'a> {
     /// Whether targets of the lock may run in this cluster: its finalizer is set.
     guarded: bool,
     /// The lock under which the targets may run, if it is not the declared one.
-    in_force: Option<LockIdentity>,
+    in_force: Option<FormerLock>,
+    /// Whether the annotation forbids to switch the targets.
+    paused: bool,
     /// Whether this replica holds the lock.
     holds: bool,
     /// Whether this replica has to stop targets whose lock no replica of this cluster is known to hold.
@@ -63,12 +64,16 @@ fn decide(facts: &DecisionFacts<'_>) -> Decision {
     let Some(active) = facts.active else {
         return match facts.wanted {
             // Targets may run under another lock, which a sibling may hold: they are stopped first.
-            Ok(plan) if let Some(former) = &facts.in_force => {
-                Decision::Activate(observe_former(plan, former))
-            }
+            Ok(plan) if let Some(former) = &facts.in_force => match former {
+                FormerLock::Open(former) => Decision::Activate(observe_former(plan, former)),
+                // Its quorum is being opened, or cannot be opened now.
+                FormerLock::NotOpen => Decision::Keep,
+            },
             Ok(plan) if facts.confirmed && !facts.deleted => Decision::Activate(plan.clone()),
             // An earlier operator left targets running. The lock is observed but never acquired, which stops the
             // targets unless a sibling holds the lock.
+            // The lease of a paused lock is kept.
+            Ok(plan) if facts.guarded && facts.deleted && facts.paused => Decision::Activate(plan.clone()),
             Ok(plan) if facts.guarded && facts.deleted => Decision::Activate(observe_only(plan)),
             Ok(plan) if facts.guarded && facts.in_charge => Decision::Activate(observe_until_confirmed(plan)),
             _ if facts.stops_leftovers && facts.deleted => Decision::Withdraw,
@@ -88,9 +93,7 @@ fn decide(facts: &DecisionFacts<'_>) -> Decision {
         Err(_) => Decision::Keep,
         Ok(plan) if plan.identity() != active.identity() => Decision::Withdraw,
         // The new plan gives up the lock at once, so the holder stops running targets first.
-        Ok(plan) if gives_up(plan) && !gives_up(active) && stops_first(plan, active, facts) => {
-            Decision::Withdraw
-        }
+        Ok(plan) if gives_up(plan) && stops_first(plan, active, facts) => Decision::Withdraw,
         Ok(plan) if facts.confirmed => Decision::Activate(plan.clone()),
         Ok(_) => Decision::Keep,
     }
@@ -101,7 +104,8 @@ fn decide(facts: &DecisionFacts<'_>) -> Decision {
 /// agent.
 fn stops_first(plan: &LockPlan, active: &LockPlan, facts: &DecisionFacts<'_>) -> bool {
     let has_targets = active.guards() || !active.targets.is_empty();
-    has_targets && (facts.holds || plan.candidates != active.candidates)
+    let holds = facts.holds && !gives_up(active);
+    has_targets && (holds || plan.candidates != active.candidates)
 }
 
 /// Returns a plan to observe the lock under which the targets may run.
@@ -112,6 +116,14 @@ fn observe_former(plan: &LockPlan, former: &LockIdentity) -> Arc<LockPlan> {
         fencing: former.fencing,
         ..observe_only(plan).as_ref().clone()
     })
+}
+
+/// The lock under which the targets of an object may run, according to its record.
+#[derive(Clone, Debug, PartialEq)]
+enum FormerLock {
+    Open(LockIdentity),
+    /// The quorum is declared, and not open.
+    NotOpen,
 }
 
 fn gives_up(plan: &LockPlan) -> bool {
@@ -186,11 +198,6 @@ impl Index {
         };
         let deleted = entry.object.metadata.deletion_timestamp.is_some();
         let active = entry.phase.active_plan();
-        let former = InForce::on(&entry.object).and_then(|record| record.identity());
-        let former = former.filter(|former| {
-            let declared = wanted.as_ref().is_ok_and(|plan| plan.identity() == *former);
-            guarded && !declared && self.open.get(&former.quorum).is_some()
-        });
         decide(&DecisionFacts {
             active: active.map(AsRef::as_ref),
             stops_leftovers: matches!(entry.phase, LockPhase::StoppingLeftovers(_)),
@@ -200,10 +207,26 @@ impl Index {
             declared: active.is_some_and(declared),
             deleted: deleted && !self.plants(Planted::ContendsWhileDeleted),
             guarded,
-            in_force: former,
+            in_force: self.former_lock(entry, wanted),
+            paused: paused(&entry.object).is_some(),
             holds: self.holds(key, at),
             in_charge: guarded && !awaited && self.in_charge(key, entry, patience, at),
         })
+    }
+
+    /// Returns the lock of the record, if it is not the declared one. A lock that only observes has nothing to stop.
+    fn former_lock(&self, entry: &LockEntry, wanted: &Result<Arc<LockPlan>, Problem>) -> Option<FormerLock> {
+        let plan = wanted.as_ref().ok()?;
+        let former = entry.record()?.identity()?;
+        if former == plan.identity() || plan.enforcement == Enforcement::Observe {
+            return None;
+        }
+        if self.open.get(&former.quorum).is_some() {
+            return Some(FormerLock::Open(former));
+        }
+        // The masters of a quorum that was deleted cannot be asked.
+        let declared = self.quorums.get(&former.quorum).is_some();
+        declared.then_some(FormerLock::NotOpen)
     }
 
     fn carry_out(
@@ -265,8 +288,14 @@ impl Index {
         let Some(quorum) = self.open.get_mut(&plan.quorum) else {
             return;
         };
-        quorum.names.insert(plan.lock_name.clone(), key.clone());
-        self.effects.push(Effect::ActivateLock(plan.clone()));
+        let owner = quorum.names.get(&plan.lock_name);
+        if plan.state == LockState::SteppedDown && owner.is_some_and(|owner| owner != key) {
+            // Another object contends for the lock of this name: it is observed already.
+            self.due.tasks.insert(key.clone());
+        } else {
+            quorum.names.insert(plan.lock_name.clone(), key.clone());
+            self.effects.push(Effect::ActivateLock(plan.clone()));
+        }
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };

@@ -52,6 +52,10 @@ pub(super) fn departure(lock: Departing) -> Departure {
         // The targets keep running: no other cluster may start them before the lease has expired.
         return Departure::Leave { stopped: false };
     }
+    if stops && lock.paused && lock.guarded {
+        // Every replica stays a candidate: the lease must not run out when its holder ends.
+        return Departure::Paused;
+    }
     if lock.for_sibling && !lock.holds {
         return Departure::Observe;
     }
@@ -60,7 +64,6 @@ pub(super) fn departure(lock: Departing) -> Departure {
         return Departure::Leave { stopped: true };
     }
     match lock.runs {
-        _ if stops && lock.paused => Departure::Paused,
         // The target task starts shortly after the lock becomes active.
         None if stops => Departure::Wait,
         Some(_) if stops => Departure::Stop,

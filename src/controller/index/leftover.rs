@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{Effect, Index, Planted, World, decide::observe_only};
 use crate::{
-    api::{leader_lock::Enforcement, plan::LockPlan, validate::leftovers},
+    api::{leader_lock::Enforcement, plan::LockPlan},
     controller::{
         index::target_key::TargetKey,
         object::ObjectKey,
@@ -25,7 +25,7 @@ impl Index {
         at: &World<'_>,
     ) {
         let Some(entry) = self.locks.get(key) else { return };
-        let Some(mut plan) = leftovers(&entry.object, &entry.templates.graces()) else {
+        let Some(mut plan) = entry.leftover_plan() else {
             // Not even the lock name can be read. No target is known to run, and the finalizer would keep the object
             // forever.
             if entry.object.metadata.deletion_timestamp.is_some() {

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
 use super::{Effect, Index, World};
 use crate::{
     api::LeaderLock,
@@ -19,9 +21,10 @@ const LONGEST: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(in crate::controller) enum LockReadEnd {
     Read(Box<LeaderLock>),
+    /// The object exists, and this version cannot read it.
+    Malformed(Box<ObjectMeta>, String),
     /// The object does not exist, or its definition is not served for a while.
     Gone,
-    /// The request failed, or this version cannot read the object.
     Failed(String),
 }
 
@@ -40,6 +43,15 @@ impl LockReads {
     /// Returns the time at which the last successful read was sent.
     pub(super) fn last(&self) -> Option<BootInstant> {
         self.last
+    }
+
+    /// Forgets the reads of an object that was replaced by another one of the same name. What is wanted stays wanted.
+    pub(super) fn forget_object(&mut self) {
+        let wanted = self.wanted;
+        *self = Self {
+            wanted,
+            ..Self::default()
+        };
     }
 
     fn want(&mut self, since: BootInstant) {
@@ -105,26 +117,35 @@ impl Index {
         at: &World<'_>,
     ) {
         let jitter = self.random.f64();
-        let Some(entry) = self.locks.get_mut(key) else {
-            return;
-        };
-        let object = match end {
+        let Some(entry) = self.locks.get(key) else { return };
+        let uid = entry.object.metadata.uid.clone();
+        let (is_read, object) = match end {
+            LockReadEnd::Read(object) => (object.metadata.uid == uid, Some(object)),
+            // The last readable version stays in force.
+            LockReadEnd::Malformed(metadata, error) => {
+                let is_read = metadata.uid == uid;
+                self.on_unreadable(key.clone(), &metadata, error);
+                (is_read, None)
+            }
             // The watch reports an object that is gone, or a new one of the same name.
-            LockReadEnd::Read(object) if object.metadata.uid == entry.object.metadata.uid => Some(object),
-            LockReadEnd::Read(_) | LockReadEnd::Gone => None,
+            LockReadEnd::Gone => (false, None),
             LockReadEnd::Failed(reason) => {
                 tracing::debug!(object = %format!("LeaderLock {key}"), reason, "object could not be read; retrying");
-                None
+                (false, None)
             }
         };
-        entry.reads.end(object.is_some().then_some(sent), at.now, jitter);
-        if let Some(mut object) = object {
+        if let Some(entry) = self.locks.get_mut(key) {
+            entry.reads.end(is_read.then_some(sent), at.now, jitter);
+        }
+        if is_read {
             let authority = self.snapshot(key, at).and_then(|snapshot| snapshot.authority);
             if let (Some(entry), Some(authority)) = (self.locks.get_mut(key), authority) {
                 entry.read_under = Some(authority.token);
             }
-            crate::controller::object::trim(&mut object.metadata);
-            self.see_answer(object, at);
+            if let Some(mut object) = object {
+                crate::controller::object::trim(&mut object.metadata);
+                self.see_answer(object, at);
+            }
             // The target task waits for the time of the read.
             self.due.locks.insert(key.clone());
         }

@@ -7,9 +7,9 @@ use crate::{
     api::{
         in_force::InForce,
         leader_lock::Enforcement,
-        plan::LockPlan,
-        target::{Action, Target},
-        validate::recorded_targets,
+        plan::{LockIdentity, LockPlan, TargetPlan},
+        target::Target,
+        validate::{leftovers, recorded_targets},
     },
     controller::object::ObjectKey,
 };
@@ -43,34 +43,51 @@ impl LockEntry {
         targets.filter_map(|target| self.key_of(target)).collect()
     }
 
+    /// Returns a plan to observe the lock and to stop its targets although the object cannot be used: under the lock of
+    /// the record, and with the recorded targets as well.
+    pub(super) fn leftover_plan(&self) -> Option<LockPlan> {
+        let graces = self.templates.graces();
+        let mut plan = leftovers(&self.object, &graces)?;
+        let Some(record) = self.record() else {
+            return Some(plan);
+        };
+        if let Some(LockIdentity {
+            quorum,
+            lock_name,
+            fencing,
+        }) = record.identity()
+        {
+            (plan.quorum, plan.lock_name, plan.fencing) = (quorum, lock_name, fencing);
+        }
+        let declared = undone_keys(&plan);
+        let gone = record.targets.into_iter().filter(|target| {
+            let key = self.key_of(target);
+            key.is_some_and(|key| !declared.contains(&key))
+        });
+        let gone: Vec<Target> = gone.collect();
+        plan.targets
+            .extend(recorded_targets(&self.object, &gone, &graces));
+        Some(plan)
+    }
+
     fn key_of(&self, target: &Target) -> Option<TargetKey> {
         let namespace = self.object.metadata.namespace.as_deref().unwrap_or_default();
         TargetKey::of_target(namespace, target)
     }
 
-    /// Returns the record for this plan: its targets, and recorded ones that the target task still stops.
+    /// Returns the record for this plan: its targets, and those that were removed and that the target task still stops.
     pub(super) fn wanted_record(&self, plan: &LockPlan) -> InForce {
-        let planned = undone_keys(plan);
         let in_hand: Option<BTreeSet<TargetKey>> = self.phase.report().map(|report| {
             let works = report.has.iter();
             works.map(|work| TargetKey::of(&plan.namespace, work)).collect()
         });
-        let declared = self.object.spec.targets.iter();
-        let declared: Vec<Target> = declared
-            .filter(|target| target.action != Action::OncePerSchedule)
-            .filter(|target| self.key_of(target).is_some_and(|key| planned.contains(&key)))
-            .cloned()
-            .collect();
-        let declared_keys: BTreeSet<TargetKey> =
-            declared.iter().filter_map(|target| self.key_of(target)).collect();
-        let kept = self.record().into_iter().flat_map(|record| record.targets);
-        let kept = kept.filter(|target| {
-            self.key_of(target).is_some_and(|key| {
-                let used = planned.contains(&key) || in_hand.as_ref().is_none_or(|keys| keys.contains(&key));
-                used && !declared_keys.contains(&key)
-            })
-        });
-        InForce::new(plan, kept.chain(declared.iter().cloned()).collect())
+        let stops = |target: &&TargetPlan| {
+            let key = TargetKey::of(&plan.namespace, &target.work);
+            in_hand.as_ref().is_none_or(|keys| keys.contains(&key))
+        };
+        let undone = plan.targets.iter().filter(|target| target.work.is_undone());
+        let all = undone.chain(plan.leftovers.iter().filter(stops));
+        InForce::new(plan, all.map(|target| target.declared.as_ref().clone()).collect())
     }
 
     /// Reports whether the record names targets that neither the plan nor the target task has any longer.

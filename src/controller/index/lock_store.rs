@@ -22,8 +22,8 @@ use crate::controller::{
     templates::Templates,
 };
 use crate::{
-    api::{LeaderLock, plan::LockPlan},
-    lease::{BootInstant, ClusterId, FencingToken},
+    api::{LeaderLock, leader_lock::Enforcement, plan::LockPlan},
+    lease::{BootInstant, ClusterId, FencingToken, LockName},
     targets::Origin,
 };
 
@@ -88,7 +88,7 @@ impl LockEntry {
         if self.object.metadata.uid != object.metadata.uid {
             self.status.settled = Settled::default();
             self.finalizer = FinalizerWrites::default();
-            self.reads = LockReads::default();
+            self.reads.forget_object();
         }
         if object.metadata.deletion_timestamp.is_none() {
             self.phase.undelete();
@@ -112,7 +112,10 @@ impl LockEntry {
     fn in_force(&self) -> BTreeSet<TargetKey> {
         let plan = self.phase.plan();
         let mut all = plan.map(|plan| target_keys(plan)).unwrap_or_default();
-        all.extend(self.recorded_keys());
+        // A lock that only observes conflicts with no other lock.
+        if self.object.spec.enforcement == Enforcement::Enforce {
+            all.extend(self.recorded_keys());
+        }
         all
     }
 }
@@ -290,6 +293,15 @@ impl Locks {
         };
         let older = self.targets.first(what).filter(|first| *first != key);
         older.or_else(|| self.targets.of(what).find(in_force))
+    }
+
+    /// Returns the objects that are active on this lock.
+    pub(super) fn of_identity(&self, quorum: &str, lock: &LockName) -> Vec<ObjectKey> {
+        let active = self.entries.iter().filter(|(_, entry)| {
+            let plan = entry.phase.active_plan();
+            plan.is_some_and(|plan| plan.quorum == quorum && plan.lock_name == *lock)
+        });
+        active.map(|(key, _)| key.clone()).collect()
     }
 
     pub(super) fn forget(&mut self, key: &ObjectKey) -> Option<Box<LockEntry>> {

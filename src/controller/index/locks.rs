@@ -61,6 +61,7 @@ impl Index {
         if known.is_some_and(|known| known.object.metadata.uid != object.metadata.uid) {
             // The last report of the target task may also ask for the finalizer of the new object.
             self.due.finalizers.insert(key.clone());
+            self.due.reads.insert(key.clone());
         }
         let before = self.locks.get(&key).map(|entry| content(&entry.object));
         let anew = before != Some(content(&object));

@@ -8,7 +8,6 @@ use std::{
 
 use super::{Effect, Index, Planted, World, targets::has_finalizer};
 use crate::{
-    api::validate::leftovers,
     controller::{
         index::{lock_store::LockEntry, quorum_store::QuorumEntry},
         object::ObjectKey,
@@ -210,6 +209,6 @@ pub(super) fn name(entry: &LockEntry) -> Option<(String, LockName)> {
     if let Some(plan) = entry.phase.plan() {
         return Some((plan.quorum.clone(), plan.lock_name.clone()));
     }
-    let plan = leftovers(&entry.object, &entry.templates.graces())?;
+    let plan = entry.leftover_plan()?;
     Some((plan.quorum, plan.lock_name))
 }

@@ -38,7 +38,7 @@ impl Index {
         // The target task of a lock whose last target was removed from the spec stays until that target is stopped.
         let runs = entry.phase.task().is_some_and(TargetTask::runs);
         let plan = entry.phase.plan().cloned();
-        let plan = plan.filter(|plan| runs || !plan.targets.is_empty());
+        let plan = plan.filter(|plan| runs || !plan.targets.is_empty() || plan.guards());
         let Some(plan) = plan else {
             self.end_target_task(key);
             return;
@@ -159,9 +159,14 @@ impl Index {
         let guarded = entry.is_guarded_for(&plan);
         let recorded = entry.is_recorded(&plan);
         let outdated = guarded && !plan.targets.is_empty() && entry.records_too_much(&plan);
-        if (report.wants_guard && !recorded) || (outdated && self.holds(key, at)) {
+        // The holder is an agent: every replica reads the same targets and writes the same record.
+        let writes = plan.candidates == Candidates::Agents || self.holds(key, at);
+        if (report.wants_guard && !recorded) || (outdated && writes) {
             let record = entry.wanted_record(&plan);
-            self.set_finalizer(key, FinalizerChange::Add(record), at);
+            // The same record again would change nothing.
+            if entry.record().as_ref() != Some(&record) {
+                self.set_finalizer(key, FinalizerChange::Add(record), at);
+            }
         } else if guarded && !report.runs && self.needs_no_finalizer(key, &plan, held, at) {
             // The sibling that sees the holder of the lock may be about to start the targets.
             if !self.responsibility_is_known(key, at) {

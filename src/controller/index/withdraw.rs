@@ -128,7 +128,7 @@ impl Index {
             unreadable: self.locks.unreadable.contains_key(key),
             enforced: plan.enforcement == Enforcement::Enforce,
             paused: paused(&entry.object).is_some() && !plants(WorldMistake::LeavesPaused),
-            targets: !plan.targets.is_empty(),
+            targets: !plan.targets.is_empty() || !plan.leftovers.is_empty(),
             runs: entry.phase.task().map(TargetTask::runs),
             holds,
             for_sibling,
@@ -188,9 +188,15 @@ impl Index {
         self.due.tasks.insert(key.clone());
     }
 
-    /// Gives the lock up once its departure is recorded on the API server.
+    /// Gives the lock up once its departure is recorded on the API server, by this replica or by a sibling.
     pub(super) fn advance_departure(&mut self, key: &ObjectKey, at: &World<'_>) {
+        let holds = self.holds(key, at);
         let Some(entry) = self.locks.get(key) else { return };
+        let unguarded = entry.phase.plan().is_some_and(|plan| !entry.is_guarded_for(plan));
+        if matches!(entry.phase, LockPhase::Leaving(..)) && unguarded && !holds && entry.departs {
+            // A sibling has stopped the targets, and may have started them again for another lock or object.
+            return self.finish_departure(key, true, at);
+        }
         let (Some(until), Some(plan)) = (entry.phase.recorded_by(), entry.phase.plan()) else {
             return;
         };
@@ -309,6 +315,9 @@ impl Index {
         let named = quorum.names.get(&plan.lock_name);
         if named.is_none_or(|named| named == key) {
             quorum.names.remove(&plan.lock_name);
+            // Another object may have had the name before.
+            let others = self.locks.of_identity(&plan.quorum, &plan.lock_name);
+            self.due.locks.extend(others);
             self.effects.push(Effect::RemoveLock {
                 quorum: plan.quorum.clone(),
                 lock: plan.lock_name.clone(),

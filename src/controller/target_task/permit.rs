@@ -52,6 +52,11 @@ impl Decided {
     fn stands(&self, seen: Now, now: BootInstant) -> bool {
         let held = seen.lease.token();
         let request = self.request.filter(|request| request.holds(held, now));
+        // A sibling that holds the lock carries the departure out, or runs the targets of another object.
+        let sibling = seen.lease.holder() == Some(Other::Sibling);
+        if held.is_none() && sibling && request.is_some_and(|request| request.request.departs) {
+            return false;
+        }
         if request.is_none() && held.is_some() && held != self.held {
             // The lease was won since: running targets are adopted.
             return false;
@@ -132,9 +137,10 @@ impl TargetTask {
 
     /// Returns the gate for a stop, unless a request or the end of an own lease asks for the stop.
     fn gate(&self, facts: &TargetFacts) -> Option<(ReadGate, Option<BootInstant>)> {
-        let decided_here = self.stop_requests.active().is_none()
-            && facts.lost.is_none()
-            && !plants(WorldMistake::DepartsUnrecorded);
+        // A departure without an own lease is decided by what this replica knows of the object.
+        let request = self.stop_requests.active();
+        let ordered = request.is_some_and(|stop| !stop.request.departs || facts.held_until.is_some());
+        let decided_here = !ordered && facts.lost.is_none() && !plants(WorldMistake::DepartsUnrecorded);
         decided_here.then(|| (self.read_gate.clone(), self.config.permissions.read))
     }
 }

@@ -75,6 +75,8 @@ impl TargetTask {
 
     /// Waits for a read of the object under a new lease. The pods of a fenced lock run already, so their lease is marked.
     async fn await_read(&mut self, goal: Goal, until: BootInstant) -> Stepped {
+        // A recorded target may have been started again under the leases in between.
+        self.left.clear();
         if goal == Goal::Run && self.fencing.is_some() {
             return self.run_while_held().await;
         }
@@ -158,7 +160,8 @@ impl TargetTask {
 
     fn begin(&mut self, aim: Aim) {
         if self.settled.begin(aim, clock::now()) {
-            self.targets.iter_mut().for_each(|target| target.done = false);
+            let all = self.targets.iter_mut().chain(&mut self.removed);
+            all.for_each(|target| target.done = false);
         }
     }
 

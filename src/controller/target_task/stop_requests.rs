@@ -67,11 +67,11 @@ impl StopRequests {
         }
     }
 
-    /// Revokes any request, unless it is carried out.
-    pub(in crate::controller) fn cancel(&mut self) {
-        if !self.marked {
-            *self = Self::default();
-        }
+    /// Revokes any request. Returns whether none was carried out.
+    pub(in crate::controller) fn cancel(&mut self) -> bool {
+        let revoked = !self.marked;
+        *self = Self::default();
+        revoked
     }
 
     /// Forgets a request that is no longer in force.

@@ -42,6 +42,7 @@ mod tests {
             stop: Duration::from_secs(35),
             too_short: None,
             one_by_one: None,
+            declared: std::sync::Arc::new(serde_yaml::from_str("{name: web, action: Suspend}").unwrap()),
         };
         assert_eq!(too_short(&target), None);
         target.too_short = Some(Duration::from_secs(65));

@@ -32,7 +32,6 @@ pub(super) struct ReplicaPod {
 /// A process of the operator.
 #[derive(Debug)]
 pub(super) struct OperatorProcess {
-    pub(super) pod: ReplicaPod,
     /// The name of this process in the network and at the API server.
     pub(super) party: String,
     signals: mpsc::UnboundedSender<&'static str>,
@@ -58,7 +57,6 @@ impl OperatorProcess {
         };
         let task = tokio::spawn(run_in(options(&pod), surroundings, None));
         Self {
-            pod,
             party: name,
             signals,
             task,

@@ -162,7 +162,13 @@ impl Users {
             .into_iter()
             .flatten()
             .any(|target| target["name"] == workload);
-        if !named || !object["metadata"]["deletionTimestamp"].is_null() {
+        // While a lock has no finalizer or is paused, its targets may be a person's.
+        let metadata = &object["metadata"];
+        let guarded = metadata["finalizers"]
+            .as_array()
+            .is_some_and(|all| !all.is_empty());
+        let paused = !metadata["annotations"]["redlock.dev/paused"].is_null();
+        if !named || !guarded || paused || !metadata["deletionTimestamp"].is_null() {
             return None;
         }
         cluster.scale(workload, 1);

@@ -24,6 +24,7 @@ fn decided(
         deleted: false,
         guarded: false,
         in_force: None,
+        paused: false,
         holds: true,
         in_charge: false,
     };
@@ -218,7 +219,7 @@ fn removed_target_is_stopped_before_the_lock_is_stepped_down_from() {
 fn targets_that_may_run_under_another_lock_are_observed_there_first() {
     let former = plan(", lockName: n/former").identity();
     let next = decided(None, &Ok(plan(TARGET)), |facts| {
-        (facts.guarded, facts.in_force) = (true, Some(former.clone()));
+        (facts.guarded, facts.in_force) = (true, Some(FormerLock::Open(former.clone())));
     });
     let Decision::Activate(observed) = next else {
         panic!("{next:?}");
