@@ -8,6 +8,7 @@ ARGS ?=
 SEEDS ?= 100000
 FIRST_SEED ?= 0
 SEQUENCES ?= 30000
+WORLDS ?= 2000
 SEED ?=
 FENCED ?=
 BASE ?=
@@ -16,7 +17,7 @@ TAG ?=
 OPTIMISED = --config 'profile.test.package.redlock-operator.opt-level = 1'
 
 .DEFAULT_GOAL := help
-.PHONY: demo test test-servers test-valkey test-kubernetes test-others test-redis test-model test-sequences test-doc check simulate model lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-fencing soak-slots soak-leases prove-run csi-sanity node-vm chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
+.PHONY: world demo test test-servers test-valkey test-kubernetes test-others test-redis test-model test-sequences test-doc check simulate model lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-fencing soak-slots soak-leases prove-run csi-sanity node-vm chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
 
 # The debug build: the demo measures only waiting times, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
@@ -49,6 +50,10 @@ test-model:
 
 test-sequences: ## Random inputs of the controller's index: SEQUENCES=1000000 FIRST_SEED=0
 	FIRST_SEED=$(FIRST_SEED) REDLOCK_SEQUENCES=$(SEQUENCES) nice -n 5 $(CARGO) $(OPTIMISED) test --workspace --lib -- index::simulation::
+
+world: WORLD = controller::world::random::random_worlds_keep_their_promises
+world: ## Whole operators, API servers, masters and users in virtual time, on all cores: WORLDS=2000 FIRST_SEED=0; SEED=7 prints the story of one
+	$(if $(SEED),SEED=$(SEED)) WORLDS=$(WORLDS) FIRST_SEED=$(FIRST_SEED) $(CARGO) $(OPTIMISED) test --workspace --lib -- --nocapture --exact $(WORLD)
 
 # What differs between Redis and Valkey: permissions, the process behind a vote, errors.
 test-valkey:

@@ -2,6 +2,7 @@
 //! election, so that all replicas of the controller run and none of them leads. In the cluster that holds the
 //! lock, the operator frees the Lease.
 
+mod changes;
 mod hold;
 mod holder;
 mod record;
@@ -14,7 +15,6 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{StreamExt, future::ready};
 use k8s_openapi::{
     api::{coordination::v1::Lease, core::v1::Pod},
     jiff::Timestamp,
@@ -22,16 +22,14 @@ use k8s_openapi::{
 use kube::{
     Api, Resource,
     api::{ApiResource, Patch, PostParams},
-    runtime::watcher,
 };
 use serde_json::Value;
 
 use super::{
-    Change, Changes, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
+    EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
     in_flight::InFlight,
     kind::Need,
     read::{Place, Read},
-    watch_objects,
     write::{Write, managed_by},
 };
 use crate::{
@@ -375,29 +373,6 @@ impl LeaderLease {
     pub(super) fn late(&self) -> Option<String> {
         let pod = self.terminating.as_ref()?;
         Some(format!("pod {pod}, the former leader, terminates"))
-    }
-
-    /// Follows the holder of the Lease and ignores renewals, which a leader makes all the time.
-    pub(super) fn changes(&self) -> Changes {
-        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        let changed = self.changed.clone();
-        let mut known = None;
-        let held = move |change: Change<Lease>| {
-            let now = match change {
-                Change::Seen(lease, _) => {
-                    let record = Record::of(&lease);
-                    Some((record.uid, record.holder, record.acquired))
-                }
-                Change::Gone(_) => None,
-                Change::Synced | Change::Failed(_) => return ready(None),
-            };
-            if known.replace(now.clone()) == Some(now) {
-                return ready(None);
-            }
-            changed.store(true, Ordering::SeqCst);
-            ready(Some(()))
-        };
-        watch_objects(self.api.clone(), config).filter_map(held).boxed()
     }
 }
 

@@ -159,7 +159,7 @@ impl ClusterWorld {
         };
         // A process that is restarted in its pod has none of the faults of its predecessor.
         let party = self.network.party(&format!("{}/{name}#{number}", self.name));
-        OperatorProcess::start(pod, &party, &self.api)
+        OperatorProcess::start(&pod, &party, &self.api)
     }
 
     /// Returns the names of the operator's processes in the network.

@@ -39,7 +39,7 @@ pub(super) struct OperatorProcess {
 }
 
 impl OperatorProcess {
-    pub(super) fn start(pod: ReplicaPod, party: &Party, api: &ApiServer) -> Self {
+    pub(super) fn start(pod: &ReplicaPod, party: &Party, api: &ApiServer) -> Self {
         let (signals, received) = Signals::channel();
         let name = party.name().to_owned();
         let connector = api_client::connector(api, &name);
@@ -55,7 +55,7 @@ impl OperatorProcess {
             },
             transport: party.transport(),
         };
-        let task = tokio::spawn(run_in(options(&pod), surroundings, None));
+        let task = tokio::spawn(run_in(options(pod), surroundings, None));
         Self {
             party: name,
             signals,

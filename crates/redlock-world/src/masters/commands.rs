@@ -150,7 +150,7 @@ fn pexpire(database: &mut Database, arguments: &[Bytes]) -> Result {
     Ok(Reply::Integer(1))
 }
 
-/// Returns the fields of a hash, which are none if the key does not exist.
+/// Returns the fields of a hash, empty if the key does not exist.
 fn hash<'a>(database: &'a mut Database, key: &[u8]) -> std::result::Result<Fields<'a>, &'static str> {
     match database.get(key).map(|entry| &mut entry.value) {
         Some(Value::Hash(fields)) => Ok(Some(fields)),

@@ -94,7 +94,7 @@ impl Pipe {
         state.wake_both();
     }
 
-    /// Delivers what was held by a cut, not before `arrives`.
+    /// Delivers the bytes that a cut held, not before `arrives`.
     pub(super) fn healed(&self, arrives: Instant) {
         let mut state = self.state();
         for segment in &mut state.segments {
@@ -142,7 +142,7 @@ impl Pipe {
         state.wake_both();
     }
 
-    /// Reads what has arrived. Returns the time of the next arrival if it is known.
+    /// Reads the bytes that have arrived. Returns the time of the next arrival if it is known.
     fn read(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let cut = self.link.cut().is_some();
         let mut state = self.state();

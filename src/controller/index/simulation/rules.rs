@@ -18,7 +18,7 @@ use crate::{
     controller::{
         index::{
             AfterStop, Effect, FinalizerEnd, Index, Input, drain::Purpose, failover::abstention,
-            has_finalizer, lock_store::LockEntry, target_key::target_keys,
+            has_finalizer, lock_store::LockEntry, target_key::target_keys, targets::paused,
         },
         object::ObjectKey,
         target_task::StopRequest,
@@ -321,7 +321,8 @@ fn may_put(plan: &LockPlan, index: &Index, outside: &Outside) -> Result<(), Stri
     };
     let entry = index.locks.get(&key).ok_or("a lock without an object is put")?;
     let deleted = entry.object.metadata.deletion_timestamp.is_some();
-    if deleted && plan.state == LockState::Enabled {
+    // The lease of a paused lock is kept until the lock is resumed.
+    if deleted && plan.state == LockState::Enabled && paused(&entry.object).is_none() {
         return Err(format!("{key}: contended for while it is being deleted"));
     }
     let abstains = abstention(&entry.object).is_some_and(|until| until.holds(super::world(outside).stamp()));
