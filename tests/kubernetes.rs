@@ -32,6 +32,8 @@ mod crds;
 mod cut_off;
 #[path = "kubernetes/declared_delay.rs"]
 mod declared_delay;
+#[path = "kubernetes/deletion.rs"]
+mod deletion;
 #[path = "kubernetes/doctor_fencing.rs"]
 mod doctor_fencing;
 #[path = "kubernetes/election.rs"]

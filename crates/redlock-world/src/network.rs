@@ -89,12 +89,12 @@ impl Network {
         self.cut_one_way(other, one, cut);
     }
 
-    /// Cuts the direction from one party to another: what is sent there is held until the direction is healed.
+    /// Cuts the direction from one party to another: the bytes sent there are held until the direction is healed.
     pub fn cut_one_way(&self, from: &str, to: &str, cut: Cut) {
         self.link(from, to).set_cut(Some(cut));
     }
 
-    /// Heals both directions between two parties: what was held arrives, in order.
+    /// Heals both directions between two parties: the held bytes arrive in order.
     pub fn heal(&self, one: &str, other: &str) {
         self.link(one, other).set_cut(None);
         self.link(other, one).set_cut(None);

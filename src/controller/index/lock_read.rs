@@ -45,7 +45,7 @@ impl LockReads {
         self.last
     }
 
-    /// Forgets the reads of an object that was replaced by another one of the same name. What is wanted stays wanted.
+    /// Forgets the reads of an object that was replaced by another one of the same name. A wanted read stays wanted.
     pub(super) fn forget_object(&mut self) {
         let wanted = self.wanted;
         *self = Self {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::connection::Pipe;
 
-/// The effect of a cut on new connections. Existing ones hold what is sent.
+/// The effect of a cut on new connections. Existing ones hold the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// A connection attempt waits until the cut is healed, or for the timeout of its caller.
