@@ -17,7 +17,7 @@ const TARGETS: &str = ", targets: [{name: web, action: Scale, stopSeconds: 2, \
 const STAYS: Duration = Duration::from_secs(2);
 
 fn deployment() -> &'static str {
-    "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: 0\n  selector: {matchLabels: {app: web}}\n  \
+    "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  selector: {matchLabels: {app: web}}\n  \
      template:\n    metadata: {labels: {app: web}}\n    spec: {terminationGracePeriodSeconds: 1, \
      containers: [{name: c, image: none}]}\n"
 }
@@ -40,6 +40,11 @@ async fn becomes(deployments: &Api<Deployment>, wanted: i32) {
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_lock_leaves_no_work_running_beside_a_second_replica() {
     let world = World::new(3).await;
+    let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
+    world
+        .plane
+        .install_rbac_with(world.namespace.name(), &rights)
+        .await;
     world.apply(&lasting(&world.quorum("default", "  firstStart: Immediate\n")));
     world.apply(deployment());
     let _replicas = [
@@ -50,6 +55,9 @@ async fn deleted_lock_leaves_no_work_running_beside_a_second_replica() {
     let mut left = Vec::new();
     for round in 0..number("REDLOCK_DELETIONS", 5) {
         world.apply(&lasting(&lock("web", TARGETS)));
+        world
+            .lock_status("web", "is held", |status| status["role"] == "Active")
+            .await;
         becomes(&deployments, 1).await;
         world.kubectl(&["delete", "leaderlock", "web", "--timeout=60s"]);
         becomes(&deployments, 0).await;

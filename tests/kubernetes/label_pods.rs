@@ -66,7 +66,7 @@ pub async fn use_every_right(world: &World) {
     web.ready("web-0", true).await;
     world.apply(&labelling("web", "", SELECTOR));
     web.until(&["web-0"]).await;
-    world.kubectl(&["delete", "ll", "web"]);
+    world.kubectl(&["delete", "ll", "web", "--timeout=60s"]);
     web.until(&[]).await;
 }
 
@@ -135,7 +135,7 @@ async fn one_ready_pod_of_the_selector_has_the_label_and_it_moves() {
     web.until(&["web-2"]).await;
     world.apply(&labelling("web", "", "{matchLabels: {app: api}}"));
     web.until(&["web-0", "web-2"]).await;
-    world.kubectl(&["delete", "ll", "web"]);
+    world.kubectl(&["delete", "ll", "web", "--timeout=60s"]);
     web.until(&["web-2"]).await;
 }
 

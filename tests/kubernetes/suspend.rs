@@ -158,6 +158,21 @@ impl<'a> Place<'a> {
         .await;
     }
 
+    /// Acts as the controller until the lock is deleted.
+    async fn observe_until_deleted(&self, job: &str, lock: &str) {
+        eventually(BOUND, &format!("{lock} is deleted"), async || {
+            let found = self.jobs().get(job).await.unwrap();
+            if is_suspended(&found) && !is_observed(&found) {
+                self.observe(job);
+            }
+            match self.world.locks().get_opt(lock).await.unwrap() {
+                None => Ok(()),
+                Some(lock) => Err(lock),
+            }
+        })
+        .await;
+    }
+
     async fn until_job(&self, name: &str, what: &str, wanted: impl Fn(&Job) -> bool) -> Duration {
         let jobs = self.jobs();
         let (_, took) = timed(&format!("Job {name} {what}"), async || {
@@ -427,5 +442,13 @@ pub async fn use_every_right(world: &World) {
             .await;
         place.wants(&format!("switching-{name}"), true).await;
     }
-    world.kubectl(&["delete", "leaderlock", "switching-report", "switching-work"]);
+    world.kubectl(&[
+        "delete",
+        "leaderlock",
+        "switching-report",
+        "switching-work",
+        "--wait=false",
+    ]);
+    // The Job was resumed: the departure waits until its controller reports the suspension.
+    place.observe_until_deleted("work", "switching-work").await;
 }

@@ -18,6 +18,7 @@ use crate::{
         index::phase::{LockPhase, TargetTask},
         object::ObjectKey,
         planted::{WorldMistake, plants},
+        problem::Reason,
         target_task::StopRequest,
     },
     lease::{BootInstant, ReleaseMode},
@@ -58,8 +59,16 @@ impl Index {
         entry.phase.leave();
         match (departure, entry.phase.task()) {
             (Departure::Stop, Some(_)) => self.order_departure(key, until),
-            (departure, _) => self.on_stopped(key, departure == Departure::Leave { stopped: true }, at),
+            (departure, _) => self.leave_at_once(key, departure, at),
         }
+    }
+
+    /// Leaves a lock without a stop.
+    fn leave_at_once(&mut self, key: &ObjectKey, departure: Departure, at: &World<'_>) {
+        if let Some(entry) = self.locks.get_mut(key) {
+            entry.departs = false;
+        }
+        self.on_stopped(key, departure == Departure::Leave { stopped: true }, at);
     }
 
     fn order_departure(&mut self, key: &ObjectKey, until: BootInstant) {
@@ -143,8 +152,8 @@ impl Index {
         if !matches!(entry.phase, LockPhase::Leaving(..)) || entry.phase.recorded_by().is_some() {
             return;
         }
-        let orphan = entry.object.spec.deletion_policy == DeletionPolicy::Orphan
-            && entry.object.metadata.deletion_timestamp.is_some();
+        let deleted = entry.object.metadata.deletion_timestamp.is_some();
+        let orphan = deleted && entry.object.spec.deletion_policy == DeletionPolicy::Orphan;
         let unreadable = self.locks.unreadable.contains_key(key);
         if stopped {
             let Some(entry) = self.locks.get_mut(key) else {
@@ -153,12 +162,24 @@ impl Index {
             entry.phase.record_by(at.now + RECORDED);
             return self.advance_departure(key, at);
         }
-        let gives_up =
-            orphan || unreadable || !self.runs_under_departure(key) || plants(WorldMistake::LeavesPaused);
+        // A lock that stays declared is left by its deadline: its lease runs out, and other clusters wait for the targets.
+        let gives_up = !deleted
+            || orphan
+            || unreadable
+            || self.is_unserved(key)
+            || !self.runs_under_departure(key)
+            || plants(WorldMistake::LeavesPaused);
         if gives_up || self.plants(Planted::ReleasesUnstopped) {
             return self.finish_departure(key, false, at);
         }
         self.repeat_departure(key);
+    }
+
+    /// Reports whether the kind of a target is not served: no controller acts on its objects, and none can be stopped.
+    fn is_unserved(&self, key: &ObjectKey) -> bool {
+        let report = self.locks.get(key).and_then(|entry| entry.phase.report());
+        let trouble = report.and_then(|report| report.trouble.as_ref());
+        trouble.is_some_and(|trouble| trouble.reason == Reason::KindUnknown)
     }
 
     /// Reports whether the departure was ordered to a target task: without one, no target is known to run.

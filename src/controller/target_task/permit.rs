@@ -17,7 +17,7 @@ use super::{
     stop_requests::ActiveStop,
 };
 use crate::{
-    api::plan::LockPlan,
+    api::plan::{LockPlan, TargetWork},
     clock,
     controller::{
         planted::{WorldMistake, plants},
@@ -135,12 +135,22 @@ impl TargetTask {
         StopPermit::new(move |found| watched.holds(found, clock::now()))
     }
 
+    /// Reports whether a stop renews records at rest, which must not wait for a read: the action Lease does.
+    fn renews_records(&self) -> bool {
+        let all = self.targets.iter().chain(&self.removed);
+        all.map(|target| &target.work)
+            .any(|work| matches!(work, TargetWork::Lease { .. }))
+    }
+
     /// Returns the gate for a stop, unless a request or the end of an own lease asks for the stop.
     fn gate(&self, facts: &TargetFacts) -> Option<(ReadGate, Option<BootInstant>)> {
         // A departure without an own lease is decided by what this replica knows of the object.
         let request = self.stop_requests.active();
         let ordered = request.is_some_and(|stop| !stop.request.departs || facts.held_until.is_some());
-        let decided_here = !ordered && facts.lost.is_none() && !plants(WorldMistake::DepartsUnrecorded);
+        let decided_here = !ordered
+            && facts.lost.is_none()
+            && !self.renews_records()
+            && !plants(WorldMistake::DepartsUnrecorded);
         decided_here.then(|| (self.read_gate.clone(), self.config.permissions.read))
     }
 }
