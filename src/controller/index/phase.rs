@@ -25,7 +25,7 @@ pub(super) enum LockPhase {
 }
 
 /// The progress of a departure. The lease is kept until the departure is recorded on the API server: its next holder
-/// then sees what was committed before.
+/// then sees the committed record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DepartureStage {
     /// The targets are being stopped.

@@ -33,7 +33,7 @@ impl ReadGate {
         self.found().filter(|found| read.is_none_or(|read| read < *found))
     }
 
-    /// Forgets what was found: the targets are stopped, or are not to be stopped.
+    /// Forgets the earlier read: the targets are stopped, or are not to be stopped.
     pub(super) fn reset(&self) {
         *self.found() = None;
     }

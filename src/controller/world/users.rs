@@ -29,7 +29,7 @@ pub(super) struct Users {
     random: Rng,
     /// The fault of each cluster. A cluster without the masters and without the API server cannot stop its work.
     faults: Vec<ClusterFault>,
-    /// What was done, for a person.
+    /// A description of the operation for a person.
     pub(super) done: Vec<String>,
 }
 
