@@ -70,10 +70,10 @@ fn decide(facts: &DecisionFacts<'_>) -> Decision {
                 FormerLock::NotOpen => Decision::Keep,
             },
             Ok(plan) if facts.confirmed && !facts.deleted => Decision::Activate(plan.clone()),
-            // An earlier operator left targets running. The lock is observed but never acquired, which stops the
-            // targets unless a sibling holds the lock.
             // The lease of a paused lock is kept.
             Ok(plan) if facts.guarded && facts.deleted && facts.paused => Decision::Activate(plan.clone()),
+            // An earlier operator left targets running. The lock is observed but never acquired, which stops the
+            // targets unless a sibling holds the lock.
             Ok(plan) if facts.guarded && facts.deleted => Decision::Activate(observe_only(plan)),
             Ok(plan) if facts.guarded && facts.in_charge => Decision::Activate(observe_until_confirmed(plan)),
             _ if facts.stops_leftovers && facts.deleted => Decision::Withdraw,

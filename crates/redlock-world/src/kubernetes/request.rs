@@ -79,10 +79,7 @@ impl Route {
 
 fn object(group: &str, version: &str, rest: &[&str]) -> Option<Route> {
     let (namespace, plural, rest) = match rest {
-        ["namespaces", name, "status" | "finalize"] if group.is_empty() => (None, "namespaces", {
-            let _ = name;
-            &rest[1..]
-        }),
+        ["namespaces", _, "status" | "finalize"] if group.is_empty() => (None, "namespaces", &rest[1..]),
         ["namespaces", namespace, plural, rest @ ..] => (Some((*namespace).to_owned()), *plural, rest),
         [plural, rest @ ..] => (None, *plural, rest),
         [] => return None,
