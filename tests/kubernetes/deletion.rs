@@ -40,11 +40,7 @@ async fn becomes(deployments: &Api<Deployment>, wanted: i32) {
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_lock_leaves_no_work_running_beside_a_second_replica() {
     let world = World::new(3).await;
-    let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
-    world
-        .plane
-        .install_rbac_with(world.namespace.name(), &rights)
-        .await;
+    world.grant_targets("apps", "deployments").await;
     world.apply(&lasting(&world.quorum("default", "  firstStart: Immediate\n")));
     world.apply(deployment());
     let _replicas = [

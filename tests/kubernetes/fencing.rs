@@ -66,11 +66,7 @@ fn fenced_lock() -> String {
 impl Fenced {
     async fn new(deployment: &Value) -> Self {
         let world = World::new(3).await;
-        let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
-        world
-            .plane
-            .install_rbac_with(world.namespace.name(), &rights)
-            .await;
+        world.grant_targets("apps", "deployments").await;
         let kubelet = Kubelet::start(&world.plane, "here", seed(), &Recorder::default());
         let quorum = world.quorum("default", "  firstStart: Immediate\n");
         world.apply(&quorum.replace("maxLeaseDurationSeconds: 6", LONGEST));

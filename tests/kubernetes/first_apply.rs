@@ -17,9 +17,7 @@ fn deployment(replicas: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workload_that_is_created_with_zero_replicas_is_started_by_the_lock_alone() {
     let world = World::new(3).await;
-    let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
-    let namespace = world.namespace.name();
-    world.plane.install_rbac_with(namespace, &rights).await;
+    world.grant_targets("apps", "deployments").await;
     world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
     let _operator = world.operator("replica-1").await;
     let target = ", targets: [{name: web, action: Scale, stopSeconds: 1, \

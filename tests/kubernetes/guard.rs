@@ -314,11 +314,7 @@ spec:
 
 async fn with_deployments() -> (World, Api<Deployment>) {
     let world = world(World::options()).await;
-    let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
-    world
-        .plane
-        .install_rbac_with(world.namespace.name(), &rights)
-        .await;
+    world.grant_targets("apps", "deployments").await;
     let deployments = Api::namespaced(world.plane.admin(), world.namespace.name());
     (world, deployments)
 }

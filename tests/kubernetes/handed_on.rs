@@ -48,9 +48,7 @@ impl Cluster {
     }
 
     async fn grant(&self) {
-        let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
-        let namespace = self.world.namespace.name();
-        self.world.plane.install_rbac_with(namespace, &rights).await;
+        self.world.grant_targets("apps", "deployments").await;
         self.may_switch(true).await;
     }
 

@@ -61,11 +61,7 @@ fn deleted_in_time(world: &World, lease_end: Timestamp) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_ignores_sigterm_gets_the_grace_that_is_left() {
     let world = World::new(3).await;
-    let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
-    world
-        .plane
-        .install_rbac_with(world.namespace.name(), &rights)
-        .await;
+    world.grant_targets("apps", "deployments").await;
     let recorder = Recorder::default();
     let _kubelet = Kubelet::start(&world.plane, "here", seed(), &recorder);
     let quorum = world.quorum("default", "  firstStart: Immediate\n");

@@ -35,9 +35,7 @@ async fn until(world: &World, wanted: (&str, &str)) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn rollout_that_doubles_the_one_replica_is_reported_until_it_is_repaired() {
     let world = World::new(3).await;
-    let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
-    let namespace = world.namespace.name();
-    world.plane.install_rbac_with(namespace, &rights).await;
+    world.grant_targets("apps", "deployments").await;
     world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
     let _operator = world.operator("replica-1").await;
     world.apply_by_kubectl(&deployment(""));

@@ -44,14 +44,7 @@ const TARGET: &str = ", targets: [{name: gate, action: Scale, stopSeconds: 1, \
 
 /// Permits locks to switch gates in this world.
 pub async fn install(world: &World) {
-    let rights = [
-        "targetKinds[0].group=test.example",
-        "targetKinds[0].resource=gates",
-    ];
-    world
-        .plane
-        .install_rbac_with(world.namespace.name(), &rights)
-        .await;
+    world.grant_targets("test.example", "gates").await;
     world.define(GATE_KIND).await;
 }
 

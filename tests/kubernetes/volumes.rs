@@ -27,14 +27,7 @@ spec:
 async fn stop_that_deletes_volumes_is_refused_until_it_is_accepted() {
     let world = World::small(3).await;
     world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
-    let rights = [
-        "targetKinds[0].group=apps",
-        "targetKinds[0].resource=statefulsets",
-    ];
-    world
-        .plane
-        .install_rbac_with(world.namespace.name(), &rights)
-        .await;
+    world.grant_targets("apps", "statefulsets").await;
     let sets = Api::<StatefulSet>::namespaced(world.plane.admin(), world.namespace.name());
     let replicas = async || sets.get("db").await.unwrap().spec.unwrap().replicas;
     let _operator = world.operator("replica-1").await;

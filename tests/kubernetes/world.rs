@@ -72,6 +72,15 @@ impl World {
         }
     }
 
+    /// Installs the rights of the chart with one kind of targets.
+    pub async fn grant_targets(&self, group: &str, resource: &str) {
+        let rights = [
+            &*format!("targetKinds[0].group={group}"),
+            &*format!("targetKinds[0].resource={resource}"),
+        ];
+        self.plane.install_rbac_with(self.namespace.name(), &rights).await;
+    }
+
     /// Starts a replica of the operator with the rights of the chart.
     pub async fn operator(&self, identity: &str) -> Operator {
         Operator::start(&self.plane, self.namespace.name(), identity).await
