@@ -343,7 +343,7 @@ fn may_put(plan: &LockPlan, index: &Index, outside: &Outside) -> Result<(), Stri
 }
 
 /// Checks that a stop has a deadline, that a stop for a hand-over is ordered under the lease, and that a stop for a
-/// deletion is not ordered while a sibling is responsible.
+/// deletion is not ordered by another replica than the holder while a sibling is responsible.
 fn may_stop(
     key: &ObjectKey,
     halt: StopRequest,
@@ -367,7 +367,8 @@ fn may_stop(
         }
         AfterStop::TakenAway(_) => {
             let deleted = entry.object.metadata.deletion_timestamp.is_some();
-            if deleted && sibling_has(key, index, outside) {
+            // The holder carries out a departure, also while it has lost the majority.
+            if deleted && !index.holds(key, &at) && sibling_has(key, index, outside) {
                 return Err(format!("{key}: stopped, and a sibling has it in hand"));
             }
             Ok(())
