@@ -225,8 +225,12 @@ impl Index {
         if !entry.is_guarded_for(plan) || until <= at.now || unrecorded {
             return self.finish_departure(key, true, at);
         }
+        let deleted = entry.object.metadata.deletion_timestamp.is_some();
         self.due.departures.insert(key.clone());
-        self.remove_finalizer(key, at);
+        // A sibling that does not answer may hold the former lock and run the targets: their record stays.
+        if deleted || holds || self.responsibility_is_known(key, at) {
+            self.remove_finalizer(key, at);
+        }
     }
 
     /// Continues the departures that wait for their record.

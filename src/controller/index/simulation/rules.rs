@@ -109,10 +109,13 @@ impl Rules {
         }
         let tasks = outside.tasks.iter().filter(|(_, task)| task.waits());
         let waiting = tasks.filter_map(|(key, _)| {
-            let metadata = &index.locks.get(key)?.object.metadata;
+            let entry = index.locks.get(key)?;
+            let metadata = &entry.object.metadata;
             let object = (key.clone(), metadata.uid.clone());
+            // A lock that is given up starts nothing.
             let settled = metadata.deletion_timestamp.is_some()
-                || has_finalizer(&index.locks.get(key)?.object)
+                || entry.phase.is_leaving()
+                || has_finalizer(&entry.object)
                 || self.finalizers.contains(&object)
                 || self.failed.contains(&object);
             (!settled).then_some(object)
