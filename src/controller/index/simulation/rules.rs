@@ -264,7 +264,9 @@ fn may_unguard(key: &ObjectKey, index: &Index, outside: &Outside) -> Result<(), 
     let plan = entry.phase.active_plan();
     // A lock that was withdrawn and stopped has no report yet.
     let active = plan.is_some_and(|plan| !plan.targets.is_empty()) && entry.phase.report().is_some();
-    if active && !deleted && !sees(entry, outside) && index.asking.round.is_silent() {
+    // The lease of this replica excludes its siblings.
+    let holds = index.holds(key, &super::world(outside));
+    if active && !deleted && !holds && !sees(entry, outside) && index.asking.round.is_silent() {
         return Err(format!(
             "{key}: loses its finalizer, and a sibling did not answer"
         ));
