@@ -8,6 +8,7 @@
 mod backoff;
 pub(crate) mod clients;
 pub(crate) mod cluster;
+mod coordination;
 mod core;
 mod declared;
 mod error;

@@ -57,6 +57,15 @@ pub(super) struct OperatorArgs {
         conflicts_with = "standalone"
     )]
     pod_selector: Option<String>,
+    /// Name of the Lease, in POD_NAMESPACE, by which the replicas elect the one that stops the targets of locks that no
+    /// replica of this cluster holds. Without it, every replica does.
+    #[arg(
+        long,
+        env = "REDLOCK_COORDINATION_LEASE",
+        value_name = "NAME",
+        requires = "pod_selector"
+    )]
+    coordination_lease: Option<String>,
     /// Address of /metrics and /locks, if not that of the probes: 127.0.0.1:8081 keeps both from the network.
     #[arg(
         long,
@@ -145,7 +154,10 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
             identity,
             cluster_name: args.connection.name_of_the_cluster()?,
             namespaces: args.serve.watch_namespaces,
-            siblings: args.pod_selector.map(siblings).transpose()?,
+            siblings: args
+                .pod_selector
+                .map(|selector| siblings(selector, args.coordination_lease))
+                .transpose()?,
             lock_metrics: args.lock_metrics,
             lease_fence: LeaseFence {
                 enforced: args.lease_fence,
@@ -184,7 +196,7 @@ fn new_secret(text: &str) -> Result<controller::NewSecret, String> {
 }
 
 /// Returns this replica's pod, from the downward API, with the selector of its siblings.
-fn siblings(selector: String) -> Result<controller::Siblings, Failure> {
+fn siblings(selector: String, coordination_lease: Option<String>) -> Result<controller::Siblings, Failure> {
     let pod = |name| {
         let value = env::var(name).ok().filter(|value| !value.is_empty());
         value.ok_or_else(|| {
@@ -196,5 +208,6 @@ fn siblings(selector: String) -> Result<controller::Siblings, Failure> {
         namespace: pod("POD_NAMESPACE")?,
         own: pod("POD_NAME")?,
         selector,
+        coordination_lease,
     })
 }

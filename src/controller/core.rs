@@ -11,7 +11,10 @@ mod writes;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{Pod, Secret},
+};
 use tokio::{
     sync::{Semaphore, mpsc, watch},
     time::{self, MissedTickBehavior},
@@ -19,6 +22,7 @@ use tokio::{
 
 use super::{
     clients::Clients,
+    coordination::OtherCoordinator,
     events::Events,
     index::{Effect, Index, Input, Replica, Scope, World},
     jobs::Jobs,
@@ -54,6 +58,8 @@ pub(super) enum Incoming {
     Secret(SecretKey, Observation<Secret>),
     /// The pod of a replica of this operator.
     Sibling(Observation<Pod>),
+    /// The Lease of the coordinator.
+    Coordinator(Observation<Lease>),
     /// A pod of the node agent or the node guardian.
     NodeGuard(&'static str, Observation<Pod>),
     Report(TargetReport),
@@ -97,6 +103,10 @@ struct Executor {
     namespace: Option<String>,
     /// The latest answers of the siblings, for the target tasks.
     sibling_answers: watch::Sender<Arc<Round>>,
+    /// The other replica that coordinates, for the target tasks.
+    coordinator: watch::Sender<Option<OtherCoordinator>>,
+    /// The namespace and name of the coordinator's Lease.
+    coordination: Option<(String, String)>,
     tasks: Tasks,
     inbox: mpsc::Sender<Incoming>,
     failures: Failures,
@@ -126,6 +136,7 @@ struct Tasks {
 impl Core {
     pub(super) fn new(setup: Setup<'_>) -> Self {
         let (scopes, siblings) = (setup.scopes, setup.siblings);
+        let coordination = siblings.and_then(Siblings::coordination);
         let release = siblings.map(|siblings| (&*siblings.namespace, &*siblings.selector));
         let me = Replica {
             identity: setup.identity.clone(),
@@ -133,6 +144,7 @@ impl Core {
             scope: Scope::of(scopes),
             in_use: InUseFinalizer::new(release, scopes),
             follows_siblings: siblings.is_some(),
+            coordinates: coordination.is_some(),
         };
         let shared = Arc::new(Shared::new(
             setup.clients.work.clone(),
@@ -163,6 +175,8 @@ impl Core {
             guards: GuardPods::default(),
             namespace: siblings.map(|siblings| siblings.namespace.clone()),
             sibling_answers: watch::Sender::default(),
+            coordinator: watch::Sender::default(),
+            coordination,
             tasks: Tasks::default(),
             inbox: setup.inbox,
             failures: Failures::default(),
@@ -271,6 +285,10 @@ impl Executor {
                 self.report_failure("the pods of the operator", &observation);
                 self.siblings.observe(&observation, clock::now());
                 return None;
+            }
+            Incoming::Coordinator(observation) => {
+                self.report_failure("the Lease of the coordinator", &observation);
+                Input::Coordinator(observation)
             }
             Incoming::NodeGuard(part, observation) => {
                 self.report_failure(&format!("the pods of the {part}"), &observation);

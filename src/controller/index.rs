@@ -4,6 +4,7 @@
 //! Pure: no task, no client, no channel, no clock. The same inputs in the same [`World`] have the same effects.
 
 mod author;
+mod coordinator;
 mod decide;
 mod departure;
 mod drain;
@@ -59,11 +60,13 @@ use std::{
 
 use kube::ResourceExt;
 
+use coordinator::CoordinatorElection;
 use lock_store::Locks;
 use open::OpenQuorums;
 use planted::Planted;
 use quorum_store::Quorums;
 
+pub(super) use coordinator::{CoordinatorWrite, CoordinatorWriteEnd};
 pub(super) use effect::{AfterStop, Effect, FinalizerChange, TargetTaskStart};
 pub(super) use ended::LastStatus;
 pub(super) use happened::{Settled, intention};
@@ -106,6 +109,8 @@ pub(super) struct Replica {
     pub(super) in_use: InUseFinalizer,
     /// Whether this replica knows the addresses of the other replicas.
     pub(super) follows_siblings: bool,
+    /// Whether the replicas elect a coordinator.
+    pub(super) coordinates: bool,
 }
 
 /// Objects that have to be processed again.
@@ -149,6 +154,8 @@ pub(super) struct Index {
     due: Due,
     in_flight: InFlight,
     asking: siblings::Asking,
+    /// The election of the coordinator; `None` if the other replicas are not known.
+    coordinator: Option<CoordinatorElection>,
     guards: NodeGuards,
     /// The time since which the caches have been filled and their content applied.
     ready: Option<BootInstant>,
@@ -162,6 +169,7 @@ pub(super) struct Index {
 impl Index {
     /// Creates the index of a replica with one watch for each of these scopes. `seed` seeds the jitter of waits.
     pub(super) fn new(me: Replica, scopes: &[String], seed: u64) -> Self {
+        let coordinator = me.coordinates.then(CoordinatorElection::new);
         Self {
             me,
             locks: Locks::new(scopes),
@@ -171,6 +179,7 @@ impl Index {
             due: Due::default(),
             in_flight: InFlight::default(),
             asking: siblings::Asking::default(),
+            coordinator,
             guards: NodeGuards::default(),
             ready: None,
             random: fastrand::Rng::with_seed(seed),
@@ -207,6 +216,8 @@ impl Index {
             Input::Counter(key, written, largest) => self.on_counter(&key, written, largest, at),
             Input::Clusters(quorum, reporters) => self.on_clusters(&quorum, &reporters),
             Input::Retired(retired, outcome) => self.on_retired(&retired, outcome, at),
+            Input::Coordinator(observation) => self.on_coordinator(&observation, at),
+            Input::CoordinatorWritten(end) => self.on_coordinator_written(end, at),
             Input::SiblingsAnswered(round) => self.on_siblings_answered(round),
             Input::NodeGuards(guards) => self.on_node_guards(guards),
             Input::Uses(name, round) => self.on_uses(&name, round.as_ref(), at),
@@ -339,6 +350,7 @@ impl Index {
         for name in self.quorums.names() {
             self.check_quorum(&name, at);
         }
+        self.check_coordinator(at);
         self.check_targets(at);
         if self.plants(Planted::DropsDelayedStatus) {
             self.writer = Queue::default();

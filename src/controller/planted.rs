@@ -12,6 +12,8 @@ pub(super) enum WorldMistake {
     GuardsLate,
     /// A paused lock that is deleted is let go, although its targets run.
     LeavesPaused,
+    /// A replica that does not coordinate stops targets that the coordinator is responsible for.
+    StopsUnelected,
 }
 
 #[cfg(test)]

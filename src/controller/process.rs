@@ -5,6 +5,7 @@ use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use axum::serve::Listener;
 use futures_util::FutureExt;
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Resource, core::DeserializeGuard, runtime::watcher};
 use serde::de::DeserializeOwned;
 use tokio::{net::TcpListener, sync::mpsc};
@@ -344,6 +345,12 @@ fn follow_objects(
             Incoming::Sibling,
         );
         process.spawn("follows the other replicas", following.map(Ok));
+        if let Some((namespace, name)) = siblings.coordination() {
+            let leases: Api<DeserializeGuard<Lease>> = Api::namespaced(clients.work.clone(), &namespace);
+            let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+            let following = follow(leases, config, inbox.clone(), Incoming::Coordinator);
+            process.spawn("follows the Lease of the coordinator", following.map(Ok));
+        }
     }
 }
 

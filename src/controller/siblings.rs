@@ -28,11 +28,19 @@ pub(crate) struct Siblings {
     pub(crate) selector: String,
     /// The name of this replica's pod.
     pub(crate) own: String,
+    /// The name of the Lease by which the replicas elect a coordinator; without one, every replica acts.
+    pub(crate) coordination_lease: Option<String>,
 }
 
 impl Siblings {
     pub(super) fn api(&self, client: &Client) -> Api<DeserializeGuard<Pod>> {
         Api::namespaced(client.clone(), &self.namespace)
+    }
+
+    /// Returns namespace and name of the Lease of the coordinator.
+    pub(super) fn coordination(&self) -> Option<(String, String)> {
+        let name = self.coordination_lease.clone()?;
+        Some((self.namespace.clone(), name))
     }
 
     pub(super) fn config(&self) -> watcher::Config {

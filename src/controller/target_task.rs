@@ -141,6 +141,7 @@ impl TargetTask {
                     self.leases.blind.note_change(clock::now());
                 }
                 Ok(()) = self.config.sibling_answers.changed() => {}
+                Ok(()) = self.config.coordinator.changed() => {}
                 Ok(()) = self.config.lost.changed() => self.on_contact(),
                 () = time::sleep(pause.min(POLL_AT_REST)) => {}
             }

@@ -8,6 +8,7 @@ use super::{Executor, Incoming};
 use crate::{
     clock,
     controller::{
+        coordination::OtherCoordinator,
         index::{AfterStop, Effect, Input, PATIENCE, TargetTaskStart},
         object::ObjectKey,
         sibling_answers::Round,
@@ -34,7 +35,8 @@ impl Executor {
             | Effect::Abstain { .. }
             | Effect::EndAbstention { .. }
             | Effect::AnswerHandOver { .. }
-            | Effect::ReadDeleted { .. } => self.request(effect),
+            | Effect::ReadDeleted { .. }
+            | Effect::WriteCoordinator(_) => self.request(effect),
             Effect::Record(happening) => self.kubernetes.events.emit(happening),
             Effect::StartTargetTask(start) => return self.start_target_task(*start),
             Effect::UpdateTargetTask { key, plan, hands } => self.order(&key, Command::Plan(plan, hands)),
@@ -62,6 +64,7 @@ impl Executor {
                 self.secrets
                     .follow(plans.iter(), client, &self.inbox, Incoming::Secret);
             }
+            Effect::PublishCoordinator(other) => self.publish_coordinator(other),
             Effect::AskSiblings(quorums) => {
                 let round = self.round(self.siblings.all(), quorums, PATIENCE);
                 let broken = Input::SiblingsAnswered(Round::default());
@@ -244,6 +247,7 @@ impl Executor {
             view,
             masters,
             sibling_answers: self.sibling_answers.subscribe(),
+            coordinator: self.coordinator.subscribe(),
             lost: kubernetes.clients.lost.clone(),
             own_tokens,
         };
@@ -282,6 +286,18 @@ impl Executor {
                 });
             }
         }
+    }
+
+    /// Passes the other coordinator on to the target tasks. A renewal alone wakes none of them.
+    fn publish_coordinator(&self, other: Option<OtherCoordinator>) {
+        self.coordinator.send_if_modified(|known| {
+            let identity = |one: &Option<OtherCoordinator>| {
+                one.as_ref().map(|one| (one.holder.clone(), one.unseen.clone()))
+            };
+            let wakes = identity(known) != identity(&other);
+            *known = other;
+            wakes
+        });
     }
 
     fn publish(&self, shown: InUse) {

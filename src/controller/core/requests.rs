@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject, Patch, PatchParams},
+    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
     core::DeserializeGuard,
 };
 use serde_json::{Value, json};
@@ -18,7 +19,10 @@ use crate::{
     },
     clock,
     controller::{
-        index::{FinalizerChange, FinalizerEnd, Guarded, LockReadEnd, has_finalizer},
+        index::{
+            CoordinatorWrite, CoordinatorWriteEnd, FinalizerChange, FinalizerEnd, Guarded, LockReadEnd,
+            has_finalizer,
+        },
         object::ObjectKey,
         rate_limiter::RateLimiter,
     },
@@ -27,6 +31,7 @@ use crate::{
 };
 
 const FINALIZER_MANAGER: &str = "redlock-operator-finalizer";
+const COORDINATOR_MANAGER: &str = "redlock-operator-coordinator";
 const ABSTAIN_MANAGER: &str = "redlock-operator-abstain";
 /// Interval between attempts to read an object that is being deleted.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -104,6 +109,42 @@ fn without(object: &LeaderLock) -> Value {
         "finalizers": rest,
         "annotations": { IN_FORCE: null },
     } })
+}
+
+/// Writes the Lease of the coordinator. After a conflict the present object is read.
+pub(super) async fn write_coordinator(
+    client: Client,
+    namespace: &str,
+    name: &str,
+    write: &CoordinatorWrite,
+) -> CoordinatorWriteEnd {
+    let api = Api::<Lease>::namespaced(client, namespace);
+    let lease = write.record.to_lease(name, write.version.as_deref());
+    let parameters = PostParams {
+        field_manager: Some(COORDINATOR_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    let written = match &write.version {
+        Some(_) => api.replace(name, &parameters, &lease).await,
+        None => api.create(&parameters, &lease).await,
+    };
+    let error = match written {
+        Ok(lease) => return CoordinatorWriteEnd::Read(Box::new(lease)),
+        Err(error) => error,
+    };
+    match error {
+        kube::Error::Api(status) if status.is_not_found() && write.version.is_some() => {
+            CoordinatorWriteEnd::Absent
+        }
+        kube::Error::Api(status) if status.is_conflict() || status.is_already_exists() => {
+            match api.get_opt(name).await {
+                Ok(Some(lease)) => CoordinatorWriteEnd::Read(Box::new(lease)),
+                Ok(None) => CoordinatorWriteEnd::Absent,
+                Err(error) => CoordinatorWriteEnd::Failed(deepest(&error)),
+            }
+        }
+        error => CoordinatorWriteEnd::Failed(deepest(&error)),
+    }
 }
 
 /// Reads an object from the API server, not from a cache. Returns the time at which the request was sent.

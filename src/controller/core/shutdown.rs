@@ -44,7 +44,7 @@ impl Core {
     /// Passes on every lock, writes the last statuses, and returns once that is done. `reports` delivers the reports of
     /// the target tasks during the stop.
     pub(in crate::controller) async fn stop(&mut self, reports: &mut mpsc::UnboundedReceiver<TargetReport>) {
-        self.index.begin_stop();
+        self.index.begin_stop(&world(&self.executor));
         self.execute_last();
         let held = self.index.held_at_end(&world(&self.executor));
         // The answers show which ready siblings would take these locks over.

@@ -10,13 +10,15 @@ use crate::{
     clock,
     controller::{
         hand_over::answer,
-        index::{Effect, Guarded, Input, LockReadEnd},
+        index::{CoordinatorWriteEnd, Effect, Guarded, Input, LockReadEnd},
         writer::{self, Item, Written},
     },
 };
 
 /// Timeout of the write of an abstention. A failover does not rely on an API server that takes longer.
 const ABSTAINS: Duration = Duration::from_secs(5);
+/// Timeout of a write of the coordinator's Lease: another one follows before the Lease expires.
+const COORDINATES: Duration = Duration::from_secs(2);
 /// Timeout of a consistent read, which is repeated. It includes the wait for the turn of the request.
 const READS: Duration = Duration::from_secs(10);
 
@@ -81,6 +83,20 @@ impl Executor {
                         (clock::now(), LockReadEnd::Failed(reason))
                     });
                     Input::LockRead { key, sent, end }
+                });
+            }
+            Effect::WriteCoordinator(write) => {
+                let Some((namespace, name)) = self.coordination.clone() else {
+                    return;
+                };
+                let end = CoordinatorWriteEnd::Failed("the write ended unexpectedly".to_owned());
+                jobs.start(Input::CoordinatorWritten(end), async move {
+                    rate_limiter.count(1, clock::now());
+                    let write = requests::write_coordinator(urgent, &namespace, &name, &write);
+                    let end = time::timeout(COORDINATES, write).await.unwrap_or_else(|_| {
+                        CoordinatorWriteEnd::Failed("the API server does not answer".to_owned())
+                    });
+                    Input::CoordinatorWritten(end)
                 });
             }
             Effect::SetQuorumFinalizers { .. } => self.set_quorum_finalizers(effect),

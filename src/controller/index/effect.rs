@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use super::{
+    coordinator::CoordinatorWrite,
     drain::{Drained, Purpose},
     failover::Failover,
     urls::RetiredUrl,
@@ -21,6 +22,7 @@ use crate::{
         target::TargetRef,
     },
     controller::{
+        coordination::OtherCoordinator,
         events::EventRecord,
         index::OwnTokens,
         object::ObjectKey,
@@ -166,6 +168,10 @@ pub(in crate::controller) enum Effect {
         to: ClusterId,
     },
 
+    /// Write the Lease of the coordinator.
+    WriteCoordinator(CoordinatorWrite),
+    /// Pass the other replica that coordinates to the target tasks; `None` if no other replica does.
+    PublishCoordinator(Option<OtherCoordinator>),
     AskSiblings(Asked),
     /// Ask whether a sibling needs a finalizer of this quorum.
     AskUses(String, Asked),

@@ -1,9 +1,10 @@
 //! Defines the inputs of the index: observations, reports of target tasks, and the results of effects.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::Value;
 
 use super::{
+    coordinator::CoordinatorWriteEnd,
     drain::{Drained, Purpose},
     failover::Failover,
     in_use::Guarded,
@@ -84,6 +85,10 @@ pub(in crate::controller) enum Input {
     /// Whether the server behind the old URL has lost its vote.
     Retired(RetiredUrl, Result<RetireOutcome, String>),
     SiblingsAnswered(Round),
+    /// An observation of the Lease of the coordinator.
+    Coordinator(Observation<Lease>),
+    /// The result of a write of that Lease.
+    CoordinatorWritten(CoordinatorWriteEnd),
     /// The nodes whose agents and guardians are ready.
     NodeGuards(NodeGuards),
     /// The siblings' answers about the use of a quorum whose finalizer is to be removed; `None` if the

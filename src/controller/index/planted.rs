@@ -10,6 +10,8 @@ pub(super) enum Planted {
     ContendsWhileDeleted,
     /// Targets for which a sibling is responsible are stopped.
     StopsDespiteSibling,
+    /// A departure is carried out although another replica coordinates.
+    StopsDespiteCoordinator,
     StopsWithoutBound,
     /// A lock whose targets were not stopped is released at once.
     ReleasesUnstopped,

@@ -5,6 +5,8 @@
 //! elects the replica that writes for locks that no replica of this cluster holds: replicas that watch other namespaces
 //! do not see these locks, so each set of namespaces has its own reporter. `_cluster/<name>` is held by a replica of
 //! the one cluster that may have the name.
+//!
+//! Where another replica coordinates the cluster, it also reports: it stops targets, and knows what hinders it.
 
 use std::time::Duration;
 
@@ -96,6 +98,8 @@ pub(in crate::controller) struct Reporter {
     /// A time longer than any lease: a lock that was free for this time has no holder.
     long: Duration,
     contends_for_name: bool,
+    /// Whether this replica may become the reporter.
+    contends_for_seats: bool,
     /// Whether this cluster was seen to hold the name, and no other cluster since.
     confirmed: bool,
     clash: Option<ClusterId>,
@@ -119,8 +123,8 @@ pub(in crate::controller) struct Turn {
     pub(in crate::controller) locks: bool,
     /// Whether the ownership of the cluster name has changed.
     pub(in crate::controller) name: bool,
-    /// The new terms of a lock that is to be contended for from now on, or no longer.
-    pub(in crate::controller) put: Option<(LockName, Terms)>,
+    /// The new terms of locks that are to be contended for from now on, or no longer.
+    pub(in crate::controller) put: Vec<(LockName, Terms)>,
 }
 
 impl Reporter {
@@ -151,6 +155,7 @@ impl Reporter {
             timings,
             long: longest_lease * 2,
             contends_for_name: true,
+            contends_for_seats: true,
             confirmed: false,
             clash: None,
             name_free_since: None,
@@ -162,6 +167,15 @@ impl Reporter {
         let all = [&self.quorum.lock, &self.locks.lock, &self.name];
         all.map(|lock| (lock.clone(), self.terms(Participation::Contend)))
             .into_iter()
+    }
+
+    fn terms_of(&self, lock: &LockName, contends: bool) -> (LockName, Terms) {
+        let participation = if contends {
+            Participation::Contend
+        } else {
+            Participation::Observe
+        };
+        (lock.clone(), self.terms(participation))
     }
 
     fn terms(&self, participation: Participation) -> Terms {
@@ -176,24 +190,28 @@ impl Reporter {
         }
     }
 
-    /// Observes the locks. The caller polls this, because some changes result from time alone.
+    /// Observes the locks. The caller polls this, because some changes result from time alone. `leaves_seats` is true
+    /// while another replica coordinates, and sees the masters.
     pub(in crate::controller) fn observe(
         &mut self,
         lock: &dyn Fn(&LockName) -> Option<LockSnapshot>,
+        leaves_seats: bool,
         now: BootInstant,
     ) -> Turn {
         let seen = |name: &LockName| lock(name).map_or(View::Free, |seen| view(&seen));
         let (quorum, locks, name) = (seen(&self.quorum.lock), seen(&self.locks.lock), seen(&self.name));
         let before = (self.confirmed, self.clash.clone());
-        let contended = self.contends_for_name;
+        let contended = (self.contends_for_name, self.contends_for_seats);
         self.judge_name(name, now);
-        let contends = self.contends_for_name;
-        let participation = if contends {
-            Participation::Contend
-        } else {
-            Participation::Observe
-        };
-        let put = (contends != contended).then(|| (self.name.clone(), self.terms(participation)));
+        self.contends_for_seats = !leaves_seats;
+        let mut put = Vec::new();
+        if self.contends_for_name != contended.0 {
+            put.push(self.terms_of(&self.name, self.contends_for_name));
+        }
+        if self.contends_for_seats != contended.1 {
+            let seats = [&self.quorum.lock, &self.locks.lock];
+            put.extend(seats.map(|seat| self.terms_of(seat, self.contends_for_seats)));
+        }
         Turn {
             quorum: self.quorum.observe(&quorum, now),
             locks: self.locks.observe(&locks, now),

@@ -6,7 +6,10 @@ use super::{
     World,
     reporter::{Reporter, Turn},
 };
-use crate::{controller::sibling_answers::Witness, lease::BootInstant};
+use crate::{
+    controller::sibling_answers::Witness,
+    lease::{BootInstant, LockName},
+};
 
 /// The longest duration of an election of the reporter, if a reporter can be elected.
 const ELECTION: Duration = Duration::from_secs(1);
@@ -60,9 +63,10 @@ impl Reporting {
     }
 
     /// Observes the internal locks; the caller polls this. Returns `None` while the quorum is not open.
-    pub(super) fn observe(&mut self, quorum: &str, at: &World<'_>) -> Option<Turn> {
+    pub(super) fn observe(&mut self, quorum: &str, leaves_seats: bool, at: &World<'_>) -> Option<Turn> {
         let reporter = self.reporter.as_mut()?;
-        let turn = reporter.observe(&|lock| at.views.lock(quorum, lock, at.now), at.now);
+        let lock = |lock: &LockName| at.views.lock(quorum, lock, at.now);
+        let turn = reporter.observe(&lock, leaves_seats, at.now);
         if reporter.quorum_unreported(at.now).is_none() {
             (self.caretaker, self.contradicted) = (reporter.reports_quorum(), false);
         }

@@ -43,7 +43,8 @@ impl Handed {
 
 impl Index {
     /// Announces to the siblings that this replica takes nothing over from now on.
-    pub(in crate::controller) fn begin_stop(&mut self) {
+    pub(in crate::controller) fn begin_stop(&mut self, at: &World<'_>) {
+        self.resign_coordinator(at);
         self.publish(true);
     }
 

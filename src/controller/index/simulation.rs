@@ -19,7 +19,7 @@ use outside::{Focus, Outside};
 use rules::{DRAINS, Rules};
 
 /// Each planted mistake, and a part of the message of the rule that finds it.
-const ALL: [(Planted, &str); 30] = [
+const ALL: [(Planted, &str); 31] = [
     (
         Planted::StartsWithoutFinalizer,
         "may be started without a finalizer",
@@ -32,6 +32,7 @@ const ALL: [(Planted, &str); 30] = [
         Planted::StopsDespiteSibling,
         "stopped, and a sibling has it in hand",
     ),
+    (Planted::StopsDespiteCoordinator, "another replica coordinates"),
     (Planted::StopsWithoutBound, "stops until"),
     (
         Planted::ReleasesUnstopped,
@@ -210,6 +211,7 @@ fn index(outside: &Outside, seed: u64, planted: Option<Planted>) -> Index {
         scope: Scope::of(&scopes),
         in_use: InUseFinalizer::new(None, &scopes),
         follows_siblings: true,
+        coordinates: true,
     };
     let mut index = Index::new(me, &scopes, seed);
     index.planted = planted;

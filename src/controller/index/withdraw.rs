@@ -128,8 +128,10 @@ impl Index {
         let sibling_ruled_out = observed && !self.sibling_is_responsible(key, at);
         let holds = self.holds(key, at);
         let held_by_sibling = self.held_by_us(key, at) && !holds;
+        let coordinated =
+            self.is_coordinated_elsewhere(&plan.quorum, at) && !self.plants(Planted::StopsDespiteCoordinator);
         let for_sibling = plan.candidates == Candidates::Operator
-            && (held_by_sibling || (guarded && !sibling_ruled_out))
+            && (held_by_sibling || (guarded && (!sibling_ruled_out || coordinated)))
             && !self.plants(Planted::StopsDespiteSibling);
         Some(Departing {
             orphan: deleted && entry.object.spec.deletion_policy == DeletionPolicy::Orphan,

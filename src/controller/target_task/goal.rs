@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::{
     api::leader_lock::OnQuorumLoss,
+    controller::planted::{WorldMistake, plants},
     lease::{BootInstant, FencingToken},
 };
 
@@ -26,6 +27,9 @@ pub(super) struct TargetFacts {
     pub(super) sibling_until: Option<BootInstant>,
     /// The answers of the siblings, if this replica cannot see the masters itself.
     pub(super) siblings: Siblings,
+    /// The time until which another replica of this cluster stops the targets if no replica of this cluster holds the
+    /// lock, and sees the masters.
+    pub(super) coordinated_until: Option<BootInstant>,
     /// Whether other processes contend, and this replica only observes which of them holds the lock.
     pub(super) observes: bool,
     /// The time at which this replica began to watch the lock.
@@ -105,7 +109,37 @@ pub(super) fn depends_on_fencing(facts: &TargetFacts, now: BootInstant) -> bool 
     goal(facts, now) == Goal::Stop(None) && !matches!(goal(&fenced, now), Goal::Stop(_))
 }
 
+/// Decides on the goal: what is left to the coordinator is not stopped here.
 pub(super) fn goal(facts: &TargetFacts, now: BootInstant) -> Goal {
+    match own_goal(facts, now) {
+        Goal::Stop(by) => {
+            left_to_coordinator(facts, now).map_or(Goal::Stop(by), |until| Goal::Keep(Some(until)))
+        }
+        goal @ (Goal::Run | Goal::Keep(_)) => goal,
+    }
+}
+
+/// Returns until when a stop is left to the coordinator. A requested stop, and the end of an own lease that this replica
+/// sees or cannot leave to others, are not.
+fn left_to_coordinator(facts: &TargetFacts, now: BootInstant) -> Option<BootInstant> {
+    let renewed = facts
+        .coordinated_until
+        .filter(|_| !plants(WorldMistake::StopsUnelected))?;
+    let sees = facts.siblings == Siblings::Unasked;
+    let owes = facts.lost.is_some() && (sees || !facts.has_room());
+    if facts.stop_by.is_some() || facts.held_until.is_some() || owes {
+        return None;
+    }
+    // Until another cluster may begin, a replica that sees the masters stops by its own deadline what still runs.
+    let deadline = facts
+        .sibling_until
+        .filter(|ended| sees && now < *ended + facts.takeover_delay)
+        .map(|ended| ended + facts.takeover_delay.saturating_sub(facts.stop + MARGIN));
+    let until = deadline.map_or(renewed, |deadline| renewed.min(deadline));
+    (now < until).then_some(until)
+}
+
+fn own_goal(facts: &TargetFacts, now: BootInstant) -> Goal {
     if let Some(by) = facts.stop_by {
         return Goal::Stop(Some(facts.lost.map_or(by, |lost| lost.min(by))));
     }

@@ -14,8 +14,8 @@ use crate::{
         plan::{LockPlan, TargetWork},
     },
     controller::{
-        index::OwnTokens, object::ObjectKey, problem::Problem, rate_limiter::RateLimiter,
-        sibling_answers::Round,
+        coordination::OtherCoordinator, index::OwnTokens, object::ObjectKey, problem::Problem,
+        rate_limiter::RateLimiter, sibling_answers::Round,
     },
     elector::{Elector, LockView},
     lease::{BootInstant, ClusterId, FencingToken},
@@ -152,6 +152,8 @@ pub(in crate::controller) struct Config {
     pub(in crate::controller) masters: Option<Masters>,
     /// The latest answers of the siblings.
     pub(in crate::controller) sibling_answers: watch::Receiver<Arc<Round>>,
+    /// The other replica that coordinates.
+    pub(in crate::controller) coordinator: watch::Receiver<Option<OtherCoordinator>>,
     /// Whether the API server does not answer.
     pub(in crate::controller) lost: watch::Receiver<bool>,
     /// The tokens of this cluster's holders, from the statuses of the object and from this task's own marks.

@@ -26,6 +26,8 @@ pub(super) struct Observation {
     pub(super) majority: bool,
     /// The latest answers of the siblings.
     pub(super) latest_answer: LatestAnswer,
+    /// The time until which another replica coordinates, and sees the masters.
+    pub(super) coordinated_until: Option<BootInstant>,
     /// Whether every pod of the targets is fenced.
     pub(super) fenced: bool,
     /// The deadline of a requested stop.
@@ -131,6 +133,7 @@ impl Leases {
             lost: self.lost.filter(|_| self.own != self.handed || !seen.fenced),
             sibling_until: self.sibling_until,
             siblings,
+            coordinated_until: seen.coordinated_until,
             observes: observes(plan),
             began: self.began,
             stop_by: seen.stop_by,

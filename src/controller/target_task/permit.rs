@@ -20,6 +20,7 @@ use crate::{
     api::plan::{LockPlan, TargetWork},
     clock,
     controller::{
+        coordination::{OtherCoordinator, coordinated_until},
         planted::{WorldMistake, plants},
         sibling_answers::Round,
     },
@@ -45,6 +46,7 @@ struct Decided {
 struct Now {
     lease: LeaseView,
     siblings: Siblings,
+    coordinated_until: Option<BootInstant>,
 }
 
 impl Decided {
@@ -67,6 +69,7 @@ impl Decided {
             held_until: seen.lease.held.map(|(_, until)| until),
             other,
             siblings: seen.siblings,
+            coordinated_until: seen.coordinated_until,
             lost: still_owed(lost, seen.siblings, self.last, self.facts.has_room()),
             stop_by: request.map(|stop| stop.request.by),
             ..self.facts
@@ -84,6 +87,7 @@ struct Watched {
     view: watch::Receiver<LockView>,
     masters: Option<Masters>,
     sibling_answers: watch::Receiver<Arc<Round>>,
+    coordinator: watch::Receiver<Option<OtherCoordinator>>,
     /// The gate for a stop that neither a request nor the end of an own lease asks for, and the last read.
     gate: Option<(ReadGate, Option<BootInstant>)>,
 }
@@ -103,7 +107,13 @@ impl Watched {
         );
         let majority = has_majority(self.masters.as_ref());
         let siblings = self.blind.clone().siblings(majority, latest, now);
-        let stands = self.decided.stands(Now { lease, siblings }, now)
+        let coordinated_until = coordinated_until(&self.coordinator.borrow(), &self.plan.quorum, now);
+        let seen = Now {
+            lease,
+            siblings,
+            coordinated_until,
+        };
+        let stands = self.decided.stands(seen, now)
             && self
                 .gate
                 .as_ref()
@@ -130,6 +140,7 @@ impl TargetTask {
             view: self.config.view.clone(),
             masters: self.config.masters.clone(),
             sibling_answers: self.config.sibling_answers.clone(),
+            coordinator: self.config.coordinator.clone(),
             gate: self.gate(facts),
         };
         StopPermit::new(move |found| watched.holds(found, clock::now()))

@@ -19,7 +19,10 @@ use super::{
 use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
     clock,
-    controller::planted::{WorldMistake, plants},
+    controller::{
+        coordination::coordinated_until,
+        planted::{WorldMistake, plants},
+    },
     lease::{BootInstant, FencingToken, Mark},
     targets::{EventReason, Note, StartPermit, StopPermit},
 };
@@ -112,6 +115,7 @@ impl TargetTask {
                 &lease,
             ),
             majority: has_majority(config.masters.as_ref()),
+            coordinated_until: coordinated_until(&config.coordinator.borrow_and_update(), &plan.quorum, now),
             lease,
             fenced,
             stop_by: self.stop_requests.by(),

@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redlock_world::kubernetes::{CommittedWrite, ResourceId};
+use redlock_world::{
+    kubernetes::{CommittedWrite, ResourceId},
+    network::Cut,
+};
 use serde_json::{Value, json};
 use tokio::time;
 
@@ -28,6 +31,7 @@ enum Scenario {
     MovedTarget,
     StepDown,
     TakeoverDelay,
+    BlindStandby,
 }
 
 impl Scenario {
@@ -41,6 +45,7 @@ impl Scenario {
             Self::MovedTarget => moved_target(seed).await,
             Self::StepDown => step_down(seed).await,
             Self::TakeoverDelay => takeover_delay(seed).await,
+            Self::BlindStandby => blind_standby(seed).await,
         }
     }
 }
@@ -278,6 +283,37 @@ async fn takeover_delay(seed: u64) -> Result<(), String> {
         .await
 }
 
+/// Cuts the standby replica off from the masters, while a network policy forbids the path between the replicas.
+async fn blind_standby(seed: u64) -> Result<(), String> {
+    let (universe, cluster) = with_running_work(seed, 1).await?;
+    let operators = cluster.operators();
+    for one in &operators {
+        operators
+            .iter()
+            .for_each(|other| universe.network.cut(one, other, Cut::Hang));
+    }
+    // The coordinator may be either of them.
+    time::sleep(Duration::from_secs(12)).await;
+    let lock = cluster.lock("web").unwrap();
+    let holder = lock["status"]["holderIdentity"].as_str().unwrap_or_default();
+    let is_standby = |operator: &&String| !operator.contains(&format!("/{holder}#"));
+    let standby = operators.iter().find(is_standby).unwrap();
+    cluster.api.take_history();
+    universe.cut_operator(standby, true);
+    universe
+        .keep("the work of the healthy holder runs on", LATE, |_| {
+            cluster.running_pods("web") == 1
+        })
+        .await?;
+    let switches = switches(&cluster);
+    if switches.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "the holder is healthy, and its work was switched: {switches:?}"
+    ))
+}
+
 /// Reports whether the status of the lock names a holder of this cluster.
 fn is_active_holder(cluster: &ClusterWorld) -> bool {
     let lock = cluster.lock("web");
@@ -366,8 +402,13 @@ fn lock_is_guarded_and_not_active_while_its_start_is_postponed() {
     holds(Scenario::TakeoverDelay);
 }
 
+#[test]
+fn standby_without_masters_and_siblings_leaves_the_work_to_the_coordinator() {
+    holds(Scenario::BlindStandby);
+}
+
 /// Each mistake, and the scenario that finds it.
-const MISTAKES: [(WorldMistake, Scenario); 5] = [
+const MISTAKES: [(WorldMistake, Scenario); 6] = [
     (
         WorldMistake::DepartsUnrecorded,
         Scenario::Deletion { clusters: 1 },
@@ -376,6 +417,7 @@ const MISTAKES: [(WorldMistake, Scenario); 5] = [
     (WorldMistake::RemembersRemoved, Scenario::RemovedTarget),
     (WorldMistake::GuardsLate, Scenario::TakeoverDelay),
     (WorldMistake::LeavesPaused, Scenario::PausedDeletion),
+    (WorldMistake::StopsUnelected, Scenario::BlindStandby),
 ];
 
 #[test]

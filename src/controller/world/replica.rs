@@ -92,6 +92,7 @@ fn options(pod: &ReplicaPod) -> Options {
             namespace: manifests::OPERATOR_NAMESPACE.to_owned(),
             selector: format!("app={}", manifests::OPERATOR),
             own: pod.name.clone(),
+            coordination_lease: Some(manifests::OPERATOR.to_owned()),
         }),
         lock_metrics: false,
         lease_fence: LeaseFence::default(),

@@ -13,7 +13,7 @@ use crate::controller::{
 impl Simulation {
     pub(super) fn end_and_start(&mut self) -> Result<(), String> {
         self.outside.log(|| "-- the process ends".to_owned());
-        self.index.begin_stop();
+        self.index.begin_stop(&world(&self.outside));
         self.perform()?;
         let held = self.index.held_at_end(&world(&self.outside));
         let question = self.index.last_question();

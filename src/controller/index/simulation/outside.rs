@@ -321,6 +321,8 @@ impl Outside {
                 input,
                 Input::SiblingsAnswered(_)
                     | Input::Uses(..)
+                    | Input::Coordinator(_)
+                    | Input::CoordinatorWritten(_)
                     | Input::Clusters(..)
                     | Input::Quorum(_)
                     | Input::Written(Item::Quorum(_), _)

@@ -12,7 +12,7 @@ use drains::{DrainSeen, drains_are_known, nothing_was_put};
 use super::outside::{Outside, Owner};
 use crate::{
     api::{
-        leader_lock::{DeletionPolicy, LockState},
+        leader_lock::{Candidates, DeletionPolicy, LockState},
         plan::LockPlan,
     },
     controller::{
@@ -235,7 +235,11 @@ impl Rules {
     fn count(&mut self, effect: &Effect) {
         match effect {
             Effect::WriteQuorum { .. } => self.quorum_writes += 1,
-            Effect::AskSiblings(_) | Effect::AskUses(..) | Effect::AskClusters(_) => {}
+            Effect::AskSiblings(_)
+            | Effect::AskUses(..)
+            | Effect::AskClusters(_)
+            | Effect::WriteCoordinator(_)
+            | Effect::PublishCoordinator(_) => {}
             _ => {
                 self.effects += 1;
                 if self.resting {
@@ -375,6 +379,11 @@ fn may_stop(
             // The holder carries out a departure, also while it has lost the majority.
             if deleted && !index.holds(key, &at) && sibling_has(key, index, outside) {
                 return Err(format!("{key}: stopped, and a sibling has it in hand"));
+            }
+            let operator = plan.candidates == Candidates::Operator;
+            let coordinated = operator && index.is_coordinated_elsewhere(&plan.quorum, &at);
+            if coordinated && has_finalizer(&entry.object) && !index.holds(key, &at) {
+                return Err(format!("{key}: stopped, and another replica coordinates"));
             }
             Ok(())
         }

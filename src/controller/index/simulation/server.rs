@@ -1,5 +1,6 @@
 //! Simulates the objects of an API server.
 
+mod coordinator;
 mod finalizer;
 mod status;
 
@@ -8,7 +9,7 @@ use std::{
     sync::LazyLock,
 };
 
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{ResourceExt, core::DeserializeGuard, runtime::watcher::Event};
 use serde_json::Value;
 use status::merged;
@@ -22,7 +23,7 @@ use crate::{
         writer::Written,
     },
     lease::BootInstant,
-    targets::Present,
+    targets::{Origin, Present},
 };
 
 /// The index of the entry in [`LOCKS`] that is orphaned when it is deleted.
@@ -77,6 +78,8 @@ pub(super) struct Server {
     version: u64,
     pub(super) locks: BTreeMap<ObjectKey, LeaderLock>,
     pub(super) quorums: BTreeMap<String, RedisQuorum>,
+    /// The Lease of the coordinator.
+    coordinator: Option<Lease>,
     /// Whether requests remain unanswered.
     pub(super) down: bool,
     /// Whether the watches are broken.
@@ -119,6 +122,7 @@ impl Server {
         for event in [Event::Init].into_iter().chain(quorums).chain([Event::InitDone]) {
             self.show_quorum(event, now);
         }
+        self.list_coordinator(Origin::List(now));
     }
 
     fn show_lock(&mut self, event: Event<DeserializeGuard<LeaderLock>>, now: BootInstant) {

@@ -15,6 +15,7 @@ fn facts() -> TargetFacts {
         lost: None,
         sibling_until: None,
         siblings: Siblings::Unasked,
+        coordinated_until: None,
         observes: false,
         began: at(100),
         stop_by: None,

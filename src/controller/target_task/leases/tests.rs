@@ -42,6 +42,7 @@ fn seen(lease: LeaseView, now: u64) -> Observation {
         fenced: false,
         lease,
         majority: true,
+        coordinated_until: None,
         latest_answer: LatestAnswer {
             sent: None,
             answer: None,
@@ -155,6 +156,7 @@ fn an_answer_of_a_sibling_counts_as_a_lease_that_was_seen() {
     let (mut leases, _) = lost();
     let blind = Observation {
         majority: false,
+        coordinated_until: None,
         latest_answer: LatestAnswer {
             sent: Some(at(106)),
             answer: Some(CombinedAnswer::Held(at(115), FencingToken(8))),

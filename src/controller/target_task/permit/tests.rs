@@ -26,6 +26,7 @@ fn standby() -> Decided {
             lost: None,
             sibling_until: None,
             siblings: Siblings::Unasked,
+            coordinated_until: None,
             observes: false,
             began: at(0),
             stop_by: None,
@@ -65,6 +66,7 @@ const fn seen(held: Option<(FencingToken, BootInstant)>, other: Option<Other>) -
             marks,
         },
         siblings: Siblings::Unasked,
+        coordinated_until: None,
     }
 }
 

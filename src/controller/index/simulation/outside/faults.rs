@@ -101,7 +101,7 @@ impl Outside {
         if self.focus == Focus::Siblings && self.random.bool() {
             return self.lose_or_find_masters();
         }
-        match self.random.u8(..13) {
+        match self.random.u8(..15) {
             0 => self.server.down ^= true,
             1 if self.server.unwatched && !self.server.unserved => self.server.watch_again(self.now),
             1 => self.server.break_watch(),
@@ -124,6 +124,7 @@ impl Outside {
             8 => self.faults.keeps_votes ^= true,
             9 => self.faults.unready ^= true,
             10 => self.other_lives ^= true,
+            11 | 12 => self.server.coordinate(self.sibling_sees, self.stamp()),
             _ => self.lose_or_find_masters(),
         }
     }

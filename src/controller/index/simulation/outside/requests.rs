@@ -6,7 +6,10 @@ use super::{OpenQuorum, Outside, Owner, SIBLING, Task, stops::Stops};
 use crate::{
     api::{hand_over::REQUEST, leader_lock::LockState, plan::QuorumPlan},
     controller::{
-        index::{Effect, Guarded, Input, LockReadEnd, simulation::server::Server, urls::RetiredUrl},
+        index::{
+            CoordinatorWriteEnd, Effect, Guarded, Input, LockReadEnd, simulation::server::Server,
+            urls::RetiredUrl,
+        },
         sibling_answers::{Asked, Round},
         writer::{Item, Written},
     },
@@ -18,6 +21,7 @@ use crate::{
 /// The timeout of a status write, and of any other request.
 const WRITE: Duration = Duration::from_secs(10);
 const READ: Duration = Duration::from_secs(150);
+const COORDINATES: Duration = Duration::from_secs(2);
 const ABSTAINS: Duration = Duration::from_secs(5);
 const OTHER: &str = "us-1/other";
 
@@ -79,6 +83,11 @@ impl Outside {
                 let failed = LockReadEnd::Failed("no answer".to_owned());
                 let (at, end) = self.request(READ, failed, |server| server.read_lock(&key));
                 self.due.push((at, Input::LockRead { key, sent, end }));
+            }
+            Effect::WriteCoordinator(write) => {
+                let lost = CoordinatorWriteEnd::Failed("no answer".to_owned());
+                let (at, end) = self.request(COORDINATES, lost, |server| server.write_coordinator(&write));
+                self.due.push((at, Input::CoordinatorWritten(end)));
             }
             Effect::SetQuorumFinalizers {
                 name,

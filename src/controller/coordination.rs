@@ -1,0 +1,205 @@
+//! Reads and writes the Lease by which the replicas of a release elect their coordinator. Pure.
+//!
+//! The coordinator stops the targets of locks that no replica of its cluster holds. The other replicas leave that to it
+//! while its Lease is renewed and while it sees a majority of the masters.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+    jiff::Timestamp,
+};
+
+use crate::lease::BootInstant;
+
+/// Interval between renewals: the only write at rest, apart from the heartbeat of a quorum.
+pub(super) const RENEWED_EVERY: Duration = Duration::from_secs(5);
+/// The time after the last observed renewal from which another replica may become the coordinator. It is shorter than
+/// the time from a renewal of a lock of the default duration to the deadline for stopping its targets.
+pub(super) const EXPIRES: Duration = Duration::from_secs(10);
+
+/// The annotation that names the quorums of whose masters the coordinator sees no majority.
+const UNSEEN: &str = "redlock.dev/quorums-without-majority";
+/// The most names in the annotation. A coordinator that misses more quorums writes [`ALL`].
+const MOST_NAMES: usize = 32;
+/// The longest annotation that is read, in bytes: [`MOST_NAMES`] names of 253 bytes, with separators.
+const LONGEST: usize = MOST_NAMES * 254;
+const ALL: &str = "*";
+
+/// The quorums of whose masters a replica sees no majority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum UnseenQuorums {
+    Named(BTreeSet<String>),
+    /// Too many to name, or an annotation that cannot be read.
+    All,
+}
+
+impl UnseenQuorums {
+    pub(super) fn new(names: impl IntoIterator<Item = String>) -> Self {
+        let names: BTreeSet<String> = names.into_iter().collect();
+        if names.len() > MOST_NAMES {
+            Self::All
+        } else {
+            Self::Named(names)
+        }
+    }
+
+    fn parse(text: Option<&str>) -> Self {
+        let text = text.unwrap_or_default();
+        if text == ALL || text.len() > LONGEST {
+            return Self::All;
+        }
+        let names = text.split(',').filter(|name| !name.is_empty());
+        Self::new(names.map(str::to_owned))
+    }
+
+    fn to_text(&self) -> String {
+        match self {
+            Self::Named(names) => names.iter().map(String::as_str).collect::<Vec<_>>().join(","),
+            Self::All => ALL.to_owned(),
+        }
+    }
+
+    /// Reports whether the masters of this quorum are seen.
+    pub(super) fn sees(&self, quorum: &str) -> bool {
+        match self {
+            Self::Named(names) => !names.contains(quorum),
+            Self::All => false,
+        }
+    }
+
+    /// Reports whether `other` sees every quorum that this replica sees, and at least one more.
+    pub(super) fn is_exceeded_by(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Named(own), Self::Named(other)) => other.is_subset(own) && own != other,
+            (Self::All, Self::Named(_)) => true,
+            (Self::Named(_) | Self::All, Self::All) => false,
+        }
+    }
+}
+
+/// The content of the Lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CoordinatorRecord {
+    /// The identity of the coordinator; empty after it has resigned.
+    pub(super) holder: String,
+    pub(super) acquired: Option<Timestamp>,
+    /// Compared with other values only: no replica compares it with its own clock.
+    pub(super) renewed: Option<Timestamp>,
+    pub(super) transitions: i32,
+    pub(super) unseen: UnseenQuorums,
+}
+
+impl CoordinatorRecord {
+    pub(super) fn of(lease: &Lease) -> Self {
+        let annotations = lease.metadata.annotations.as_ref();
+        let unseen = annotations.and_then(|all| all.get(UNSEEN)).map(String::as_str);
+        let spec = lease.spec.clone().unwrap_or_default();
+        Self {
+            holder: spec.holder_identity.unwrap_or_default(),
+            acquired: spec.acquire_time.map(|time| time.0),
+            renewed: spec.renew_time.map(|time| time.0),
+            transitions: spec.lease_transitions.unwrap_or_default().max(0),
+            unseen: UnseenQuorums::parse(unseen),
+        }
+    }
+
+    /// Returns the Lease with this content. With a version, the write fails unless the object still has it.
+    pub(super) fn to_lease(&self, name: &str, version: Option<&str>) -> Lease {
+        Lease {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                resource_version: version.map(str::to_owned),
+                annotations: Some([(UNSEEN.to_owned(), self.unseen.to_text())].into()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(self.holder.clone()),
+                acquire_time: self.acquired.map(MicroTime),
+                renew_time: self.renewed.map(MicroTime),
+                lease_transitions: Some(self.transitions),
+                lease_duration_seconds: i32::try_from(EXPIRES.as_secs()).ok(),
+                ..LeaseSpec::default()
+            }),
+        }
+    }
+}
+
+/// Another replica of this cluster that coordinates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OtherCoordinator {
+    pub(super) holder: String,
+    /// The time until which it counts unless it renews its Lease.
+    pub(super) until: BootInstant,
+    pub(super) unseen: UnseenQuorums,
+}
+
+impl OtherCoordinator {
+    /// Returns until when the other replica stops the targets of locks on this quorum that no replica of this cluster
+    /// holds; `None` if it may not be able to.
+    pub(super) fn coordinates_until(&self, quorum: &str, now: BootInstant) -> Option<BootInstant> {
+        (now < self.until && self.unseen.sees(quorum)).then_some(self.until)
+    }
+}
+
+/// Returns until when another replica stops the targets of locks on this quorum that no replica of this cluster holds.
+pub(super) fn coordinated_until(
+    other: &Option<OtherCoordinator>,
+    quorum: &str,
+    now: BootInstant,
+) -> Option<BootInstant> {
+    other.as_ref()?.coordinates_until(quorum, now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(names: &[&str]) -> UnseenQuorums {
+        UnseenQuorums::new(names.iter().map(|&name| name.to_owned()))
+    }
+
+    #[test]
+    fn record_is_read_as_it_was_written() {
+        let record = CoordinatorRecord {
+            holder: "redlock-0".to_owned(),
+            acquired: Timestamp::from_second(1_700_000_000).ok(),
+            renewed: Timestamp::from_second(1_700_000_005).ok(),
+            transitions: 3,
+            unseen: named(&["b", "a"]),
+        };
+        let lease = record.to_lease("redlock", Some("7"));
+        assert_eq!(lease.metadata.resource_version.as_deref(), Some("7"));
+        assert_eq!(CoordinatorRecord::of(&lease), record);
+    }
+
+    #[test]
+    fn record_that_cannot_be_read_sees_no_quorum() {
+        let mut lease = Lease::default();
+        assert_eq!(CoordinatorRecord::of(&lease).unseen, named(&[]));
+        for text in ["*".to_owned(), "x".repeat(LONGEST + 1)] {
+            lease.metadata.annotations = Some([(UNSEEN.to_owned(), text)].into());
+            let record = CoordinatorRecord::of(&lease);
+            assert!(!record.unseen.sees("default"));
+        }
+        let many = UnseenQuorums::new((0..=MOST_NAMES).map(|number| number.to_string()));
+        assert_eq!(many, UnseenQuorums::All);
+    }
+
+    #[test]
+    fn only_a_replica_that_sees_more_exceeds_another() {
+        for (own, other, exceeds) in [
+            (named(&["a"]), named(&[]), true),
+            (named(&["a", "b"]), named(&["b"]), true),
+            (UnseenQuorums::All, named(&["b"]), true),
+            (named(&["a"]), named(&["a"]), false),
+            (named(&["a"]), named(&["b"]), false),
+            (named(&[]), named(&["a"]), false),
+            (UnseenQuorums::All, UnseenQuorums::All, false),
+            (named(&[]), UnseenQuorums::All, false),
+        ] {
+            assert_eq!(own.is_exceeded_by(&other), exceeds, "{own:?} {other:?}");
+        }
+    }
+}
