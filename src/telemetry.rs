@@ -30,6 +30,7 @@ use crate::{
     elector::Elector,
     lease::{BootInstant, ClusterId, HolderIdentity},
     masters::Masters,
+    operator::state::SiblingContact,
 };
 use events::Events;
 use locks::{LockCounts, Names, Row};
@@ -147,6 +148,7 @@ impl Telemetry {
         &self,
         sources: &[Source<'_>],
         unreadable: &[Unreadable],
+        siblings: Option<&SiblingContact>,
     ) -> Result<String, prometheus::Error> {
         let mut text = Text::new(TextEncoder::new().encode_to_string(&self.registry.gather())?);
         process_families(&mut text, self.origin.component);
@@ -163,6 +165,9 @@ impl Telemetry {
                 ("object", &object.name),
             ]);
             text.sample(name, &labels, 1);
+        }
+        if self.origin.component == "operator" {
+            write_siblings(&mut text, siblings.unwrap_or(&SiblingContact::default()));
         }
         masters::write(&mut text, sources);
         if self.lock_series {
@@ -227,6 +232,19 @@ fn process_families(text: &mut Text, component: &str) {
         "Lines of the log that were dropped because the standard error was not read.",
     );
     text.sample(name, "", logs::dropped_lines());
+}
+
+fn write_siblings(text: &mut Text, contact: &SiblingContact) {
+    let name = "redlock_siblings";
+    let help =
+        "Other replicas of this operator whose pods are ready, by whether they answered the last question.";
+    text.family(name, "gauge", help);
+    for (state, count) in [
+        ("answering", contact.answering),
+        ("silent", contact.unanswered.len()),
+    ] {
+        text.sample(name, &labels(&[("state", state)]), count);
+    }
 }
 
 fn rows(sources: &[Source<'_>], now: BootInstant) -> Vec<Row> {

@@ -318,7 +318,9 @@ impl Executor {
 
     /// Passes the answers on to the target tasks, which use the same answers as the index.
     fn ended(&self, end: Input) -> Input {
-        if let Input::SiblingsAnswered(round) = &end {
+        if let Input::SiblingsAnswered(round) = &end
+            && !round.is_heartbeat()
+        {
             self.sibling_answers.send_replace(Arc::new(round.clone()));
         }
         end

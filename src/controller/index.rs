@@ -390,6 +390,7 @@ impl Index {
             stopping,
             finalizer: self.me.in_use.own.clone(),
             named: self.named_quorums(),
+            siblings: self.asking.reported.clone(),
         };
         self.effects.push(Effect::Publish(Box::new(shown)));
     }

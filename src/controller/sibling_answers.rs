@@ -10,7 +10,10 @@ use std::{
 
 use crate::{
     lease::{BootInstant, FencingToken, LockName},
-    operator::sibling::{Answer, LeaseAnswer},
+    operator::{
+        sibling::{Answer, LeaseAnswer},
+        state::SiblingContact,
+    },
 };
 
 /// The combined answers about one lock.
@@ -47,6 +50,8 @@ pub(super) struct Round {
     asked: Asked,
     /// Whether a sibling whose pod is ready did not answer, or the siblings are not known.
     silent: bool,
+    /// The pods that are ready and did not answer.
+    unanswered: BTreeSet<String>,
     answers: Vec<Answer>,
 }
 
@@ -59,6 +64,7 @@ impl Round {
             sent: Some(sent),
             asked: Asked::default(),
             silent: false,
+            unanswered: BTreeSet::new(),
             answers,
         }
     }
@@ -75,6 +81,24 @@ impl Round {
     /// Reports whether a sibling whose pod is ready did not answer, or the siblings are not known.
     pub(super) const fn is_silent(&self) -> bool {
         self.silent
+    }
+
+    /// Adds the pods that are ready and did not answer.
+    pub(super) fn without(self, unanswered: BTreeSet<String>) -> Self {
+        Self { unanswered, ..self }
+    }
+
+    /// Reports whether the round only checks the connections, and asks about no quorum.
+    pub(super) fn is_heartbeat(&self) -> bool {
+        self.asked.is_empty()
+    }
+
+    /// Returns the connections to the siblings that the round has shown.
+    pub(super) fn contact(&self) -> SiblingContact {
+        SiblingContact {
+            answering: self.answers.len(),
+            unanswered: self.unanswered.clone(),
+        }
     }
 
     /// Reports whether a sibling may keep this quorum with this finalizer. A sibling that should have

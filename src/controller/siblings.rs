@@ -101,10 +101,11 @@ impl Pods {
         self.synced && !self.is_lost(now) && !self.pods.values().any(hidden)
     }
 
-    /// Reports whether the replica at this address should answer.
-    pub(super) fn is_ready(&self, address: SocketAddr) -> bool {
-        let mut pods = self.pods.values();
-        pods.any(|replica| replica.ready && replica.address == Some(address))
+    /// Returns the name of the pod at this address, if it is ready and should answer.
+    pub(super) fn ready_pod(&self, address: SocketAddr) -> Option<&str> {
+        let mut pods = self.pods.iter();
+        let found = pods.find(|(_, replica)| replica.ready && replica.address == Some(address));
+        found.map(|(key, _)| key.name.as_str())
     }
 
     pub(super) fn observe(&mut self, observation: &Observation<Pod>, now: BootInstant) {

@@ -51,7 +51,8 @@ impl ProcessState {
     pub(crate) fn scrape(&self) -> Result<String, prometheus::Error> {
         let in_use = self.in_use.load_full();
         let sources: Vec<_> = in_use.quorums.iter().map(InUseQuorum::source).collect();
-        self.telemetry.scrape(&sources, &in_use.unreadable)
+        self.telemetry
+            .scrape(&sources, &in_use.unreadable, in_use.siblings.as_ref())
     }
 
     /// Samples the locks. Call this about every second, see [`Telemetry::sample`].
@@ -116,6 +117,17 @@ pub(crate) struct InUse {
     pub(crate) finalizer: String,
     /// The RedisQuorums that locks of this process name, open or not.
     pub(crate) named: BTreeSet<String>,
+    /// The connections to the siblings; `None` before the first answers, and if they are not known.
+    pub(crate) siblings: Option<SiblingContact>,
+}
+
+/// The connections to the other replicas, as a round of questions has shown them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SiblingContact {
+    /// The number of replicas that answered.
+    pub(crate) answering: usize,
+    /// The pods that are ready and did not answer.
+    pub(crate) unanswered: BTreeSet<String>,
 }
 
 impl InUse {

@@ -1,6 +1,6 @@
 //! Sends one round of questions to the other replicas.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use futures_util::future::join_all;
 use tokio::time;
@@ -27,8 +27,8 @@ impl Executor {
         };
         let transport = self.quorums.transport.clone();
         let known = self.siblings.are_known(clock::now());
-        let ready = |address: &SocketAddr| self.siblings.is_ready(*address);
-        let ready: Vec<bool> = addresses.iter().map(ready).collect();
+        let ready = |address: &SocketAddr| self.siblings.ready_pod(*address).map(str::to_owned);
+        let ready: Vec<Option<String>> = addresses.iter().map(ready).collect();
         async move {
             let sent = clock::now();
             let asked = addresses
@@ -39,12 +39,16 @@ impl Executor {
                 .into_iter()
                 .map(|answer| answer.ok()?.ok())
                 .collect();
-            let silent = ready
-                .iter()
+            let unanswered: BTreeSet<String> = ready
+                .into_iter()
                 .zip(&answers)
-                .any(|(ready, answer)| *ready && answer.is_none());
+                .filter_map(|(ready, answer)| ready.filter(|_| answer.is_none()))
+                .collect();
+            let silent = !unanswered.is_empty() || !known;
             let answers = answers.into_iter().flatten().collect();
-            Round::new(sent, answers, &cluster, &identity).about(question.quorums, silent || !known)
+            Round::new(sent, answers, &cluster, &identity)
+                .about(question.quorums, silent)
+                .without(unanswered)
         }
     }
 }

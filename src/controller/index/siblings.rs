@@ -15,10 +15,15 @@ use crate::{
         writer::Item,
     },
     lease::{BootInstant, FencingToken, LockName},
+    operator::state::SiblingContact,
 };
 
 /// Interval between questions to a sibling, while they are needed.
 const EVERY: Duration = Duration::from_millis(400);
+/// Interval between questions to a sibling at rest: a connection that is lost is reported before it is needed.
+const AT_REST: Duration = Duration::from_secs(30);
+/// The time after which a sibling that did not answer is asked again.
+const CONFIRMED: Duration = Duration::from_secs(3);
 /// Timeout of an answer.
 pub(in crate::controller) const PATIENCE: Duration = Duration::from_millis(500);
 /// Timeout of the answers to the last question. Targets that no sibling takes over are stopped.
@@ -41,6 +46,9 @@ pub(super) struct Asking {
     at: Option<BootInstant>,
     /// Whether the reason why this replica is not ready was reported, or the replica was ready.
     pub(super) reported_not_ready: bool,
+    /// The connections that the last round has shown, and those that are reported: two rounds confirm a loss.
+    contact: Option<SiblingContact>,
+    pub(super) reported: Option<SiblingContact>,
 }
 
 impl Index {
@@ -51,15 +59,49 @@ impl Index {
             return;
         }
         let quorums = self.unseen(at);
-        if quorums.is_empty() {
+        if quorums.is_empty() && !self.beats(now) {
             return;
         }
         (self.asking.under_way, self.asking.at) = (true, Some(now));
         self.effects.push(Effect::AskSiblings(quorums));
     }
 
+    /// Reports whether the connections to the siblings are checked now, which no decision needs.
+    fn beats(&self, now: BootInstant) -> bool {
+        let confirmed = self.asking.contact == self.asking.reported;
+        let every = if confirmed { AT_REST } else { CONFIRMED };
+        self.me.follows_siblings && self.asking.at.is_none_or(|asked| now >= asked + every)
+    }
+
+    /// Reports the connections to the siblings once two rounds have shown them.
+    fn report_contact(&mut self, contact: &SiblingContact) {
+        let before = self.asking.contact.replace(contact.clone());
+        let same = before.is_some_and(|before| before.unanswered == contact.unanswered);
+        if !same && !contact.unanswered.is_empty() {
+            return;
+        }
+        let reported = self.asking.reported.replace(contact.clone()).unwrap_or_default();
+        for pod in contact.unanswered.difference(&reported.unanswered) {
+            tracing::warn!(
+                pod,
+                "the other replica is ready and does not answer: a replica that loses the masters cannot ask it; check the \
+                 NetworkPolicies for the port that the pod calls http"
+            );
+        }
+        for pod in reported.unanswered.difference(&contact.unanswered) {
+            tracing::info!(pod, "the other replica answers again, or is gone");
+        }
+        if reported != *contact {
+            self.publish(false);
+        }
+    }
+
     pub(super) fn on_siblings_answered(&mut self, round: Round) {
         self.asking.under_way = false;
+        self.report_contact(&round.contact());
+        if round.is_heartbeat() {
+            return;
+        }
         let before = std::mem::replace(&mut self.asking.round, round);
         let seen = self.asking.round.seen_by_siblings();
         for quorum in before.seen_by_siblings().difference(&seen) {

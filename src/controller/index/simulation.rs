@@ -341,6 +341,22 @@ fn deleted_object_is_let_go_although_the_first_removal_of_its_finalizer_failed()
     assert_eq!(simulation.outside.failing, 0);
 }
 
+/// No decision needs the answer at rest.
+#[test]
+fn sibling_that_does_not_answer_is_reported_at_rest() {
+    let outside = Outside::with_lock("a", server::WITH_TARGET);
+    let mut simulation = Simulation::with(outside, 0, None);
+    simulation.come_to_rest(false).unwrap();
+    for answers in [false, true] {
+        simulation.outside.sibling_answers = answers;
+        for _ in 0..40 {
+            simulation.calm_step().unwrap();
+        }
+        let reported = simulation.index.asking.reported.as_ref().unwrap();
+        assert_eq!(reported.unanswered.contains("sibling"), !answers, "{reported:?}");
+    }
+}
+
 /// An error of the client library is reported in the status, and the quorum is opened by a retry.
 #[test]
 fn quorum_that_could_not_be_opened_is_reported_and_opened_later() {

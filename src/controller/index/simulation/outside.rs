@@ -14,7 +14,7 @@ use std::{
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::server::{FAILS_OVER, FENCED, Server, WITH_TARGET, key};
+use super::server::{FAILS_OVER, FENCED, OBSERVED, Server, WITH_TARGET, key};
 use crate::{
     api::{plan::LockPlan, target::TargetRef},
     controller::{
@@ -141,6 +141,8 @@ impl Outside {
         if focus == Focus::Drains {
             let spec = [WITH_TARGET, FAILS_OVER, FENCED][random.usize(..3)];
             server.create(NAMES[0], spec, stamp);
+        } else if focus == Focus::Names {
+            server.create(NAMES[0], OBSERVED, stamp);
         } else {
             for name in NAMES {
                 if random.bool() {

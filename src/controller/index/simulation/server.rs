@@ -29,6 +29,7 @@ use crate::{
 /// The index of the entry in [`LOCKS`] that is orphaned when it is deleted.
 pub(super) const ORPHANED: usize = 7;
 pub(super) const WITH_TARGET: usize = 1;
+pub(super) const OBSERVED: usize = 8;
 pub(super) const FAILS_OVER: usize = 10;
 pub(super) const FENCED: usize = 11;
 

@@ -31,14 +31,17 @@ pub(in crate::controller::index::simulation) enum Focus {
     Masters,
     /// Locks are deleted while siblings see the masters, and this replica does not.
     Siblings,
+    /// Another cluster has the name of this one, and a lock is only observed.
+    Names,
 }
 
 impl Focus {
     pub(super) fn any(random: &mut fastrand::Rng) -> Self {
-        match random.u8(..12) {
+        match random.u8(..13) {
             0 | 1 => Self::Drains,
             2 => Self::Masters,
             3 => Self::Siblings,
+            4 => Self::Names,
             _ => Self::All,
         }
     }

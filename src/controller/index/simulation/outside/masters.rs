@@ -1,6 +1,6 @@
 //! Simulates the masters: the actual holder of each lock, and this replica's view of it.
 
-use super::{LEASE, OpenQuorum, Outside, Owner, SIBLING};
+use super::{Focus, LEASE, OpenQuorum, Outside, Owner, SIBLING};
 use crate::{
     api::plan::QuorumPlan,
     controller::object::ObjectKey,
@@ -72,6 +72,7 @@ impl Outside {
     pub(super) fn elect(&mut self) -> Vec<Input> {
         let mut inputs = Vec::new();
         let now = self.now;
+        let clashes = if self.focus == Focus::Names { 2 } else { 20 };
         for (name, quorum) in &mut self.quorums {
             let sees = quorum.voting >= 2;
             for (lock, stand) in &mut quorum.locks {
@@ -91,7 +92,7 @@ impl Outside {
                     0 | 1 if mine => Owner::Me,
                     2 if self.sibling_sees => Owner::Sibling,
                     // This cluster usually owns its name.
-                    3 if !internal || (!self.calm && self.random.u8(..20) == 0) => Owner::Elsewhere,
+                    3 if !internal || (!self.calm && self.random.u8(..clashes) == 0) => Owner::Elsewhere,
                     _ if mine => Owner::Me,
                     _ => continue,
                 };

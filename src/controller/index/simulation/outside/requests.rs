@@ -289,7 +289,10 @@ impl Outside {
     pub(in crate::controller::index::simulation) fn round(&self, asked: Asked) -> Round {
         let identity = (self.cluster.uid(), "me");
         if !self.sibling_answers {
-            return Round::new(self.now, Vec::new(), identity.0, identity.1).about(asked, true);
+            let unanswered = BTreeSet::from([SIBLING.to_owned()]);
+            return Round::new(self.now, Vec::new(), identity.0, identity.1)
+                .about(asked, true)
+                .without(unanswered);
         }
         let declared = |name: &str| self.server.quorums.contains_key(name);
         let asked_here = asked.iter().filter(|(name, _)| declared(name));
