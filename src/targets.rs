@@ -16,6 +16,7 @@ mod in_flight;
 mod kind;
 mod label_pods;
 mod leader_lease;
+mod observed_generation;
 mod once_per_schedule;
 mod owner;
 mod pages;

@@ -3,9 +3,12 @@
 use schemars::Schema;
 use serde_json::{Value, json};
 
+/// The maximum number of conditions of an object.
+pub(crate) const MOST: usize = 32;
+
 /// Bounds every condition of a list, and each field of it.
 pub(super) fn bounded(list: &mut Schema) {
-    list.insert("maxItems".to_owned(), json!(32));
+    list.insert("maxItems".to_owned(), json!(MOST));
     let fields = list
         .get_mut("items")
         .and_then(|items| items.get_mut("properties"))

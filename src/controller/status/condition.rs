@@ -3,6 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
+use crate::api::conditions::MOST;
 pub(super) use crate::api::vocabulary::ConditionType;
 use crate::controller::problem::Reason;
 
@@ -89,9 +90,10 @@ impl<'a> Conditions<'a> {
         for own in self.list {
             match list.iter_mut().find(|other| other.type_ == own.type_) {
                 Some(other) => *other = own,
-                None => list.push(own),
+                None => list.insert(0, own),
             }
         }
+        list.truncate(MOST);
         list
     }
 
@@ -101,7 +103,8 @@ impl<'a> Conditions<'a> {
     }
 
     /// Returns all conditions that were set. A condition of any other type belongs to another controller and stays: the
-    /// list is a map by type, and a merge patch replaces it as a whole.
+    /// list is a map by type, and a merge patch replaces it as a whole. Those beyond the bound of the definition are
+    /// dropped: the API server would refuse the whole status.
     pub(super) fn into_list(self) -> Vec<Condition> {
         let mut list = self.list;
         let foreign = |other: &&Condition| {
@@ -110,6 +113,7 @@ impl<'a> Conditions<'a> {
         };
         let foreign: Vec<Condition> = self.before.iter().filter(foreign).cloned().collect();
         list.extend(foreign);
+        list.truncate(MOST);
         list
     }
 }

@@ -368,6 +368,26 @@ fn conditions_of_other_controllers_stay() {
     assert!(after.conditions.contains(&foreign));
 }
 
+/// The API server would refuse a longer list, and with it every status of the lock.
+#[test]
+fn conditions_of_other_controllers_leave_room_for_those_of_the_operator() {
+    let plan = plan("");
+    let mut before = lock_status(&facts(&LeaderLockStatus::default(), Ok(&plan), None, None));
+    let own: Vec<String> = before.conditions.iter().map(|one| one.type_.clone()).collect();
+    let foreign = before.conditions[0].clone();
+    before.conditions.clear();
+    before.conditions.extend((0..32).map(|number| {
+        let mut foreign = foreign.clone();
+        foreign.type_ = format!("example.com/Audited{number}");
+        foreign
+    }));
+    let after = lock_status(&facts(&before, Ok(&plan), None, None));
+    assert_eq!(after.conditions.len(), 32);
+    for kind in own {
+        assert!(after.conditions.iter().any(|one| one.type_ == kind), "{kind}");
+    }
+}
+
 #[test]
 fn a_paused_lock_is_current_and_not_activating() {
     let plan = plan(TARGET);

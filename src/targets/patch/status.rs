@@ -6,7 +6,7 @@ use super::{
     fields::{shown, value_at},
     hold::Shown,
 };
-use crate::api::plan::StatusCheck;
+use crate::{api::plan::StatusCheck, targets::observed_generation::observed_generation};
 
 /// Whether a status is about the present generation of its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +36,7 @@ pub(super) fn status_of(object: &Value, checks: &[StatusCheck], annotates: bool)
 /// Returns the generation to which this part of the status refers, if it names one; or the text of a check
 /// that does not hold.
 fn holds(object: &Value, check: &StatusCheck) -> Result<Option<i64>, String> {
-    let observed = object["status"]["observedGeneration"].as_i64();
+    let observed = observed_generation(object["status"].get("observedGeneration")).number();
     match check {
         StatusCheck::Field { path, equals } => {
             let found = value_at(object, path).unwrap_or_default();
@@ -64,7 +64,8 @@ fn holds(object: &Value, check: &StatusCheck) -> Result<Option<i64>, String> {
                 let found = shown(found.get("reason"));
                 return Err(format!("condition {kind} has the reason {found}, not {reason}"));
             }
-            Ok(found["observedGeneration"].as_i64().or(observed))
+            let own = observed_generation(found.get("observedGeneration"));
+            Ok(own.number().or(observed))
         }
     }
 }

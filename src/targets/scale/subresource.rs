@@ -16,6 +16,7 @@ use crate::{
         StartPermit, TargetContext, TargetError,
         attempts::Precondition,
         data_loss::scaling_deletes,
+        observed_generation::{ObservedGeneration, observed_generation},
         pods::Pods,
         read::Place,
         rights::granted,
@@ -144,9 +145,10 @@ impl Object {
             return Ok(true);
         };
         let seen = object.data.pointer("/status/observedGeneration");
-        Ok(match seen.and_then(Value::as_i64) {
-            Some(seen) => object.metadata.generation.is_none_or(|asked| seen >= asked),
-            None => self.place.resource.group != "apps",
+        Ok(match observed_generation(seen) {
+            ObservedGeneration::Number(seen) => object.metadata.generation.is_none_or(|asked| seen >= asked),
+            ObservedGeneration::Absent => self.place.resource.group != "apps",
+            ObservedGeneration::Unreadable => false,
         })
     }
 
