@@ -78,14 +78,6 @@ impl Pods {
         }
     }
 
-    /// Returns the addresses of the ready replicas. The loss of a node is noticed only after 40 s: readiness
-    /// alone does not prove that a replica runs.
-    pub(super) fn ready(&self, now: BootInstant) -> Vec<SocketAddr> {
-        let lost = self.is_lost(now);
-        let ready = self.pods.values().filter(|replica| replica.ready && !lost);
-        ready.filter_map(|replica| replica.address).collect()
-    }
-
     fn is_lost(&self, now: BootInstant) -> bool {
         self.lost.is_some_and(|lost| now < lost + TAKEN_UP)
     }
@@ -199,12 +191,12 @@ mod tests {
     }
 
     /// Observes a list with both pods, then `more`.
-    fn any_after(more: &[Observation<Pod>]) -> bool {
-        any_at(5, more)
+    fn known_after(more: &[Observation<Pod>]) -> bool {
+        known_at(5, more)
     }
 
-    /// Like [`any_after`], but checked the given number of seconds later.
-    fn any_at(seconds: u64, more: &[Observation<Pod>]) -> bool {
+    /// Like [`known_after`], but checked the given number of seconds later.
+    fn known_at(seconds: u64, more: &[Observation<Pod>]) -> bool {
         let mut pods = Pods::new(Some("own"));
         let listed = [
             listed("own", "True"),
@@ -213,32 +205,25 @@ mod tests {
         ];
         let all = listed.iter().chain(more);
         all.for_each(|observation| pods.observe(observation, BootInstant::default()));
-        !pods
-            .ready(BootInstant::default() + Duration::from_secs(seconds))
-            .is_empty()
+        pods.are_known(BootInstant::default() + Duration::from_secs(seconds))
     }
 
     #[test]
-    fn a_sibling_that_cannot_be_followed_does_not_count() {
-        assert!(any_after(&[]));
-        assert!(!any_after(&[failed()]));
-        assert!(any_at(10, &[failed()]), "taken up, and no pod changed");
+    fn siblings_are_not_known_while_they_cannot_be_followed() {
+        assert!(known_after(&[]));
+        assert!(!known_after(&[failed()]));
+        assert!(known_at(10, &[failed()]), "taken up, and no pod changed");
         // A change that arrives now follows all missed changes.
-        assert!(any_after(&[failed(), seen("own", "False")]));
-        assert!(!any_after(&[
-            failed(),
-            seen("other", "False"),
-            seen("own", "False")
-        ]));
+        assert!(known_after(&[failed(), seen("own", "False")]));
         // A list has no order until it is complete.
         let other = || listed("other", "True");
-        assert!(!any_after(&[failed(), other()]));
-        assert!(any_after(&[failed(), other(), Observation::Synced]));
+        assert!(!known_after(&[failed(), other()]));
+        assert!(known_after(&[failed(), other(), Observation::Synced]));
         let gone = ObjectKey {
             namespace: "redlock".into(),
             name: "third".into(),
         };
-        assert!(!any_after(&[failed(), other(), Observation::Gone(gone)]));
+        assert!(!known_after(&[failed(), other(), Observation::Gone(gone)]));
     }
 
     #[test]
@@ -270,7 +255,7 @@ mod tests {
             ["10.0.0.7:8080".parse().unwrap()],
             "unready, and asked"
         );
-        assert_eq!(pods.ready(BootInstant::default()), []);
+        assert_eq!(pods.ready_pod("10.0.0.7:8080".parse().unwrap()), None);
         let Observation::Seen(mut pod, origin) = seen("other", "True") else {
             unreachable!()
         };

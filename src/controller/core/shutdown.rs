@@ -47,10 +47,11 @@ impl Core {
         self.index.begin_stop(&world(&self.executor));
         self.execute_last();
         let held = self.index.held_at_end(&world(&self.executor));
-        // The answers show which ready siblings would take these locks over.
-        let ready = self.executor.siblings.ready(clock::now());
+        // The answers show which siblings would take each of these locks over: one that is not ready may wait for another
+        // quorum.
+        let siblings = self.executor.siblings.all();
         let question = self.index.last_question();
-        let successors = self.executor.round(ready, question, LAST_PATIENCE).await;
+        let successors = self.executor.round(siblings, question, LAST_PATIENCE).await;
         let mut handed = self.index.hand_out(&successors, &world(&self.executor));
         let kept = self.stop_last(&mut handed, reports).await;
         let last = self

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Effect, Index, Planted, World};
 use crate::{
-    api::{RedisQuorum, plan::QuorumPlan},
+    api::{RedisQuorum, plan::QuorumPlan, vocabulary::ConditionType},
     controller::{
         index::reporter::{Reporter, ReporterTerms},
         object::ObjectKey,
@@ -277,14 +277,34 @@ impl Index {
     }
 
     /// Returns the quorums that a lock names and that this replica must be able to use before it replaces
-    /// another replica. A problem of the object itself affects every replica, so it does not count.
+    /// another replica. A problem of the object itself affects every replica, so it does not count, and neither does a
+    /// quorum that is away while another one is not: one tenant must not keep the replicas from serving the others.
     pub(super) fn needed_quorums(&self) -> BTreeSet<String> {
         let usable = |name: &String| {
             let problem = self.quorums.get(name).and_then(|entry| entry.phase.problem());
             problem.is_none_or(|problem| !problem.reason.is_of_the_object())
                 && self.locks.of_quorum(name).next().is_some()
         };
-        self.quorums.names().into_iter().filter(usable).collect()
+        let usable: BTreeSet<String> = self.quorums.names().into_iter().filter(usable).collect();
+        let away = usable.iter().filter(|name| self.is_away(name)).cloned().collect();
+        without_those_away(usable, &away)
+    }
+
+    /// Reports whether, according to the statuses, no replica sees a majority of the masters and no lock of the quorum is
+    /// held.
+    fn is_away(&self, name: &str) -> bool {
+        let status = self
+            .quorums
+            .get(name)
+            .and_then(|entry| entry.object.status.as_ref());
+        let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
+        let unready = conditions
+            .any(|condition| condition.type_ == ConditionType::Ready.name() && condition.status != "True");
+        let is_held = |key: &ObjectKey| {
+            let status = self.locks.get(key).and_then(|entry| entry.object.status.as_ref());
+            status.is_some_and(|status| status.holder_identity.is_some())
+        };
+        unready && !self.locks.of_quorum(name).any(is_held)
     }
 
     pub(super) fn quorum_problems(&self) -> Vec<String> {
@@ -299,6 +319,11 @@ impl Index {
         };
         names.into_iter().filter_map(text).collect()
     }
+}
+
+fn without_those_away(named: BTreeSet<String>, away: &BTreeSet<String>) -> BTreeSet<String> {
+    let present: BTreeSet<String> = named.difference(away).cloned().collect();
+    if present.is_empty() { named } else { present }
 }
 
 /// Reports whether leases on one quorum are no evidence about the other.
@@ -326,6 +351,24 @@ fn clash(own: &ClusterId, other: &ClusterId) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quorum_that_is_away_counts_only_where_all_are() {
+        let set = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
+        for (named, away, wanted) in [
+            (&["a", "b"][..], &[][..], &["a", "b"][..]),
+            (&["a", "b"], &["b"], &["a"]),
+            (&["a", "b"], &["a", "b"], &["a", "b"]),
+            (&["a"], &["a"], &["a"]),
+            (&[], &[], &[]),
+        ] {
+            assert_eq!(
+                without_those_away(set(named), &set(away)),
+                set(wanted),
+                "{named:?} {away:?}"
+            );
+        }
+    }
 
     /// A user of the chart knows its values, and never typed the flag.
     #[test]
