@@ -13,14 +13,19 @@ use k8s_openapi::{
 
 use crate::lease::BootInstant;
 
-/// Interval between renewals: the only write at rest, apart from the heartbeat of a quorum.
+/// Interval between renewals.
 pub(super) const RENEWED_EVERY: Duration = Duration::from_secs(5);
 /// The time after the last observed renewal from which another replica may become the coordinator. It is shorter than
 /// the time from a renewal of a lock of the default duration to the deadline for stopping its targets.
 pub(super) const EXPIRES: Duration = Duration::from_secs(10);
 
+/// The time after a change in which a replica that sees more may still become the coordinator.
+pub(super) const SETTLES: Duration = Duration::from_secs(5);
+
 /// The annotation that names the quorums of whose masters the coordinator sees no majority.
 const UNSEEN: &str = "redlock.dev/quorums-without-majority";
+/// The annotation that names the scope of the coordinator.
+const SCOPE: &str = "redlock.dev/scope";
 /// The most names in the annotation. A coordinator that misses more quorums writes [`ALL`].
 const MOST_NAMES: usize = 32;
 /// The longest annotation that is read, in bytes: [`MOST_NAMES`] names of 253 bytes, with separators.
@@ -61,15 +66,14 @@ impl UnseenQuorums {
         }
     }
 
-    /// Reports whether the masters of this quorum are seen.
-    pub(super) fn sees(&self, quorum: &str) -> bool {
+    pub(super) fn contains(&self, quorum: &str) -> bool {
         match self {
-            Self::Named(names) => !names.contains(quorum),
-            Self::All => false,
+            Self::Named(names) => names.contains(quorum),
+            Self::All => true,
         }
     }
 
-    /// Reports whether `other` sees every quorum that this replica sees, and at least one more.
+    /// Reports whether a replica with `other` sees every quorum that one with `self` sees, and at least one more.
     pub(super) fn is_exceeded_by(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Named(own), Self::Named(other)) => other.is_subset(own) && own != other,
@@ -88,20 +92,23 @@ pub(super) struct CoordinatorRecord {
     /// Compared with other values only: no replica compares it with its own clock.
     pub(super) renewed: Option<Timestamp>,
     pub(super) transitions: i32,
+    /// The namespaces that the coordinator watches, encoded: it knows no lock of another one.
+    pub(super) scope: String,
     pub(super) unseen: UnseenQuorums,
 }
 
 impl CoordinatorRecord {
     pub(super) fn of(lease: &Lease) -> Self {
         let annotations = lease.metadata.annotations.as_ref();
-        let unseen = annotations.and_then(|all| all.get(UNSEEN)).map(String::as_str);
+        let annotation = |name: &str| annotations.and_then(|all| all.get(name)).map(String::as_str);
         let spec = lease.spec.clone().unwrap_or_default();
         Self {
             holder: spec.holder_identity.unwrap_or_default(),
             acquired: spec.acquire_time.map(|time| time.0),
             renewed: spec.renew_time.map(|time| time.0),
             transitions: spec.lease_transitions.unwrap_or_default().max(0),
-            unseen: UnseenQuorums::parse(unseen),
+            scope: annotation(SCOPE).unwrap_or_default().to_owned(),
+            unseen: UnseenQuorums::parse(annotation(UNSEEN)),
         }
     }
 
@@ -111,7 +118,13 @@ impl CoordinatorRecord {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 resource_version: version.map(str::to_owned),
-                annotations: Some([(UNSEEN.to_owned(), self.unseen.to_text())].into()),
+                annotations: Some(
+                    [
+                        (UNSEEN.to_owned(), self.unseen.to_text()),
+                        (SCOPE.to_owned(), self.scope.clone()),
+                    ]
+                    .into(),
+                ),
                 ..ObjectMeta::default()
             },
             spec: Some(LeaseSpec {
@@ -135,21 +148,27 @@ pub(super) struct OtherCoordinator {
     pub(super) unseen: UnseenQuorums,
 }
 
-impl OtherCoordinator {
-    /// Returns until when the other replica stops the targets of locks on this quorum that no replica of this cluster
-    /// holds; `None` if it may not be able to.
-    pub(super) fn coordinates_until(&self, quorum: &str, now: BootInstant) -> Option<BootInstant> {
-        (now < self.until && self.unseen.sees(quorum)).then_some(self.until)
-    }
+/// The coordinator, as a replica that may not be it sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CoordinatorView {
+    pub(super) other: Option<OtherCoordinator>,
+    /// The time until which another replica may become the coordinator, or see more, after the last change.
+    pub(super) settles_at: BootInstant,
 }
 
-/// Returns until when another replica stops the targets of locks on this quorum that no replica of this cluster holds.
-pub(super) fn coordinated_until(
-    other: &Option<OtherCoordinator>,
-    quorum: &str,
-    now: BootInstant,
-) -> Option<BootInstant> {
-    other.as_ref()?.coordinates_until(quorum, now)
+impl CoordinatorView {
+    /// Reports whether another replica coordinates, and sees the masters of this quorum.
+    pub(super) fn is_coordinated(&self, quorum: &str, now: BootInstant) -> bool {
+        let other = self.other.as_ref();
+        other.is_some_and(|other| now < other.until && !other.unseen.contains(quorum))
+    }
+
+    /// Returns until when a replica that does not see the masters of this quorum leaves stops to the others.
+    pub(super) fn leaves_until(&self, quorum: &str, now: BootInstant) -> Option<BootInstant> {
+        let other = self.other.as_ref().filter(|_| self.is_coordinated(quorum, now));
+        let until = other.map_or(self.settles_at, |other| other.until.max(self.settles_at));
+        (now < until).then_some(until)
+    }
 }
 
 #[cfg(test)]
@@ -167,6 +186,7 @@ mod tests {
             acquired: Timestamp::from_second(1_700_000_000).ok(),
             renewed: Timestamp::from_second(1_700_000_005).ok(),
             transitions: 3,
+            scope: "all".to_owned(),
             unseen: named(&["b", "a"]),
         };
         let lease = record.to_lease("redlock", Some("7"));
@@ -181,7 +201,7 @@ mod tests {
         for text in ["*".to_owned(), "x".repeat(LONGEST + 1)] {
             lease.metadata.annotations = Some([(UNSEEN.to_owned(), text)].into());
             let record = CoordinatorRecord::of(&lease);
-            assert!(!record.unseen.sees("default"));
+            assert!(record.unseen.contains("default"));
         }
         let many = UnseenQuorums::new((0..=MOST_NAMES).map(|number| number.to_string()));
         assert_eq!(many, UnseenQuorums::All);

@@ -22,7 +22,7 @@ use tokio::{
 
 use super::{
     clients::Clients,
-    coordination::OtherCoordinator,
+    coordination::CoordinatorView,
     events::Events,
     index::{Effect, Index, Input, Replica, Scope, World},
     jobs::Jobs,
@@ -103,8 +103,8 @@ struct Executor {
     namespace: Option<String>,
     /// The latest answers of the siblings, for the target tasks.
     sibling_answers: watch::Sender<Arc<Round>>,
-    /// The other replica that coordinates, for the target tasks.
-    coordinator: watch::Sender<Option<OtherCoordinator>>,
+    /// The coordinator, for the target tasks; `None` without an election.
+    coordinator: watch::Sender<Option<CoordinatorView>>,
     /// The namespace and name of the coordinator's Lease.
     coordination: Option<(String, String)>,
     tasks: Tasks,

@@ -169,7 +169,9 @@ pub(super) struct Index {
 impl Index {
     /// Creates the index of a replica with one watch for each of these scopes. `seed` seeds the jitter of waits.
     pub(super) fn new(me: Replica, scopes: &[String], seed: u64) -> Self {
-        let coordinator = me.coordinates.then(CoordinatorElection::new);
+        let coordinator = me
+            .coordinates
+            .then(|| CoordinatorElection::new(me.identity.to_string(), me.scope.as_str().to_owned()));
         Self {
             me,
             locks: Locks::new(scopes),
@@ -217,7 +219,7 @@ impl Index {
             Input::Clusters(quorum, reporters) => self.on_clusters(&quorum, &reporters),
             Input::Retired(retired, outcome) => self.on_retired(&retired, outcome, at),
             Input::Coordinator(observation) => self.on_coordinator(&observation, at),
-            Input::CoordinatorWritten(end) => self.on_coordinator_written(end, at),
+            Input::CoordinatorWritten(end) => self.on_coordinator_written(&end, at),
             Input::SiblingsAnswered(round) => self.on_siblings_answered(round),
             Input::NodeGuards(guards) => self.on_node_guards(guards),
             Input::Uses(name, round) => self.on_uses(&name, round.as_ref(), at),

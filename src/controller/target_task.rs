@@ -72,6 +72,7 @@ pub(super) fn start<T: Send + 'static>(
         stop_requests: StopRequests::default(),
         read_gate: ReadGate::default(),
         readiness: Readiness::default(),
+        regained: None,
         stop_times_checked: false,
         settled: Settled::default(),
         reported: None,
@@ -101,6 +102,8 @@ struct TargetTask {
     stop_requests: StopRequests,
     read_gate: ReadGate,
     readiness: Readiness,
+    /// The time at which the API server answered again.
+    regained: Option<BootInstant>,
     /// Whether the stop times of the declared targets were checked.
     stop_times_checked: bool,
     settled: Settled,
@@ -217,6 +220,8 @@ impl TargetTask {
             for target in self.targets.iter_mut().chain(&mut self.removed) {
                 target.distrust();
             }
+        } else {
+            self.regained = Some(clock::now());
         }
     }
 

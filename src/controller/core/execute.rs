@@ -8,7 +8,7 @@ use super::{Executor, Incoming};
 use crate::{
     clock,
     controller::{
-        coordination::OtherCoordinator,
+        coordination::CoordinatorView,
         index::{AfterStop, Effect, Input, PATIENCE, TargetTaskStart},
         object::ObjectKey,
         sibling_answers::Round,
@@ -64,7 +64,7 @@ impl Executor {
                 self.secrets
                     .follow(plans.iter(), client, &self.inbox, Incoming::Secret);
             }
-            Effect::PublishCoordinator(other) => self.publish_coordinator(other),
+            Effect::PublishCoordinator(view) => self.publish_coordinator(view),
             Effect::AskSiblings(quorums) => {
                 let round = self.round(self.siblings.all(), quorums, PATIENCE);
                 let broken = Input::SiblingsAnswered(Round::default());
@@ -288,14 +288,13 @@ impl Executor {
         }
     }
 
-    /// Passes the other coordinator on to the target tasks. A renewal alone wakes none of them.
-    fn publish_coordinator(&self, other: Option<OtherCoordinator>) {
+    /// Passes the coordinator on to the target tasks. A renewal alone wakes none of them.
+    fn publish_coordinator(&self, view: CoordinatorView) {
         self.coordinator.send_if_modified(|known| {
-            let identity = |one: &Option<OtherCoordinator>| {
-                one.as_ref().map(|one| (one.holder.clone(), one.unseen.clone()))
-            };
-            let wakes = identity(known) != identity(&other);
-            *known = other;
+            let wakes = known
+                .as_ref()
+                .is_none_or(|known| known.settles_at != view.settles_at);
+            *known = Some(view);
             wakes
         });
     }

@@ -111,14 +111,33 @@ fn without(object: &LeaderLock) -> Value {
     } })
 }
 
-/// Writes the Lease of the coordinator. After a conflict the present object is read.
+/// Writes the Lease of the coordinator. After a conflict the present object is read, and a resignation is repeated.
 pub(super) async fn write_coordinator(
     client: Client,
     namespace: &str,
     name: &str,
-    write: &CoordinatorWrite,
+    mut write: CoordinatorWrite,
 ) -> CoordinatorWriteEnd {
     let api = Api::<Lease>::namespaced(client, namespace);
+    let present = match try_coordinator(&api, name, &write).await {
+        Ok(end) => return end,
+        Err(present) => present,
+    };
+    if write.record.holder.is_empty() {
+        write.version.clone_from(&present.metadata.resource_version);
+        return try_coordinator(&api, name, &write)
+            .await
+            .unwrap_or_else(CoordinatorWriteEnd::Read);
+    }
+    CoordinatorWriteEnd::Read(present)
+}
+
+/// Writes the Lease once. Returns the present object after a conflict.
+async fn try_coordinator(
+    api: &Api<Lease>,
+    name: &str,
+    write: &CoordinatorWrite,
+) -> Result<CoordinatorWriteEnd, Box<Lease>> {
     let lease = write.record.to_lease(name, write.version.as_deref());
     let parameters = PostParams {
         field_manager: Some(COORDINATOR_MANAGER.to_owned()),
@@ -128,22 +147,23 @@ pub(super) async fn write_coordinator(
         Some(_) => api.replace(name, &parameters, &lease).await,
         None => api.create(&parameters, &lease).await,
     };
-    let error = match written {
-        Ok(lease) => return CoordinatorWriteEnd::Read(Box::new(lease)),
-        Err(error) => error,
+    let failed = |error: &kube::Error| CoordinatorWriteEnd::Failed {
+        forbidden: matches!(error, kube::Error::Api(status) if status.is_forbidden()),
+        reason: deepest(error),
     };
-    match error {
-        kube::Error::Api(status) if status.is_not_found() && write.version.is_some() => {
-            CoordinatorWriteEnd::Absent
+    match written {
+        Ok(lease) => Ok(CoordinatorWriteEnd::Read(Box::new(lease))),
+        Err(kube::Error::Api(status)) if status.is_not_found() && write.version.is_some() => {
+            Ok(CoordinatorWriteEnd::Absent)
         }
-        kube::Error::Api(status) if status.is_conflict() || status.is_already_exists() => {
+        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {
             match api.get_opt(name).await {
-                Ok(Some(lease)) => CoordinatorWriteEnd::Read(Box::new(lease)),
-                Ok(None) => CoordinatorWriteEnd::Absent,
-                Err(error) => CoordinatorWriteEnd::Failed(deepest(&error)),
+                Ok(Some(lease)) => Err(Box::new(lease)),
+                Ok(None) => Ok(CoordinatorWriteEnd::Absent),
+                Err(error) => Ok(failed(&error)),
             }
         }
-        error => CoordinatorWriteEnd::Failed(deepest(&error)),
+        Err(error) => Ok(failed(&error)),
     }
 }
 

@@ -53,6 +53,7 @@ impl Core {
         let question = self.index.last_question();
         let successors = self.executor.round(siblings, question, LAST_PATIENCE).await;
         let mut handed = self.index.hand_out(&successors, &world(&self.executor));
+        self.end_idle_tasks(&handed);
         let kept = self.stop_last(&mut handed, reports).await;
         let last = self
             .index
@@ -66,6 +67,21 @@ impl Core {
             tracing::warn!("not every lock was released in time: the remaining leases expire by themselves");
         }
         self.write_last(last, !successors.is_silent()).await;
+    }
+
+    /// Ends the target tasks of locks that this replica does not hold: the index decides nothing from here on, so their
+    /// view of the siblings would be outdated.
+    fn end_idle_tasks(&mut self, handed: &Handed) {
+        let stops: HashSet<&ObjectKey> = handed.stops.iter().map(|stop| &stop.key).collect();
+        let at = world(&self.executor);
+        let keys = self.executor.tasks.targets.keys();
+        let idle: Vec<ObjectKey> = keys
+            .filter(|key| !stops.contains(key) && !self.index.holds(key, &at))
+            .cloned()
+            .collect();
+        for key in &idle {
+            self.executor.tasks.targets.remove(key);
+        }
     }
 
     fn execute_last(&mut self) {

@@ -10,7 +10,7 @@ use crate::{
     clock,
     controller::{
         hand_over::answer,
-        index::{CoordinatorWriteEnd, Effect, Guarded, Input, LockReadEnd},
+        index::{CoordinatorWrite, CoordinatorWriteEnd, Effect, Guarded, Input, LockReadEnd},
         writer::{self, Item, Written},
     },
 };
@@ -85,20 +85,7 @@ impl Executor {
                     Input::LockRead { key, sent, end }
                 });
             }
-            Effect::WriteCoordinator(write) => {
-                let Some((namespace, name)) = self.coordination.clone() else {
-                    return;
-                };
-                let end = CoordinatorWriteEnd::Failed("the write ended unexpectedly".to_owned());
-                jobs.start(Input::CoordinatorWritten(end), async move {
-                    rate_limiter.count(1, clock::now());
-                    let write = requests::write_coordinator(urgent, &namespace, &name, &write);
-                    let end = time::timeout(COORDINATES, write).await.unwrap_or_else(|_| {
-                        CoordinatorWriteEnd::Failed("the API server does not answer".to_owned())
-                    });
-                    Input::CoordinatorWritten(end)
-                });
-            }
+            Effect::WriteCoordinator(write) => self.write_coordinator(write),
             Effect::SetQuorumFinalizers { .. } => self.set_quorum_finalizers(effect),
             Effect::Abstain { .. } => self.abstain(effect),
             Effect::EndAbstention { key, object } => jobs.start(Input::Nothing, async move {
@@ -129,6 +116,25 @@ impl Executor {
             _ => {}
         }
     }
+
+    fn write_coordinator(&mut self, write: CoordinatorWrite) {
+        let Some((namespace, name)) = self.coordination.clone() else {
+            return;
+        };
+        let client = self.kubernetes.clients.urgent.clone();
+        self.kubernetes.rate_limiter.count(1, clock::now());
+        let failed = |reason: &str| CoordinatorWriteEnd::Failed {
+            forbidden: false,
+            reason: reason.to_owned(),
+        };
+        let broken = Input::CoordinatorWritten(failed("the write ended unexpectedly"));
+        self.tasks.jobs.start(broken, async move {
+            let write = requests::write_coordinator(client, &namespace, &name, write);
+            let end = time::timeout(COORDINATES, write).await;
+            Input::CoordinatorWritten(end.unwrap_or_else(|_| failed("the API server does not answer")))
+        });
+    }
+
     fn set_quorum_finalizers(&mut self, effect: Effect) {
         let Effect::SetQuorumFinalizers {
             name,

@@ -2,33 +2,51 @@
 
 use std::time::Duration;
 
-use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
+use k8s_openapi::{
+    api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp,
+};
 
 use super::{Effect, Index, World};
 use crate::{
     controller::{
-        coordination::{CoordinatorRecord, EXPIRES, OtherCoordinator, RENEWED_EVERY, UnseenQuorums},
+        backoff::Backoff,
+        coordination::{
+            CoordinatorRecord, CoordinatorView, EXPIRES, OtherCoordinator, RENEWED_EVERY, SETTLES,
+            UnseenQuorums,
+        },
         index::quorum_store::QuorumEntry,
         observe::Observation,
     },
     lease::BootInstant,
+    targets::is_older,
 };
 
 /// The least time between the end of a write and the next write.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The longest wait after failed writes, and after writes that are forbidden. The Lease has to be renewed within
+/// [`SETTLES`] after the API server has answered again.
+const LONGEST: Duration = Duration::from_secs(1);
+const LONGEST_FORBIDDEN: Duration = Duration::from_secs(60);
+/// The number of failures after which they are reported.
+const REPORTED: u32 = 3;
 
 /// The election, as this replica sees it.
 #[derive(Debug)]
 pub(super) struct CoordinatorElection {
+    /// The identity and the scope of this replica.
+    own: String,
+    scope: String,
     lease: ObservedLease,
     /// Whether a write is under way.
     writing: bool,
     /// The time from which the next write may be sent.
     next: BootInstant,
+    backoff: Backoff,
+    failures: u32,
     /// Whether this replica ends, and takes part no longer.
     resigned: bool,
-    /// The coordinator that the target tasks know.
-    published: Option<OtherCoordinator>,
+    /// What the target tasks know; `None` before the first decision.
+    published: Option<CoordinatorView>,
 }
 
 /// The last observed version of the Lease.
@@ -39,7 +57,7 @@ enum ObservedLease {
     Absent,
     Present {
         record: CoordinatorRecord,
-        version: Option<String>,
+        metadata: Box<ObjectMeta>,
         /// The time at which this renewal was first observed.
         since: BootInstant,
     },
@@ -59,123 +77,143 @@ pub(in crate::controller) enum CoordinatorWriteEnd {
     Read(Box<Lease>),
     /// The object does not exist.
     Absent,
-    Failed(String),
+    Failed {
+        forbidden: bool,
+        reason: String,
+    },
 }
 
 impl CoordinatorElection {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new(own: String, scope: String) -> Self {
         Self {
+            own,
+            scope,
             lease: ObservedLease::Unknown,
             writing: false,
-            next: BootInstant::from_nanos(0),
+            next: BootInstant::default(),
+            backoff: Backoff::default(),
+            failures: 0,
             resigned: false,
             published: None,
         }
     }
 
+    /// Returns the last observed version, and the time at which its renewal was first observed.
+    fn present(&self) -> Option<(&CoordinatorRecord, &ObjectMeta, BootInstant)> {
+        match &self.lease {
+            ObservedLease::Present {
+                record,
+                metadata,
+                since,
+            } => Some((record, metadata, *since)),
+            ObservedLease::Unknown | ObservedLease::Absent => None,
+        }
+    }
+
     fn observe(&mut self, lease: &Lease, now: BootInstant) {
-        let read = CoordinatorRecord::of(lease);
-        let version = lease.metadata.resource_version.clone();
-        self.lease = match &self.lease {
-            ObservedLease::Present { record, since, .. }
-                if (&record.holder, record.renewed) == (&read.holder, read.renewed) =>
-            {
-                ObservedLease::Present {
-                    record: read,
-                    version,
-                    since: *since,
-                }
+        let record = CoordinatorRecord::of(lease);
+        let since = match self.present() {
+            // A watch may deliver a version after the answer to a later write.
+            Some((_, known, _)) if is_older(&lease.metadata, known) => return,
+            Some((known, _, since)) if (&known.holder, known.renewed) == (&record.holder, record.renewed) => {
+                since
             }
-            ObservedLease::Present { .. } | ObservedLease::Unknown | ObservedLease::Absent => {
-                ObservedLease::Present {
-                    record: read,
-                    version,
-                    since: now,
-                }
-            }
+            Some(_) | None => now,
+        };
+        self.lease = ObservedLease::Present {
+            record,
+            metadata: Box::new(lease.metadata.clone()),
+            since,
         };
     }
 
     /// Returns the other replica that coordinates.
-    pub(super) fn other(&self, own: &str, now: BootInstant) -> Option<OtherCoordinator> {
-        match &self.lease {
-            ObservedLease::Present { record, since, .. }
-                if !record.holder.is_empty() && record.holder != own && now < *since + EXPIRES =>
-            {
-                Some(OtherCoordinator {
-                    holder: record.holder.clone(),
-                    until: *since + EXPIRES,
-                    unseen: record.unseen.clone(),
-                })
-            }
-            ObservedLease::Present { .. } | ObservedLease::Unknown | ObservedLease::Absent => None,
-        }
+    fn other(&self, now: BootInstant) -> Option<OtherCoordinator> {
+        let (record, _, since) = self.present()?;
+        let counts = !record.holder.is_empty() && record.holder != self.own && record.scope == self.scope;
+        (counts && now < since + EXPIRES).then(|| OtherCoordinator {
+            holder: record.holder.clone(),
+            until: since + EXPIRES,
+            unseen: record.unseen.clone(),
+        })
     }
 
     /// Returns the write that is due.
     fn due_write(
         &self,
-        own: &str,
         unseen: &UnseenQuorums,
         now: BootInstant,
         stamp: Timestamp,
     ) -> Option<CoordinatorWrite> {
-        if self.writing || self.resigned || now < self.next {
+        if self.writing || self.resigned || now < self.next || !self.backoff.is_over(now) {
             return None;
         }
-        let record = |acquired, transitions| CoordinatorRecord {
-            holder: own.to_owned(),
-            acquired,
-            renewed: Some(stamp),
-            transitions,
-            unseen: unseen.clone(),
+        let write = |version, acquired, transitions| CoordinatorWrite {
+            version,
+            record: CoordinatorRecord {
+                holder: self.own.clone(),
+                acquired,
+                renewed: Some(stamp),
+                transitions,
+                scope: self.scope.clone(),
+                unseen: unseen.clone(),
+            },
         };
-        match &self.lease {
-            ObservedLease::Unknown => None,
-            ObservedLease::Absent => Some(CoordinatorWrite {
-                version: None,
-                record: record(Some(stamp), 0),
-            }),
-            ObservedLease::Present {
-                record: seen,
-                version,
-                since,
-            } if seen.holder == own => {
-                let renews = now >= *since + RENEWED_EVERY || seen.unseen != *unseen;
-                renews.then(|| CoordinatorWrite {
-                    version: version.clone(),
-                    record: record(seen.acquired, seen.transitions),
-                })
-            }
-            ObservedLease::Present {
-                record: seen,
-                version,
-                since,
-            } => {
-                let free = seen.holder.is_empty() || now >= *since + EXPIRES;
-                (free || seen.unseen.is_exceeded_by(unseen)).then(|| CoordinatorWrite {
-                    version: version.clone(),
-                    record: record(Some(stamp), seen.transitions.saturating_add(1)),
-                })
-            }
+        let Some((seen, metadata, since)) = self.present() else {
+            return (self.lease == ObservedLease::Absent).then(|| write(None, Some(stamp), 0));
+        };
+        let version = metadata.resource_version.clone();
+        if seen.holder == self.own {
+            let renews = now >= since + RENEWED_EVERY || seen.unseen != *unseen || seen.scope != self.scope;
+            return renews.then(|| write(version, seen.acquired, seen.transitions));
         }
+        let free = seen.holder.is_empty() || now >= since + EXPIRES;
+        let taken = free || seen.unseen.is_exceeded_by(unseen);
+        taken.then(|| write(version, Some(stamp), seen.transitions.saturating_add(1)))
     }
 
     /// Returns the write by which this replica resigns, if it is the coordinator.
-    fn resignation(&self, own: &str, stamp: Timestamp) -> Option<CoordinatorWrite> {
-        match &self.lease {
-            ObservedLease::Present { record, version, .. } if record.holder == own => {
-                Some(CoordinatorWrite {
-                    version: version.clone(),
-                    record: CoordinatorRecord {
-                        holder: String::new(),
-                        renewed: Some(stamp),
-                        ..record.clone()
-                    },
-                })
+    fn resignation(&self, stamp: Timestamp) -> Option<CoordinatorWrite> {
+        let (record, metadata, _) = self.present()?;
+        (record.holder == self.own).then(|| CoordinatorWrite {
+            version: metadata.resource_version.clone(),
+            record: CoordinatorRecord {
+                holder: String::new(),
+                renewed: Some(stamp),
+                ..record.clone()
+            },
+        })
+    }
+
+    /// Returns the view to publish, if it has changed.
+    fn renewed_view(&mut self, now: BootInstant) -> Option<CoordinatorView> {
+        let other = self.other(now);
+        let identity =
+            |one: &Option<OtherCoordinator>| one.as_ref().map(|one| (one.holder.clone(), one.unseen.clone()));
+        let settles_at = match &self.published {
+            Some(known) if identity(&known.other) == identity(&other) => known.settles_at,
+            Some(_) | None => now + SETTLES,
+        };
+        let view = CoordinatorView { other, settles_at };
+        (self.published.as_ref() != Some(&view)).then(|| self.published.insert(view).clone())
+    }
+
+    /// Records the end of a write. Returns a reason that is to be reported.
+    fn end_write(&mut self, end: &CoordinatorWriteEnd, now: BootInstant, jitter: f64) -> Option<String> {
+        (self.writing, self.next) = (false, now + PAUSE);
+        match end {
+            CoordinatorWriteEnd::Read(lease) => self.observe(lease, now),
+            CoordinatorWriteEnd::Absent => self.lease = ObservedLease::Absent,
+            CoordinatorWriteEnd::Failed { forbidden, reason } => {
+                let longest = if *forbidden { LONGEST_FORBIDDEN } else { LONGEST };
+                self.backoff.fail(longest, now, jitter);
+                self.failures = self.failures.saturating_add(1);
+                return (self.failures == REPORTED).then(|| reason.clone());
             }
-            ObservedLease::Present { .. } | ObservedLease::Unknown | ObservedLease::Absent => None,
         }
+        self.backoff.reset();
+        self.failures = 0;
+        None
     }
 }
 
@@ -190,38 +228,36 @@ impl Index {
             Observation::Synced if election.lease == ObservedLease::Unknown => {
                 election.lease = ObservedLease::Absent;
             }
-            // A Lease that cannot be read, or a watch that fails, is no news about the coordinator.
+            // A Lease that cannot be read, or a watch that fails, changes nothing that is known about the coordinator.
             Observation::Synced | Observation::Malformed(..) | Observation::Failed(_) => {}
         }
         self.publish_coordinator(at);
     }
 
-    pub(super) fn on_coordinator_written(&mut self, end: CoordinatorWriteEnd, at: &World<'_>) {
+    pub(super) fn on_coordinator_written(&mut self, end: &CoordinatorWriteEnd, at: &World<'_>) {
+        let jitter = self.random.f64();
         let Some(election) = &mut self.coordinator else {
             return;
         };
-        (election.writing, election.next) = (false, at.now + PAUSE);
-        match end {
-            CoordinatorWriteEnd::Read(lease) => election.observe(&lease, at.now),
-            CoordinatorWriteEnd::Absent => election.lease = ObservedLease::Absent,
-            CoordinatorWriteEnd::Failed(reason) => {
-                tracing::debug!(
-                    reason,
-                    "the Lease of the coordinator could not be written; retrying"
-                );
-            }
+        if let Some(reason) = election.end_write(end, at.now, jitter) {
+            tracing::warn!(
+                reason,
+                "the Lease by which the replicas elect a coordinator could not be written; retrying"
+            );
         }
         self.publish_coordinator(at);
     }
 
-    /// Renews the Lease, or becomes the coordinator.
+    /// Renews the Lease, or becomes the coordinator, once this replica knows its objects.
     pub(super) fn check_coordinator(&mut self, at: &World<'_>) {
+        if self.ready.is_none() {
+            return;
+        }
         let unseen = self.unseen_quorums();
-        let own = self.me.identity.to_string();
         let Some(election) = &mut self.coordinator else {
             return;
         };
-        if let Some(write) = election.due_write(&own, &unseen, at.now, at.stamp()) {
+        if let Some(write) = election.due_write(&unseen, at.now, at.stamp()) {
             election.writing = true;
             self.effects.push(Effect::WriteCoordinator(write));
         }
@@ -230,11 +266,10 @@ impl Index {
 
     /// Resigns, at the end of the process.
     pub(super) fn resign_coordinator(&mut self, at: &World<'_>) {
-        let own = self.me.identity.to_string();
         let Some(election) = &mut self.coordinator else {
             return;
         };
-        if let Some(write) = election.resignation(&own, at.stamp()) {
+        if let Some(write) = election.resignation(at.stamp()) {
             self.effects.push(Effect::WriteCoordinator(write));
         }
         election.resigned = true;
@@ -247,23 +282,25 @@ impl Index {
 
     /// Passes a new coordinator, or a renewal, to the target tasks.
     fn publish_coordinator(&mut self, at: &World<'_>) {
-        let own = self.me.identity.to_string();
         let Some(election) = &mut self.coordinator else {
             return;
         };
-        let other = election.other(&own, at.now);
-        if election.published != other {
-            election.published.clone_from(&other);
-            self.effects.push(Effect::PublishCoordinator(other));
+        let holder = |view: &CoordinatorView| view.other.as_ref().map(|other| other.holder.clone());
+        let before = election.published.as_ref().and_then(holder);
+        if let Some(view) = election.renewed_view(at.now) {
+            let after = holder(&view);
+            if before != after {
+                tracing::info!(coordinator = after, "the coordinator of the replicas has changed");
+            }
+            self.effects.push(Effect::PublishCoordinator(view));
         }
     }
 
-    /// Reports whether another replica of this cluster carries out what no holder of the lock does, and can.
+    /// Reports whether another replica of this cluster coordinates, and sees the masters of this quorum.
     pub(super) fn is_coordinated_elsewhere(&self, quorum: &str, at: &World<'_>) -> bool {
-        let own = self.me.identity.to_string();
         let election = self.coordinator.as_ref();
-        let other = election.and_then(|election| election.other(&own, at.now));
-        other.is_some_and(|other| other.coordinates_until(quorum, at.now).is_some())
+        let view = election.and_then(|election| election.published.as_ref());
+        view.is_some_and(|view| view.is_coordinated(quorum, at.now))
     }
 }
 

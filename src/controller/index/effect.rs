@@ -22,7 +22,7 @@ use crate::{
         target::TargetRef,
     },
     controller::{
-        coordination::OtherCoordinator,
+        coordination::CoordinatorView,
         events::EventRecord,
         index::OwnTokens,
         object::ObjectKey,
@@ -170,8 +170,8 @@ pub(in crate::controller) enum Effect {
 
     /// Write the Lease of the coordinator.
     WriteCoordinator(CoordinatorWrite),
-    /// Pass the other replica that coordinates to the target tasks; `None` if no other replica does.
-    PublishCoordinator(Option<OtherCoordinator>),
+    /// Pass the coordinator, or its renewal, to the target tasks.
+    PublishCoordinator(CoordinatorView),
     AskSiblings(Asked),
     /// Ask whether a sibling needs a finalizer of this quorum.
     AskUses(String, Asked),

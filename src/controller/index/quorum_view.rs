@@ -26,13 +26,13 @@ impl Index {
     pub(super) fn check_quorum(&mut self, name: &str, at: &World<'_>) {
         let masters = self.open.get(name).and_then(|_| at.views.masters(name));
         let health = masters.as_deref().map(Health::of);
-        let leaves_seats = self.is_coordinated_elsewhere(name, at);
+        let leaves_reporting = self.is_coordinated_elsewhere(name, at);
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
         entry.sight.note(health.as_ref(), at.now);
         let Some(health) = health else { return };
-        let Some(turn) = entry.reporting.observe(name, leaves_seats, at) else {
+        let Some(turn) = entry.reporting.observe(name, leaves_reporting, at) else {
             return;
         };
         let change = entry.sight.take(health, at.now);

@@ -85,6 +85,10 @@ impl Scope {
     pub(in crate::controller) fn of(namespaces: &[String]) -> Self {
         Self(in_use::scope(namespaces))
     }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 /// The internal locks of a cluster on one quorum.
@@ -99,7 +103,7 @@ pub(in crate::controller) struct Reporter {
     long: Duration,
     contends_for_name: bool,
     /// Whether this replica may become the reporter.
-    contends_for_seats: bool,
+    contends_to_report: bool,
     /// Whether this cluster was seen to hold the name, and no other cluster since.
     confirmed: bool,
     clash: Option<ClusterId>,
@@ -155,7 +159,7 @@ impl Reporter {
             timings,
             long: longest_lease * 2,
             contends_for_name: true,
-            contends_for_seats: true,
+            contends_to_report: true,
             confirmed: false,
             clash: None,
             name_free_since: None,
@@ -190,27 +194,27 @@ impl Reporter {
         }
     }
 
-    /// Observes the locks. The caller polls this, because some changes result from time alone. `leaves_seats` is true
+    /// Observes the locks. The caller polls this, because some changes result from time alone. `leaves_reporting` is true
     /// while another replica coordinates, and sees the masters.
     pub(in crate::controller) fn observe(
         &mut self,
         lock: &dyn Fn(&LockName) -> Option<LockSnapshot>,
-        leaves_seats: bool,
+        leaves_reporting: bool,
         now: BootInstant,
     ) -> Turn {
         let seen = |name: &LockName| lock(name).map_or(View::Free, |seen| view(&seen));
         let (quorum, locks, name) = (seen(&self.quorum.lock), seen(&self.locks.lock), seen(&self.name));
         let before = (self.confirmed, self.clash.clone());
-        let contended = (self.contends_for_name, self.contends_for_seats);
+        let contended = (self.contends_for_name, self.contends_to_report);
         self.judge_name(name, now);
-        self.contends_for_seats = !leaves_seats;
+        self.contends_to_report = !leaves_reporting;
         let mut put = Vec::new();
         if self.contends_for_name != contended.0 {
             put.push(self.terms_of(&self.name, self.contends_for_name));
         }
-        if self.contends_for_seats != contended.1 {
+        if self.contends_to_report != contended.1 {
             let seats = [&self.quorum.lock, &self.locks.lock];
-            put.extend(seats.map(|seat| self.terms_of(seat, self.contends_for_seats)));
+            put.extend(seats.map(|seat| self.terms_of(seat, self.contends_to_report)));
         }
         Turn {
             quorum: self.quorum.observe(&quorum, now),

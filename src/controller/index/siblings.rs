@@ -46,8 +46,9 @@ pub(super) struct Asking {
     at: Option<BootInstant>,
     /// Whether the reason why this replica is not ready was reported, or the replica was ready.
     pub(super) reported_not_ready: bool,
-    /// The connections that the last round has shown, and those that are reported: two rounds confirm a loss.
-    contact: Option<SiblingContact>,
+    /// The connections that the last round has shown, and since when; and those that are reported: a second round
+    /// confirms a loss.
+    contact: Option<(SiblingContact, BootInstant)>,
     pub(super) reported: Option<SiblingContact>,
 }
 
@@ -59,7 +60,7 @@ impl Index {
             return;
         }
         let quorums = self.unseen(at);
-        if quorums.is_empty() && !self.beats(now) {
+        if quorums.is_empty() && !self.checks_connections(now) {
             return;
         }
         (self.asking.under_way, self.asking.at) = (true, Some(now));
@@ -67,17 +68,21 @@ impl Index {
     }
 
     /// Reports whether the connections to the siblings are checked now, which no decision needs.
-    fn beats(&self, now: BootInstant) -> bool {
-        let confirmed = self.asking.contact == self.asking.reported;
+    fn checks_connections(&self, now: BootInstant) -> bool {
+        let last = self.asking.contact.as_ref().map(|(contact, _)| contact);
+        let confirmed = last == self.asking.reported.as_ref();
         let every = if confirmed { AT_REST } else { CONFIRMED };
         self.me.follows_siblings && self.asking.at.is_none_or(|asked| now >= asked + every)
     }
 
-    /// Reports the connections to the siblings once two rounds have shown them.
-    fn report_contact(&mut self, contact: &SiblingContact) {
-        let before = self.asking.contact.replace(contact.clone());
-        let same = before.is_some_and(|before| before.unanswered == contact.unanswered);
-        if !same && !contact.unanswered.is_empty() {
+    /// Reports the connections to the siblings once a second round has confirmed them.
+    fn report_contact(&mut self, contact: &SiblingContact, sent: BootInstant) {
+        let since = match &self.asking.contact {
+            Some((known, since)) if known.unanswered == contact.unanswered => *since,
+            Some(_) | None => sent,
+        };
+        self.asking.contact = Some((contact.clone(), since));
+        if !contact.unanswered.is_empty() && sent < since + CONFIRMED {
             return;
         }
         let reported = self.asking.reported.replace(contact.clone()).unwrap_or_default();
@@ -98,7 +103,9 @@ impl Index {
 
     pub(super) fn on_siblings_answered(&mut self, round: Round) {
         self.asking.under_way = false;
-        self.report_contact(&round.contact());
+        if let Some(sent) = round.sent {
+            self.report_contact(&round.contact(), sent);
+        }
         if round.is_heartbeat() {
             return;
         }

@@ -189,7 +189,7 @@ impl Index {
     }
 
     /// Reports whether this replica holds the lock.
-    pub(super) fn holds(&self, key: &ObjectKey, at: &World<'_>) -> bool {
+    pub(in crate::controller) fn holds(&self, key: &ObjectKey, at: &World<'_>) -> bool {
         let snapshot = self.snapshot(key, at);
         snapshot.is_some_and(|snapshot| snapshot.authority.is_some())
     }

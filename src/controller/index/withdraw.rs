@@ -128,8 +128,11 @@ impl Index {
         let sibling_ruled_out = observed && !self.sibling_is_responsible(key, at);
         let holds = self.holds(key, at);
         let held_by_sibling = self.held_by_us(key, at) && !holds;
-        let coordinated =
-            self.is_coordinated_elsewhere(&plan.quorum, at) && !self.plants(Planted::StopsDespiteCoordinator);
+        // A replica that sees the masters knows that no sibling holds the lock.
+        let blind = !at.views.has_majority(&plan.quorum);
+        let coordinated = blind
+            && self.is_coordinated_elsewhere(&plan.quorum, at)
+            && !self.plants(Planted::StopsDespiteCoordinator);
         let for_sibling = plan.candidates == Candidates::Operator
             && (held_by_sibling || (guarded && (!sibling_ruled_out || coordinated)))
             && !self.plants(Planted::StopsDespiteSibling);

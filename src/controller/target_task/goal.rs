@@ -27,8 +27,7 @@ pub(super) struct TargetFacts {
     pub(super) sibling_until: Option<BootInstant>,
     /// The answers of the siblings, if this replica cannot see the masters itself.
     pub(super) siblings: Siblings,
-    /// The time until which another replica of this cluster stops the targets if no replica of this cluster holds the
-    /// lock, and sees the masters.
+    /// The time until which a replica that does not see the masters leaves stops to the coordinator.
     pub(super) coordinated_until: Option<BootInstant>,
     /// Whether other processes contend, and this replica only observes which of them holds the lock.
     pub(super) observes: bool,
@@ -119,24 +118,15 @@ pub(super) fn goal(facts: &TargetFacts, now: BootInstant) -> Goal {
     }
 }
 
-/// Returns until when a stop is left to the coordinator. A requested stop, and the end of an own lease that this replica
-/// sees or cannot leave to others, are not.
+/// Returns until when a blind replica leaves a stop to the coordinator. A requested stop, and the end of an own lease, are
+/// not left to others.
 fn left_to_coordinator(facts: &TargetFacts, now: BootInstant) -> Option<BootInstant> {
-    let renewed = facts
+    let blind = facts.siblings != Siblings::Unasked;
+    let requested = facts.stop_by.is_some() || facts.held_until.is_some() || facts.lost.is_some();
+    facts
         .coordinated_until
-        .filter(|_| !plants(WorldMistake::StopsUnelected))?;
-    let sees = facts.siblings == Siblings::Unasked;
-    let owes = facts.lost.is_some() && (sees || !facts.has_room());
-    if facts.stop_by.is_some() || facts.held_until.is_some() || owes {
-        return None;
-    }
-    // Until another cluster may begin, a replica that sees the masters stops by its own deadline what still runs.
-    let deadline = facts
-        .sibling_until
-        .filter(|ended| sees && now < *ended + facts.takeover_delay)
-        .map(|ended| ended + facts.takeover_delay.saturating_sub(facts.stop + MARGIN));
-    let until = deadline.map_or(renewed, |deadline| renewed.min(deadline));
-    (now < until).then_some(until)
+        .filter(|until| blind && !requested && now < *until)
+        .filter(|_| !plants(WorldMistake::StopsUnelected))
 }
 
 fn own_goal(facts: &TargetFacts, now: BootInstant) -> Goal {

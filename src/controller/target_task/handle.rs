@@ -14,7 +14,7 @@ use crate::{
         plan::{LockPlan, TargetWork},
     },
     controller::{
-        coordination::OtherCoordinator, index::OwnTokens, object::ObjectKey, problem::Problem,
+        coordination::CoordinatorView, index::OwnTokens, object::ObjectKey, problem::Problem,
         rate_limiter::RateLimiter, sibling_answers::Round,
     },
     elector::{Elector, LockView},
@@ -152,8 +152,8 @@ pub(in crate::controller) struct Config {
     pub(in crate::controller) masters: Option<Masters>,
     /// The latest answers of the siblings.
     pub(in crate::controller) sibling_answers: watch::Receiver<Arc<Round>>,
-    /// The other replica that coordinates.
-    pub(in crate::controller) coordinator: watch::Receiver<Option<OtherCoordinator>>,
+    /// The coordinator of the replicas; `None` without an election.
+    pub(in crate::controller) coordinator: watch::Receiver<Option<CoordinatorView>>,
     /// Whether the API server does not answer.
     pub(in crate::controller) lost: watch::Receiver<bool>,
     /// The tokens of this cluster's holders, from the statuses of the object and from this task's own marks.

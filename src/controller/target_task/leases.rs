@@ -26,7 +26,7 @@ pub(super) struct Observation {
     pub(super) majority: bool,
     /// The latest answers of the siblings.
     pub(super) latest_answer: LatestAnswer,
-    /// The time until which another replica coordinates, and sees the masters.
+    /// The time until which a replica that does not see the masters leaves stops to the coordinator.
     pub(super) coordinated_until: Option<BootInstant>,
     /// Whether every pod of the targets is fenced.
     pub(super) fenced: bool,

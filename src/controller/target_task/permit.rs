@@ -20,7 +20,7 @@ use crate::{
     api::plan::{LockPlan, TargetWork},
     clock,
     controller::{
-        coordination::{OtherCoordinator, coordinated_until},
+        coordination::CoordinatorView,
         planted::{WorldMistake, plants},
         sibling_answers::Round,
     },
@@ -51,17 +51,23 @@ struct Now {
 
 impl Decided {
     /// Reports whether the decision would be the same now. Pure.
+    #[cfg(test)]
     fn stands(&self, seen: Now, now: BootInstant) -> bool {
+        matches!(self.decide_again(seen, now), Goal::Stop(_))
+    }
+
+    /// Returns the goal now; not a stop if the decision no longer applies. Pure.
+    fn decide_again(&self, seen: Now, now: BootInstant) -> Goal {
         let held = seen.lease.token();
         let request = self.request.filter(|request| request.holds(held, now));
         // A sibling that holds the lock carries the departure out, or runs the targets of another object.
         let sibling = seen.lease.holder() == Some(Other::Sibling);
         if held.is_none() && sibling && request.is_some_and(|request| request.request.departs) {
-            return false;
+            return Goal::Keep(None);
         }
         if request.is_none() && held.is_some() && held != self.held {
             // The lease was won since: running targets are adopted.
-            return false;
+            return Goal::Keep(None);
         }
         let other = seen.lease.holder();
         let lost = self.facts.lost.filter(|_| other != Some(Other::Sibling));
@@ -74,7 +80,7 @@ impl Decided {
             stop_by: request.map(|stop| stop.request.by),
             ..self.facts
         };
-        matches!(goal(&facts, now), Goal::Stop(_))
+        goal(&facts, now)
     }
 }
 
@@ -87,7 +93,7 @@ struct Watched {
     view: watch::Receiver<LockView>,
     masters: Option<Masters>,
     sibling_answers: watch::Receiver<Arc<Round>>,
-    coordinator: watch::Receiver<Option<OtherCoordinator>>,
+    coordinator: watch::Receiver<Option<CoordinatorView>>,
     /// The gate for a stop that neither a request nor the end of an own lease asks for, and the last read.
     gate: Option<(ReadGate, Option<BootInstant>)>,
 }
@@ -107,21 +113,35 @@ impl Watched {
         );
         let majority = has_majority(self.masters.as_ref());
         let siblings = self.blind.clone().siblings(majority, latest, now);
-        let coordinated_until = coordinated_until(&self.coordinator.borrow(), &self.plan.quorum, now);
         let seen = Now {
             lease,
             siblings,
-            coordinated_until,
+            coordinated_until: self.leaves_until(now),
         };
-        let stands = self.decided.stands(seen, now)
-            && self
-                .gate
-                .as_ref()
-                .is_none_or(|(gate, read)| gate.admits(*read, now));
+        let Goal::Stop(by) = self.decided.decide_again(seen, now) else {
+            return false;
+        };
+        let defers = by.is_none() && self.is_coordinated(now);
+        let gate = self.gate.as_ref();
+        let stands = gate.is_none_or(|(gate, read)| gate.admits(*read, defers, now));
         if stands {
             self.blind.forget_started();
         }
         stands
+    }
+}
+
+impl Watched {
+    fn leaves_until(&self, now: BootInstant) -> Option<BootInstant> {
+        let view = self.coordinator.borrow();
+        let left = view.as_ref()?.leaves_until(&self.plan.quorum, now);
+        left.max(self.decided.facts.coordinated_until)
+    }
+
+    fn is_coordinated(&self, now: BootInstant) -> bool {
+        let view = self.coordinator.borrow();
+        view.as_ref()
+            .is_some_and(|view| view.is_coordinated(&self.plan.quorum, now))
     }
 }
 

@@ -13,6 +13,8 @@ use crate::lease::BootInstant;
 /// The time for which a stop waits for the read. After that, exclusion comes first: another cluster may be about to
 /// start its targets.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The time for which a stop without a deadline is left to the coordinator.
+const DEFERRED: Duration = Duration::from_secs(3);
 
 /// The reads that stops wait for.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +25,12 @@ pub(super) struct ReadGate {
 
 impl ReadGate {
     /// Reports whether a target that was found running now may be stopped, given the time at which the last read was sent.
-    pub(super) fn admits(&self, read: Option<BootInstant>, now: BootInstant) -> bool {
+    /// `defers` is true if another replica coordinates, and stops the target first.
+    pub(super) fn admits(&self, read: Option<BootInstant>, defers: bool, now: BootInstant) -> bool {
         let found = *self.found().get_or_insert(now);
+        if defers && now < found + DEFERRED {
+            return false;
+        }
         read.is_some_and(|read| read >= found) || now >= found + PATIENCE
     }
 
@@ -52,13 +58,21 @@ mod tests {
         let at = |milliseconds: u64| BootInstant::from_nanos(milliseconds * 1_000_000);
         let gate = ReadGate::default();
         assert_eq!(gate.wants(None), None);
-        assert!(!gate.admits(Some(at(99)), at(100)), "the read is older");
+        assert!(!gate.admits(Some(at(99)), false, at(100)), "the read is older");
         assert_eq!(gate.wants(Some(at(99))), Some(at(100)));
-        assert!(!gate.admits(None, at(1_099)));
-        assert!(gate.admits(Some(at(100)), at(150)));
+        assert!(!gate.admits(None, false, at(1_099)));
+        assert!(gate.admits(Some(at(100)), false, at(150)));
         assert_eq!(gate.wants(Some(at(100))), None);
-        assert!(gate.admits(None, at(1_100)), "the API server does not answer");
+        assert!(
+            gate.admits(None, false, at(1_100)),
+            "the API server does not answer"
+        );
+        assert!(
+            !gate.admits(Some(at(100)), true, at(3_099)),
+            "the coordinator acts first"
+        );
+        assert!(gate.admits(Some(at(100)), true, at(3_100)));
         gate.reset();
-        assert!(!gate.admits(Some(at(100)), at(2_000)), "another finding");
+        assert!(!gate.admits(Some(at(100)), false, at(2_000)), "another finding");
     }
 }

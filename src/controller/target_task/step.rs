@@ -20,7 +20,7 @@ use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
     clock,
     controller::{
-        coordination::coordinated_until,
+        coordination::SETTLES,
         planted::{WorldMistake, plants},
     },
     lease::{BootInstant, FencingToken, Mark},
@@ -103,6 +103,7 @@ impl TargetTask {
 
     fn facts(&mut self, now: BootInstant) -> TargetFacts {
         let fenced = self.fences_all();
+        let coordinated_until = self.coordinated_until(now);
         let config = &mut self.config;
         let lease = LeaseView::of(&config.view.borrow_and_update(), &config.cluster, now);
         let plan = &config.plan;
@@ -115,13 +116,28 @@ impl TargetTask {
                 &lease,
             ),
             majority: has_majority(config.masters.as_ref()),
-            coordinated_until: coordinated_until(&config.coordinator.borrow_and_update(), &plan.quorum, now),
+            coordinated_until,
             lease,
             fenced,
             stop_by: self.stop_requests.by(),
             now,
         };
         self.leases.observe(&seen, &config.plan, &config.own_tokens)
+    }
+
+    /// Returns until when a replica that does not see the masters leaves stops to the coordinator: also while the API server
+    /// does not answer, and for some time after that, in which the coordinator renews its Lease.
+    fn coordinated_until(&mut self, now: BootInstant) -> Option<BootInstant> {
+        let config = &mut self.config;
+        let view = config.coordinator.borrow_and_update();
+        let view = view.as_ref()?;
+        let regained = if *config.lost.borrow() {
+            Some(now + SETTLES)
+        } else {
+            self.regained.map(|regained| regained + SETTLES)
+        };
+        let regained = regained.filter(|until| now < *until);
+        view.leaves_until(&config.plan.quorum, now).max(regained)
     }
 
     /// Returns the permit for the lease under which targets run, and its end if no event reports it.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use redlock_world::{
-    kubernetes::{CommittedWrite, ResourceId},
+    kubernetes::{CommittedWrite, Partition, ResourceId},
     network::Cut,
 };
 use serde_json::{Value, json};
@@ -283,7 +283,8 @@ async fn takeover_delay(seed: u64) -> Result<(), String> {
         .await
 }
 
-/// Cuts the standby replica off from the masters, while a network policy forbids the path between the replicas.
+/// Cuts the standby replica off from the masters, while a network policy forbids the path between the replicas. Later the
+/// API server does not answer for a while.
 async fn blind_standby(seed: u64) -> Result<(), String> {
     let (universe, cluster) = with_running_work(seed, 1).await?;
     let operators = cluster.operators();
@@ -300,11 +301,16 @@ async fn blind_standby(seed: u64) -> Result<(), String> {
     let standby = operators.iter().find(is_standby).unwrap();
     cluster.api.take_history();
     universe.cut_operator(standby, true);
+    let runs = |_: &Universe| cluster.running_pods("web") == 1;
     universe
-        .keep("the work of the healthy holder runs on", LATE, |_| {
-            cluster.running_pods("web") == 1
-        })
+        .keep("the work of the healthy holder runs on", LATE / 2, runs)
         .await?;
+    for operator in &operators {
+        cluster.api.partition(operator, Partition::Both);
+    }
+    time::sleep(Duration::from_secs(20)).await;
+    operators.iter().for_each(|operator| cluster.heal_api(operator));
+    universe.keep("it still runs on", LATE / 2, runs).await?;
     let switches = switches(&cluster);
     if switches.is_empty() {
         return Ok(());

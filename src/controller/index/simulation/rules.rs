@@ -381,7 +381,8 @@ fn may_stop(
                 return Err(format!("{key}: stopped, and a sibling has it in hand"));
             }
             let operator = plan.candidates == Candidates::Operator;
-            let coordinated = operator && index.is_coordinated_elsewhere(&plan.quorum, &at);
+            let blind = !sees(entry, outside);
+            let coordinated = operator && blind && index.is_coordinated_elsewhere(&plan.quorum, &at);
             if coordinated && has_finalizer(&entry.object) && !index.holds(key, &at) {
                 return Err(format!("{key}: stopped, and another replica coordinates"));
             }

@@ -85,7 +85,10 @@ impl Outside {
                 self.due.push((at, Input::LockRead { key, sent, end }));
             }
             Effect::WriteCoordinator(write) => {
-                let lost = CoordinatorWriteEnd::Failed("no answer".to_owned());
+                let lost = CoordinatorWriteEnd::Failed {
+                    forbidden: false,
+                    reason: "no answer".to_owned(),
+                };
                 let (at, end) = self.request(COORDINATES, lost, |server| server.write_coordinator(&write));
                 self.due.push((at, Input::CoordinatorWritten(end)));
             }

@@ -38,6 +38,7 @@ impl Server {
             acquired: Some(stamp),
             renewed: Some(stamp),
             transitions: 1,
+            scope: "all".to_owned(),
             unseen,
         });
     }
