@@ -5,6 +5,7 @@
 //! of a later version, so that old and new versions run side by side. Never connects to Kubernetes or Redis.
 
 pub mod abstention;
+pub(crate) mod bounds;
 pub(crate) mod conditions;
 mod crds;
 pub mod hand_over;

@@ -1,7 +1,10 @@
-//! Bounds of conditions in the definitions: those of `metav1.Condition`, which its Rust type does not carry.
+//! Bounds of conditions in the definitions: those of `metav1.Condition`, which its Rust type does not carry. Messages are
+//! shorter, because each replica keeps those of every object.
 
 use schemars::Schema;
 use serde_json::{Value, json};
+
+use super::bounds::MESSAGE_LIMIT;
 
 /// The maximum number of conditions of an object.
 pub(crate) const MOST: usize = 32;
@@ -32,7 +35,7 @@ pub(super) fn bounded(list: &mut Schema) {
                 "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
             }),
         ),
-        ("message", json!({ "maxLength": 32_768 })),
+        ("message", json!({ "maxLength": MESSAGE_LIMIT })),
         ("observedGeneration", json!({ "minimum": 0 })),
     ] {
         if let (Some(Value::Object(field)), Value::Object(bounds)) = (fields.get_mut(name), bounds) {

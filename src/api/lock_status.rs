@@ -18,14 +18,17 @@ pub struct LeaderLockStatus {
 
     /// The candidate that holds the lock, in this or another cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
     pub holder_identity: Option<String>,
 
     /// Name of the cluster of the holder.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
     pub holder_cluster: Option<String>,
 
     /// Cluster and identity in one text: CLUSTER/IDENTITY.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 576))]
     pub holder: Option<String>,
 
     /// Time at which the holder acquired the lock.
@@ -100,6 +103,7 @@ pub struct EffectiveTimings {
 #[serde(rename_all = "camelCase")]
 pub struct TargetStatus {
     /// Name of the target in the spec.
+    #[schemars(length(max = 63))]
     pub name: String,
     /// Desired state of the target.
     pub desired: TargetState,

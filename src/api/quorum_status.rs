@@ -15,6 +15,7 @@ pub struct RedisQuorumStatus {
 
     /// Number of masters that vote, and of all masters: `5/5`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
     pub votes: Option<String>,
     /// The random id of the quorum, stored on each master beside its seal. Masters with another id have no vote, even a
     /// majority of them.
@@ -30,6 +31,7 @@ pub struct RedisQuorumStatus {
 
     /// The clusters that use this quorum and when they were last seen.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["cluster"]))]
     pub reporters: Vec<ReporterStatus>,
 
@@ -60,10 +62,12 @@ pub struct RedisQuorumStatus {
 #[serde(rename_all = "camelCase")]
 pub struct MasterStatus {
     /// Name of the master in the spec.
+    #[schemars(length(max = 63))]
     pub name: String,
     /// The url under which this operator last used the master; contains no credentials. If it differs from the spec,
     /// the url was changed, and the operator still has to clear the seal of the server behind this url.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
     pub url: Option<String>,
     /// Whether the master answers.
     #[serde(default)]
@@ -76,25 +80,31 @@ pub struct MasterStatus {
     pub sealed_in_seconds: Option<i64>,
     /// Replication role that the server reports, `master` or `slave`; only a `master` may vote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub role: Option<String>,
     /// The program, such as `Redis` or `Valkey`, according to its INFO.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub server: Option<String>,
     /// Version of the program, such as `8.1.1`. Redis 6.2 and Valkey 7.2 are the oldest versions that may vote. For a
     /// program that the operator does not know, the version of Redis with which the program is compatible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub version: Option<String>,
     /// Persistence of the memory over a restart: `aof` (an append-only file) or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub persistence: Option<String>,
     /// Eviction policy when the memory is full; only `noeviction` is safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub eviction_policy: Option<String>,
     /// Median time of the last answers, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_microseconds: Option<i64>,
     /// The reason why the master has no vote; absent when it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
     pub message: Option<String>,
 }
 
@@ -103,6 +113,7 @@ pub struct MasterStatus {
 #[serde(rename_all = "camelCase")]
 pub struct ReporterStatus {
     /// The cluster, as NAME/UID.
+    #[schemars(length(max = 128))]
     pub cluster: String,
     /// Time of the last report of the cluster; every 30 s while its operator runs.
     #[schemars(with = "super::schemas::Time")]
@@ -114,8 +125,10 @@ pub struct ReporterStatus {
 #[serde(rename_all = "camelCase")]
 pub struct NotReadyReplica {
     /// Identity of the replica: the name of its pod unless `--identity` is given.
+    #[schemars(length(max = 512))]
     pub name: String,
     /// The reason why the replica is not ready.
+    #[schemars(length(max = 1024))]
     pub message: String,
     /// Time of this report; every 30 s while the replica is not ready.
     #[schemars(with = "super::schemas::Time")]

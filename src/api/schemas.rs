@@ -7,11 +7,14 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
+use super::bounds::VALUE_LIMIT;
+
 /// The schema of `Time` and of `MicroTime`.
 pub(super) struct Time;
 pub(super) struct Condition;
 pub(super) struct LabelSelector;
-/// Any JSON value. Rules cannot see it.
+/// Any JSON value. Rules cannot see it, so only its outermost text, list or map has a bound here: that of a value of
+/// [`VALUE_LIMIT`] bytes.
 pub(super) struct AnyValue;
 
 macro_rules! schema {
@@ -28,11 +31,20 @@ macro_rules! schema {
     };
 }
 
-schema!(Time, json_schema!({ "type": "string", "format": "date-time" }));
+// The format allows any number of digits of a second.
+schema!(
+    Time,
+    json_schema!({ "type": "string", "format": "date-time", "maxLength": 64 })
+);
 schema!(Condition, condition());
 schema!(
     AnyValue,
-    json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
+    json_schema!({
+        "x-kubernetes-preserve-unknown-fields": true,
+        "maxLength": VALUE_LIMIT,
+        "maxItems": VALUE_LIMIT / 2,
+        "maxProperties": VALUE_LIMIT / 4,
+    })
 );
 schema!(LabelSelector, label_selector());
 
@@ -47,7 +59,7 @@ fn condition() -> Schema {
         "type": "object",
         "description": "Condition contains details for one aspect of the current state of this API Resource.",
         "properties": {
-            "lastTransitionTime": { "type": "string", "format": "date-time", "description": transition },
+            "lastTransitionTime": { "type": "string", "format": "date-time", "maxLength": 64, "description": transition },
             "message": text("message is a human readable message indicating details about the transition. This may be an empty string."),
             "observedGeneration": { "type": "integer", "format": "int64", "description": generation },
             "reason": text("reason contains a programmatic identifier indicating the reason for the condition's last transition. Producers of specific condition types may define expected values and meanings for this field, and whether the values are considered a guaranteed API. The value should be a CamelCase string. This field may not be empty."),

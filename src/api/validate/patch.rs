@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::name::is_label_key;
 use super::problems::{FieldError, Problems, Quoted};
+use crate::api::bounds::{VALUE_LIMIT, excess};
 use crate::api::plan::{FieldPlan, PatchPlan, StatusCheck};
 use crate::api::pointer::Pointer;
 use crate::api::reasons;
@@ -89,6 +90,10 @@ fn field_plan(problems: &mut Problems, field: &str, given: &PatchField) -> Optio
     };
     for (name, value) in [("active", &given.active), ("standby", &given.standby)] {
         let Some(value) = value else { continue };
+        if let Some(problem) = too_long(format!("{field}.{name}"), value) {
+            problems.add(problem);
+            continue;
+        }
         let reason = if path.annotation().is_some() && !value.is_string() {
             reasons::ANNOTATION_TEXT
         } else if has_null(value) {
@@ -114,6 +119,13 @@ fn field_plan(problems: &mut Problems, field: &str, given: &PatchField) -> Optio
         active: given.active.clone(),
         standby: given.standby.clone(),
     })
+}
+
+/// Returns the problem of a value that is longer than its bound.
+fn too_long(field: String, value: &Value) -> Option<FieldError> {
+    let length = excess(value, VALUE_LIMIT)?;
+    let reason = format!("of JSON are too much: use at most {VALUE_LIMIT} bytes");
+    Some(FieldError::new(field, format!("{length} bytes"), reason))
 }
 
 fn field_path(text: &str) -> Result<Pointer, &'static str> {
@@ -158,6 +170,13 @@ fn check(problems: &mut Problems, field: &str, given: &StoppedWhen) -> Option<St
     }
     if given.path.is_none() && given.equals.is_some() {
         missing("equals", reasons::EQUALS_UNUSED);
+    }
+    if let Some(problem) = given
+        .equals
+        .as_ref()
+        .and_then(|value| too_long(format!("{field}.equals"), value))
+    {
+        problems.add(problem);
     }
     match (&given.path, &given.condition) {
         (Some(text), None) => {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use crate::{
-    api::quorum_status::ReporterStatus,
+    api::{bounds::REPORTER_LIMIT, quorum_status::ReporterStatus},
     lease::{BootInstant, ClusterId},
 };
 
@@ -61,12 +61,15 @@ impl Heartbeat {
             last_seen_time: Time(now),
         };
         let others = self.clusters.iter().filter(|cluster| *cluster != own);
+        let others = others.take(REPORTER_LIMIT - 1);
         let mut reporters: Vec<ReporterStatus> = others.chain([own]).map(seen).collect();
         let rest = before
             .iter()
             .filter(|reporter| now.as_second() - reporter.last_seen_time.0.as_second() < FORGOTTEN);
         for reporter in rest {
-            if !reporters.iter().any(|new| new.cluster == reporter.cluster) {
+            if reporters.len() < REPORTER_LIMIT
+                && !reporters.iter().any(|new| new.cluster == reporter.cluster)
+            {
                 reporters.push(reporter.clone());
             }
         }

@@ -5,11 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::conditions::MOST;
 pub(super) use crate::api::vocabulary::ConditionType;
-use crate::controller::problem::Reason;
-
-/// The maximum length of a message, in bytes. The API server accepts 32,768 characters, but a status is written for
-/// each lock.
-const MESSAGE: usize = 1_024;
+use crate::{api::bounds::MESSAGE_LIMIT, controller::problem::Reason};
 
 /// A builder for the conditions of one object.
 #[derive(Debug)]
@@ -118,11 +114,17 @@ impl<'a> Conditions<'a> {
     }
 }
 
-pub(super) fn cut(mut message: String) -> String {
+/// Cuts a message to the length that the operator writes.
+pub(super) fn cut(message: String) -> String {
+    cut_to(message, MESSAGE_LIMIT)
+}
+
+/// Cuts a text to this number of bytes.
+pub(super) fn cut_to(mut text: String, limit: usize) -> String {
     const MORE: char = '…';
-    if message.len() > MESSAGE {
-        message.truncate(message.floor_char_boundary(MESSAGE - MORE.len_utf8()));
-        message.push(MORE);
+    if text.len() > limit {
+        text.truncate(text.floor_char_boundary(limit - MORE.len_utf8()));
+        text.push(MORE);
     }
-    message
+    text
 }

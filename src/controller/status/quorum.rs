@@ -3,7 +3,7 @@
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
-    condition::{ConditionType, Conditions, Truth},
+    condition::{ConditionType, Conditions, Truth, cut, cut_to},
     progress::Progress,
     replicas,
 };
@@ -12,6 +12,9 @@ use crate::{
     controller::problem::{Problem, Reason},
     masters::{Ineligible, MasterStatus, Refusal, Server, Unknown},
 };
+
+/// The longest word of a server that a status shows.
+const WORD: usize = 64;
 
 /// The health of a quorum's masters, as far as conditions show it: no status is written while the health
 /// stays the same.
@@ -326,6 +329,11 @@ fn progress(facts: &QuorumFacts<'_>) -> Progress {
     }
 }
 
+/// Returns a word that a server reports about itself, within the bound of the definition.
+fn word(text: &str) -> String {
+    cut_to(text.to_owned(), WORD)
+}
+
 fn shown(master: &MasterStatus) -> Shown {
     let facts = master.facts.as_ref();
     let known = facts
@@ -340,18 +348,18 @@ fn shown(master: &MasterStatus) -> Shown {
         sealed: facts.is_some_and(crate::masters::MasterFacts::sealed),
         sealed_in_seconds: left
             .map(|left| i64::try_from(left.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)),
-        role: reported.map(|facts| facts.role.clone()),
-        server: known.map(|server| server.name().to_owned()),
-        version: known.map(|server| server.version().to_owned()),
+        role: reported.map(|facts| word(&facts.role)),
+        server: known.map(|server| word(server.name())),
+        version: known.map(|server| word(server.version())),
         persistence: reported.map(|facts| if facts.aof { "aof" } else { "none" }.to_owned()),
-        eviction_policy: reported.map(|facts| facts.eviction_policy.clone()),
+        eviction_policy: reported.map(|facts| word(&facts.eviction_policy)),
         latency_microseconds: i64::try_from(master.latency.as_micros())
             .ok()
             .filter(|us| *us > 0),
         message: if master.votes() {
-            hindrance(master).map(|cause| cause.text)
+            hindrance(master).map(|cause| cut(cause.text))
         } else {
-            Some(cause(master).text)
+            Some(cut(cause(master).text))
         },
         url: Some(master.url.clone()),
     }

@@ -82,3 +82,26 @@ fn each_rule_of_the_values_names_its_field() {
         assert_eq!(check_all(&patch).1, wanted, "{patch}");
     }
 }
+
+#[test]
+fn value_that_is_too_long_is_named_with_its_length_and_the_limit() {
+    let long = |length: usize| serde_json::json!({"a": ["x".repeat(length - r#"{"a":[""]}"#.len())]});
+    for (length, refused) in [(VALUE_LIMIT, false), (VALUE_LIMIT + 1, true), (1_200_000, true)] {
+        let mut target = target("{fields: [{path: /spec/a}], stoppedWhen: [{path: /status/a}]}");
+        let patch = target.patch.as_mut().unwrap();
+        patch.fields[0].active = Some(long(length));
+        patch.stopped_when[0].equals = Some(long(length));
+        let mut problems = Problems::default();
+        super::patch(&mut problems, "t", &target);
+        let found: Vec<String> = problems.into_inner().iter().map(ToString::to_string).collect();
+        let text = |field: &str| {
+            format!("t.patch.{field}: {length} bytes of JSON are too much: use at most 4096 bytes")
+        };
+        let wanted = if refused {
+            vec![text("fields[0].active"), text("stoppedWhen[0].equals")]
+        } else {
+            Vec::new()
+        };
+        assert_eq!(found, wanted);
+    }
+}

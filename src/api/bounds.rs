@@ -1,0 +1,52 @@
+//! Bounds of what the API server may deliver: without them, the objects of one namespace could use up the memory of every
+//! replica.
+//!
+//! The definitions bound each text, list and map. They cannot bound the values inside of one that may be any JSON, which
+//! [`super::validate`] does.
+
+use serde_json::Value;
+
+/// The longest any-value of the action Patch, as JSON. Most are a number, a word, or a short map.
+pub(crate) const VALUE_LIMIT: usize = 4_096;
+/// The longest message that the operator writes, in bytes. The definitions bound messages of other writers by as many
+/// characters.
+pub(crate) const MESSAGE_LIMIT: usize = 1_024;
+/// The most clusters in the status of a quorum.
+pub(crate) const REPORTER_LIMIT: usize = 256;
+
+/// Returns the length of a value as JSON; `None` if it is within the limit.
+pub(crate) fn excess(value: &Value, limit: usize) -> Option<usize> {
+    let mut length = Length(0);
+    // Only a map with keys that are no texts cannot be written.
+    let _ = serde_json::to_writer(&mut length, value);
+    (length.0 > limit).then_some(length.0)
+}
+
+/// Counts the bytes that are written.
+struct Length(usize);
+
+impl std::io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn value_is_as_long_as_its_json() {
+        let value = json!({"a": "é", "b": [1, null]});
+        let length = value.to_string().len();
+        assert_eq!(excess(&value, length), None);
+        assert_eq!(excess(&value, length - 1), Some(length));
+    }
+}
