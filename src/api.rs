@@ -16,6 +16,7 @@ pub mod lock_status;
 pub mod plan;
 pub mod pointer;
 pub mod quorum_status;
+pub(crate) mod readable;
 mod reasons;
 pub mod redis_quorum;
 pub mod reporters;
@@ -34,5 +35,10 @@ pub use redis_quorum::{RedisQuorum, RedisQuorumSpec};
 pub const GROUP: &str = "redlock.dev";
 /// The finalizer that keeps a LeaderLock while this cluster may have running targets.
 pub const FINALIZER: &str = "redlock.dev/targets";
+/// The annotation that suspends the switching of a lock's targets.
+pub(crate) const PAUSED: &str = "redlock.dev/paused";
+/// The annotation of a RedisQuorum with entries `NAME=OLD URL`, separated by commas: the server of this master behind this URL
+/// is stopped permanently. The URL is part of the entry so that a forgotten annotation does not apply to the next change.
+pub(crate) const STOPPED: &str = "redlock.dev/old-master-stopped";
 /// `apiVersion` of both kinds.
 pub const API_VERSION: &str = "redlock.dev/v1alpha1";

@@ -49,7 +49,7 @@ pub(crate) use allowed::{AllowedField, AllowedFields};
 pub(crate) use error::{TargetError, deepest};
 pub(crate) use fencing::{Epoch, FencedPods, Gone};
 pub(crate) use leader_lease::{LeaseFence, ReleaseName};
-pub(crate) use pages::{PAGE, all as list_all};
+pub(crate) use pages::all as list_all;
 pub(crate) use pause::Pause;
 pub(crate) use permit::{Found, StartPermit, StopPermit};
 pub(crate) use rollout::{Rollout, is_judged};
@@ -58,7 +58,7 @@ pub(crate) use template::{Content, Template};
 #[cfg(test)]
 pub(crate) use watch::Present;
 use watch::api_error;
-pub(crate) use watch::{Change, ObjectKey, Origin, is_older, watch_objects};
+pub(crate) use watch::{Change, ObjectKey, Origin, is_older, watch_declared, watch_objects};
 
 pub(crate) use crate::api::vocabulary::{ConditionReason, EventReason};
 use crate::{

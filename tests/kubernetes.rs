@@ -70,6 +70,8 @@ mod leftovers;
 mod lifecycle;
 #[path = "kubernetes/many_jobs.rs"]
 mod many_jobs;
+#[path = "kubernetes/memory.rs"]
+mod memory;
 #[path = "kubernetes/metrics_access.rs"]
 mod metrics_access;
 #[path = "kubernetes/node.rs"]

@@ -1,8 +1,8 @@
 //! Bounds of what the API server may deliver: without them, the objects of one namespace could use up the memory of every
 //! replica.
 //!
-//! The definitions bound each text, list and map. They cannot bound the values inside of one that may be any JSON, which
-//! [`super::validate`] does.
+//! The definitions bound each text, list and map. They can bound neither the values inside of one that may be any JSON, nor
+//! the size of a whole object: [`super::validate`] bounds the former, and [`super::readable`] the latter.
 
 use serde_json::Value;
 
@@ -13,6 +13,14 @@ pub(crate) const VALUE_LIMIT: usize = 4_096;
 pub(crate) const MESSAGE_LIMIT: usize = 1_024;
 /// The most clusters in the status of a quorum.
 pub(crate) const REPORTER_LIMIT: usize = 256;
+
+/// The longest spec, as JSON: more than 32 targets of the usual size.
+pub(crate) const SPEC_LIMIT: usize = 32_768;
+/// The longest status, as JSON: more than the conditions, targets and reporters that the operator writes.
+pub(crate) const STATUS_LIMIT: usize = 131_072;
+/// The longest record of the targets in force, as JSON: the targets of a spec, and those of an earlier one that are not known
+/// to be stopped.
+pub(crate) const RECORD_LIMIT: usize = 65_536;
 
 /// Returns the length of a value as JSON; `None` if it is within the limit.
 pub(crate) fn excess(value: &Value, limit: usize) -> Option<usize> {

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, fmt::Debug, pin::pin, time::Duration};
 
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Resource, core::DeserializeGuard, runtime::watcher};
 use serde::de::DeserializeOwned;
@@ -13,8 +13,9 @@ use tokio::sync::mpsc;
 
 use super::object::{ObjectKey, trim};
 use crate::{
+    api::readable::ReadInParts,
     lease::BootInstant,
-    targets::{Change, Origin, deepest, watch_objects},
+    targets::{Change, Origin, deepest, watch_declared, watch_objects},
 };
 
 #[derive(Debug)]
@@ -82,7 +83,26 @@ pub(super) async fn follow<K, T>(
     K: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
     K::DynamicType: Default + Clone,
 {
-    let mut changes = pin!(watch_objects(api, config));
+    pass_on(watch_objects(api, config), sender, wrap).await;
+}
+
+/// Sends each observation of a kind of this operator. Returns when the receiver is dropped.
+pub(super) async fn follow_declared<K, T>(
+    api: Api<DeserializeGuard<K>>,
+    sender: mpsc::Sender<T>,
+    wrap: impl Fn(Observation<K>) -> T,
+) where
+    K: ReadInParts<DynamicType: Clone> + Clone + Send + 'static,
+{
+    pass_on(watch_declared(api), sender, wrap).await;
+}
+
+async fn pass_on<K: Resource, T>(
+    changes: impl Stream<Item = Change<DeserializeGuard<K>>>,
+    sender: mpsc::Sender<T>,
+    wrap: impl Fn(Observation<K>) -> T,
+) {
+    let mut changes = pin!(changes);
     while let Some(change) = changes.next().await {
         if sender.send(wrap(change.into())).await.is_err() {
             return;

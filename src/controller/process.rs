@@ -6,8 +6,7 @@ use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc};
 use axum::serve::Listener;
 use futures_util::FutureExt;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, Resource, core::DeserializeGuard, runtime::watcher};
-use serde::de::DeserializeOwned;
+use kube::{Api, core::DeserializeGuard};
 use tokio::{net::TcpListener, sync::mpsc};
 
 use super::{
@@ -18,14 +17,14 @@ use super::{
     declared::Declared,
     error::ConfigurationError,
     events,
-    observe::{Observation, follow},
+    observe::{Observation, follow, follow_declared},
     password::{self, NewSecret},
     rate_limiter::RateLimiter,
     reviews::Reviews,
     siblings::Siblings,
 };
 use crate::{
-    api::LeaderLock,
+    api::{LeaderLock, readable::ReadInParts},
     lease::{ClusterId, HolderIdentity},
     operator::{
         error::{ProcessError, listen},
@@ -37,7 +36,7 @@ use crate::{
         signals::Signals,
         state::{InUse, ProcessState},
     },
-    targets::{AllowedFields, LeaseFence, PAGE},
+    targets::{AllowedFields, LeaseFence},
     transport::Transport,
 };
 
@@ -347,7 +346,7 @@ fn follow_objects(
         process.spawn("follows the other replicas", following.map(Ok));
         if let Some((namespace, name)) = siblings.coordination() {
             let leases: Api<DeserializeGuard<Lease>> = Api::namespaced(clients.work.clone(), &namespace);
-            let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+            let config = kube::runtime::watcher::Config::default().fields(&format!("metadata.name={name}"));
             let following = follow(leases, config, inbox.clone(), Incoming::Coordinator);
             process.spawn("follows the Lease of the coordinator", following.map(Ok));
         }
@@ -362,9 +361,8 @@ fn watch<K>(
     inbox: &mpsc::Sender<Incoming>,
     wrap: impl Fn(Observation<K>) -> Incoming + Send + 'static,
 ) where
-    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + fmt::Debug + Send + 'static,
+    K: ReadInParts<DynamicType: Clone> + Clone + Send + 'static,
 {
-    let config = watcher::Config::default().page_size(PAGE);
-    let following = follow(api, config, inbox.clone(), wrap);
+    let following = follow_declared(api, inbox.clone(), wrap);
     process.spawn(task, following.map(Ok));
 }

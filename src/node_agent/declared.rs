@@ -57,9 +57,7 @@ impl<K> Default for Followed<K> {
 impl<K: Resource> Followed<K> {
     pub(super) fn take(&mut self, change: Change<DeserializeGuard<K>>) {
         match change {
-            Change::Seen(DeserializeGuard(Ok(mut object)), _) => {
-                // The managed fields are never read, and make up most of an object.
-                object.meta_mut().managed_fields = None;
+            Change::Seen(DeserializeGuard(Ok(object)), _) => {
                 self.objects.insert(ObjectKey::of(&object), Ok(object));
             }
             Change::Seen(DeserializeGuard(Err(invalid)), _) => {

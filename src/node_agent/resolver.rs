@@ -7,23 +7,22 @@ use std::{
 
 use futures_util::{StreamExt, pin_mut};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client, Resource, core::DeserializeGuard, runtime::watcher};
+use kube::{Api, Client, core::DeserializeGuard};
 use redlock_node::{
     resolver::{PresenceRead, Resolver, Unresolved},
     spec::{Access, LockSpec, QuorumSpec},
     table::PodName,
 };
-use serde::de::DeserializeOwned;
 
 use super::{
     Tasks,
     declared::{Declared, Followed},
 };
 use crate::{
-    api::{LeaderLock, RedisQuorum},
+    api::{LeaderLock, RedisQuorum, readable::ReadInParts},
     lease::{ClusterId, fence::Presence},
     masters,
-    targets::{Change, PAGE, deepest, watch_objects},
+    targets::{Change, deepest, watch_declared},
 };
 
 /// Reads the access to the masters again at each call: a Secret that is rotated changes its files.
@@ -135,9 +134,9 @@ async fn follow<K>(
     followed: impl Fn(&mut Declared) -> Option<&mut Followed<K>> + Send + 'static,
 ) -> Result<(), super::NodeAgentError>
 where
-    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + 'static,
+    K: ReadInParts<DynamicType: Clone> + Clone + Send + 'static,
 {
-    let changes = watch_objects(api, watcher::Config::default().page_size(PAGE));
+    let changes = watch_declared(api);
     pin_mut!(changes);
     while let Some(seen) = changes.next().await {
         match &seen {

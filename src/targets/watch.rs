@@ -1,12 +1,15 @@
 //! A watch that survives failures of the API server, and a restore of its database. Consumers keep no list of
 //! their own: the watch reports an object as gone if a complete list lacks it.
 
-use std::{collections::BTreeMap, fmt, fmt::Debug, time::Duration};
+mod requests;
 
-use futures_util::{Stream, StreamExt, stream, stream::BoxStream};
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use futures_util::{Stream, StreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Resource,
+    core::DeserializeGuard,
     runtime::{
         utils::Backoff,
         watcher::{self, Event},
@@ -15,8 +18,10 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::time;
 
-use super::Pause;
+use super::{Pause, pages::decode};
+use crate::api::readable::{ReadInParts, read_in_parts};
 use crate::{clock, lease::BootInstant};
+use requests::{Decode, Requests};
 
 /// The namespace and the name of an object. The namespace is empty for a cluster-scoped kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -148,16 +153,39 @@ pub(crate) fn is_older(object: &ObjectMeta, known: &ObjectMeta) -> bool {
 /// Returns all objects that `config` selects, and every change of them. The stream never ends.
 pub(crate) fn watch_objects<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = Change<K>> + Send
 where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: Resource + Clone + DeserializeOwned + Send + 'static,
+{
+    watch_decoded(api, config, decode)
+}
+
+/// Returns all objects of a kind of this operator, and every change of them, without the parts that are never read. The
+/// stream never ends.
+pub(crate) fn watch_declared<K>(
+    api: Api<DeserializeGuard<K>>,
+) -> impl Stream<Item = Change<DeserializeGuard<K>>> + Send
+where
+    K: ReadInParts<DynamicType: Clone> + Clone + Send + 'static,
+{
+    watch_decoded(api, watcher::Config::default(), |object| {
+        read_in_parts(object.get())
+    })
+}
+
+fn watch_decoded<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    decode: Decode<K>,
+) -> impl Stream<Item = Change<K>> + Send
+where
+    K: Resource + Clone + Send + 'static,
 {
     let mut present = Present::default();
-    watch_events(api, config).flat_map(move |event| stream::iter(present.take(event, clock::now())))
+    let events = watch_events(Requests::new(api, config, decode));
+    events.flat_map(move |event| stream::iter(present.take(event, clock::now())))
 }
 
 struct Watch<K> {
-    api: Api<K>,
-    config: watcher::Config,
-    events: BoxStream<'static, watcher::Result<Event<K>>>,
+    requests: Requests<K>,
     pause: Pause,
     /// The pause before the next request.
     wait: Option<Duration>,
@@ -169,17 +197,12 @@ struct Watch<K> {
 /// A watch that could not be started again begins with a list: not only a connection was lost, but the API
 /// server was unavailable. If etcd was restored from a backup in between, the server may take hours to reach
 /// the last resourceVersion, and a watch from there would show no change until then.
-fn watch_events<K>(
-    api: Api<K>,
-    config: watcher::Config,
-) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
+fn watch_events<K>(requests: Requests<K>) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
 where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: Resource + Clone + Send + 'static,
 {
     let watch = Watch {
-        events: watcher::watcher(api.clone(), config.clone()).boxed(),
-        api,
-        config,
+        requests,
         pause: Pause::default(),
         wait: None,
         starts_anew: false,
@@ -189,9 +212,9 @@ where
             time::sleep(wait).await;
         }
         if std::mem::take(&mut watch.starts_anew) {
-            watch.events = watcher::watcher(watch.api.clone(), watch.config.clone()).boxed();
+            watch.requests.restart();
         }
-        let event = watch.events.next().await?;
+        let event = watch.requests.next().await;
         match &event {
             // A request for a list proves nothing about the server; only its answer does.
             Ok(Event::Init) => {}

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
-    Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
-    core::DeserializeGuard,
+    Api, Client, Resource, ResourceExt,
+    api::{ApiResource, DynamicObject, GetParams, Patch, PatchParams, PostParams},
+    core::{DeserializeGuard, Request},
 };
 use serde_json::{Value, json};
 use tokio::time;
@@ -15,7 +15,9 @@ use crate::{
     api::{
         API_VERSION, FINALIZER, LeaderLock, RedisQuorum,
         abstention::{ABSTAIN, Abstention},
-        in_force::IN_FORCE,
+        bounds::RECORD_LIMIT,
+        in_force::{IN_FORCE, InForce},
+        readable::read_in_parts,
     },
     clock,
     controller::{
@@ -37,16 +39,12 @@ const ABSTAIN_MANAGER: &str = "redlock-operator-abstain";
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Returns the metadata that the operator applies for this change.
-fn finalizer_metadata(
-    key: &ObjectKey,
-    uid: Option<&str>,
-    change: &FinalizerChange,
-) -> Result<Value, serde_json::Error> {
+fn finalizer_metadata(key: &ObjectKey, uid: Option<&str>, change: &FinalizerChange) -> Result<Value, String> {
     // The UID restricts the write to this object: a new object may have the same name.
     Ok(match change {
         FinalizerChange::Add(record) => json!({
             "name": key.name, "uid": uid, "finalizers": [FINALIZER],
-            "annotations": { IN_FORCE: serde_json::to_string(record)? },
+            "annotations": { IN_FORCE: record_text(record)? },
         }),
         FinalizerChange::Remove {
             version: Some(version),
@@ -59,6 +57,21 @@ fn finalizer_metadata(
     })
 }
 
+/// Returns the record of the targets in force as text. One that no replica would read is not written, and so no target of it
+/// is started.
+fn record_text(record: &InForce) -> Result<String, String> {
+    let text = serde_json::to_string(record).map_err(|error| error.to_string())?;
+    if text.len() > RECORD_LIMIT {
+        return Err(format!(
+            "the record of {} targets that run or are not known to be stopped has {} bytes, of {RECORD_LIMIT}: no more targets \
+             are started before some of them are stopped",
+            record.targets.len(),
+            text.len()
+        ));
+    }
+    Ok(text)
+}
+
 /// Adds or removes the finalizer of the object with this UID.
 pub(super) async fn set_finalizer(
     client: Client,
@@ -69,7 +82,7 @@ pub(super) async fn set_finalizer(
 ) -> Result<FinalizerEnd, String> {
     let api = Api::<LeaderLock>::namespaced(client, &key.namespace);
     let present = change.adds();
-    let metadata = finalizer_metadata(key, uid, change).map_err(|error| error.to_string())?;
+    let metadata = finalizer_metadata(key, uid, change)?;
     let patch = json!({ "apiVersion": API_VERSION, "kind": "LeaderLock", "metadata": metadata });
     // An addition waits for its turn, since every start of targets needs the finalizer. A removal does not
     // wait: the deletion of the object waits for it, and the last replica has little time at shutdown.
@@ -175,16 +188,24 @@ pub(super) async fn read_lock(
 ) -> (BootInstant, LockReadEnd) {
     rate_limiter.sent().await;
     let sent = clock::now();
-    let api = Api::<DeserializeGuard<LeaderLock>>::namespaced(client, &key.namespace);
-    let end = match api.get_opt(&key.name).await {
-        Ok(Some(DeserializeGuard(Ok(object)))) => LockReadEnd::Read(Box::new(object)),
-        Ok(Some(DeserializeGuard(Err(malformed)))) => {
+    let end = match get_lock(client, key).await {
+        Ok(DeserializeGuard(Ok(object))) => LockReadEnd::Read(Box::new(object)),
+        Ok(DeserializeGuard(Err(malformed))) => {
             LockReadEnd::Malformed(Box::new(malformed.metadata), malformed.error)
         }
-        Ok(None) => LockReadEnd::Gone,
+        Err(kube::Error::Api(status)) if status.is_not_found() => LockReadEnd::Gone,
         Err(error) => LockReadEnd::Failed(deepest(&error)),
     };
     (sent, end)
+}
+
+async fn get_lock(client: Client, key: &ObjectKey) -> kube::Result<DeserializeGuard<LeaderLock>> {
+    let request = Request::new(LeaderLock::url_path(&(), Some(&key.namespace)));
+    let request = request.get(&key.name, &GetParams::default());
+    let text = client
+        .request_text(request.map_err(kube::Error::BuildRequest)?)
+        .await?;
+    read_in_parts(&text).map_err(kube::Error::SerdeError)
 }
 
 /// Removes the finalizer from an object that this version cannot read.

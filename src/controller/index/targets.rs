@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     api::{
-        FINALIZER, LeaderLock,
+        FINALIZER, LeaderLock, PAUSED,
         leader_lock::{Candidates, Enforcement, LockState},
         plan::LockPlan,
     },
@@ -23,9 +23,6 @@ use crate::{
     },
     lease::Holder,
 };
-
-/// The annotation that suspends the switching of a lock's targets.
-const PAUSED: &str = "redlock.dev/paused";
 
 impl Index {
     /// Starts, updates or ends the target task of an active lock.

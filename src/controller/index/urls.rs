@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{Effect, Index, Planted, World};
 use crate::{
-    api::plan::QuorumPlan,
+    api::{STOPPED, plan::QuorumPlan},
     controller::{
         problem::{Problem, Reason},
         secrets::Found,
@@ -17,10 +17,6 @@ use crate::{
     operator::quorum::check,
 };
 
-/// The annotation with entries `NAME=OLD URL`, separated by commas: the server of this master behind this URL
-/// is stopped permanently. The URL is part of the entry so that a forgotten annotation does not apply to the
-/// next change.
-const STOPPED: &str = "redlock.dev/old-master-stopped";
 /// Interval between attempts to reach a server.
 const AGAIN: Duration = Duration::from_secs(1);
 

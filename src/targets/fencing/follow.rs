@@ -12,6 +12,7 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client,
     api::{ListParams, WatchEvent, WatchParams},
@@ -23,7 +24,7 @@ use super::{
     Pod,
     known::{Epoch, Gone, Known, number},
 };
-use crate::targets::{Changes, Pause, TargetError};
+use crate::targets::{Changes, Pause, TargetError, pages};
 
 /// The timeout of one watch, in seconds: slightly less than the time for which the client waits for an event.
 const LONG: u32 = 290;
@@ -165,13 +166,23 @@ async fn run(api: Api<Pod>, shared: Arc<Shared>, mut asked: watch::Receiver<u64>
     }
 }
 
+/// Reduces the metadata of a pod to the fields that identify it.
+fn named(pod: Pod) -> Pod {
+    let metadata = ObjectMeta {
+        name: pod.metadata.name,
+        uid: pod.metadata.uid,
+        resource_version: pod.metadata.resource_version,
+        ..ObjectMeta::default()
+    };
+    Pod { metadata, ..pod }
+}
+
 /// Returns all pods, and the version of the list.
 async fn list(api: &Api<Pod>) -> kube::Result<(Vec<Pod>, u64)> {
-    let list = api.list(&ListParams::default()).await?;
+    let (pods, version) = pages::all_at(api, ListParams::default(), |pod| Some(named(pod))).await?;
     // If the versions have no order, no pod is confirmed to be gone.
-    let version = number(list.metadata.resource_version.as_deref());
-    let version = version.ok_or_else(|| kube::Error::Service(NO_ORDER.into()))?;
-    Ok((list.items, version))
+    let version = number(version.as_deref()).ok_or_else(|| kube::Error::Service(NO_ORDER.into()))?;
+    Ok((pods, version))
 }
 
 async fn follow(api: &Api<Pod>, shared: &Shared, asked: &mut watch::Receiver<u64>) -> End {

@@ -74,7 +74,7 @@ impl Pods {
         let Ok(selector) = &self.selector else {
             return stream::pending().boxed();
         };
-        let config = watcher::Config::default().labels(selector).page_size(pages::PAGE);
+        let config = watcher::Config::default().labels(selector);
         watch_objects(self.pods.clone(), config)
             .filter_map(move |change| ready(watched.take(change).then_some(())))
             .boxed()

@@ -211,7 +211,7 @@ impl Jobs {
 }
 
 async fn run(api: Api<Job>, content: Arc<Mutex<Content>>, what: String) {
-    let config = watcher::Config::default().page_size(pages::PAGE);
+    let config = watcher::Config::default();
     let mut changes = pin!(watch_objects(api, config));
     while let Some(change) = changes.next().await {
         let mut content = content.lock().unwrap_or_else(PoisonError::into_inner);

@@ -19,7 +19,6 @@ use tokio::{sync::watch, task::JoinHandle};
 use crate::targets::{
     Change, TargetError, api_error,
     owner::{declared_by, is_own, last_writer},
-    pages::PAGE,
     watch_objects,
 };
 
@@ -114,7 +113,7 @@ async fn run(
     trouble: watch::Sender<Option<TargetError>>,
     what: String,
 ) {
-    let config = watcher::Config::default().page_size(PAGE);
+    let config = watcher::Config::default();
     let mut changes = pin!(watch_objects(api, config));
     while let Some(change) = changes.next().await {
         match change {

@@ -161,7 +161,7 @@ fn answer_to_a_write_outlasts_the_list_that_was_under_way() {
 #[tokio::test]
 async fn watch_that_cannot_be_started_again_begins_with_a_list() {
     let api = Api::<ConfigMap>::all(restored_server().await);
-    let events = watch_events(api, watcher::Config::default());
+    let events = watch_events(Requests::new(api, watcher::Config::default(), decode));
     let versions = events.filter_map(|event| async {
         match event {
             Ok(Event::InitApply(object)) => object.resource_version(),
