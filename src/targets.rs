@@ -39,9 +39,8 @@ mod write;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use futures_util::{Stream, StreamExt};
-use kube::{Api, Client, runtime::watcher};
-use serde::de::DeserializeOwned;
+use futures_util::Stream;
+use kube::Client;
 use tokio::sync::mpsc;
 
 pub(crate) use action::Action;
@@ -159,17 +158,4 @@ pub(crate) fn is_same(one: &TargetWork, other: &TargetWork) -> bool {
         (LabelPods { selector }, LabelPods { selector: another }) => selector == another,
         _ => false,
     }
-}
-
-/// Returns a stream with one item for each change that the watch shows.
-fn follow<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = ()> + Send
-where
-    K: kube::Resource<DynamicType: Clone + Eq + std::hash::Hash>
-        + Clone
-        + std::fmt::Debug
-        + Send
-        + DeserializeOwned
-        + 'static,
-{
-    watch_objects(api, config).map(|_| ())
 }

@@ -41,6 +41,7 @@ use crate::{
     clock,
     lease::{BootInstant, FencingToken},
 };
+pub(super) use changes::LeaseHolder;
 use hold::{Hold, MissingLease, Move, needed, wait_without_record};
 use holder::OwnHolder;
 pub(crate) use holder::{LeaseFence, ReleaseName};

@@ -5,7 +5,6 @@
 //! masters, and not the lease, ensures that a slot runs at most once, so an operation with an unknown result may be
 //! repeated.
 
-mod cache;
 mod decide;
 mod events;
 mod job;
@@ -20,16 +19,18 @@ use std::{
 use futures_util::{StreamExt, stream};
 
 use super::{
-    Changes, ConditionReason, StartPermit, Step, StopPermit, TargetContext, TargetError, shared::JobsOf, slim,
+    Changes, ConditionReason, StartPermit, Step, StopPermit, TargetContext, TargetError,
+    shared::{Followed, JobsOf, Shown},
+    slim,
 };
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
     clock,
     lease::BootInstant,
 };
-use cache::{Cache, Known};
 use decide::{Due, Next, Power, TurnPermit};
-use job::{Cron, Job, Stage};
+pub(super) use job::Cron;
+use job::{Job, Stage};
 use write::Jobs;
 
 /// The interval of reads of a slot that another cluster may claim at any time.
@@ -44,7 +45,7 @@ pub(super) struct OncePerSchedule {
     context: TargetContext,
     reference: TargetRef,
     max_age: Duration,
-    cron: Cache,
+    cron: Followed<Cron>,
     jobs: JobsOf,
     desk: Jobs,
     /// The UIDs of Jobs whose slots were granted. A grant is final, even when a later slot is claimed before the Job
@@ -75,11 +76,11 @@ impl OncePerSchedule {
     pub(super) fn new(context: TargetContext, reference: &TargetRef, max_age: Duration) -> Self {
         Self {
             desk: Jobs::new(&context.client, &context.namespace),
+            cron: context.shared.cron_job(&context.namespace, &reference.name),
             jobs: context.shared.jobs_of(&context.namespace, &reference.name),
             context,
             reference: reference.clone(),
             max_age,
-            cron: Cache::default(),
             granted: BTreeSet::new(),
             undecided: BTreeMap::new(),
             emitted: Emitted::default(),
@@ -87,11 +88,11 @@ impl OncePerSchedule {
     }
 
     fn scene(&self) -> Result<Scene, TargetError> {
-        let cron = match self.cron.known() {
-            Known::NotYet => return Ok(Scene::NotYet),
-            Known::Failed(error) => return Err(error),
-            Known::Missing => None,
-            Known::Here(cron) => Some(cron),
+        let cron = match self.cron.shown() {
+            Shown::NotYet => return Ok(Scene::NotYet),
+            Shown::Failed(error) => return Err(error),
+            Shown::Missing => None,
+            Shown::Here(cron) => Some(cron),
         };
         let Some(jobs) = self.jobs.known()? else {
             return Ok(Scene::NotYet);
@@ -222,11 +223,10 @@ impl OncePerSchedule {
     }
 
     pub(super) fn changes(&self) -> Changes {
-        let cron = self.cron.clone().follow(&self.context, &self.reference.name);
         let jobs = stream::unfold(self.jobs.clone(), |mut jobs| async {
             jobs.changed().await;
             Some(((), jobs))
         });
-        stream::select(cron, jobs).boxed()
+        stream::select(self.cron.changes().boxed(), jobs.boxed()).boxed()
     }
 }

@@ -6,22 +6,24 @@ mod watch;
 use std::{
     collections::HashMap,
     fmt,
+    hash::Hash,
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use kube::{Client, api::ApiResource};
+use kube::{Api, Client, api::ApiResource};
 
 use super::{
     AllowedFields,
     fencing::{FencedPods, Namespaces},
     kind::Kinds,
     label_pods::Selections,
-    leader_lease::LeaseFence,
+    leader_lease::{LeaseFence, LeaseHolder},
+    once_per_schedule::Cron,
 };
 use jobs::Jobs;
-pub(super) use jobs::{Index, JobsOf};
+pub(super) use jobs::{FollowedJob, Index, JobsOf};
 use watch::Objects;
-pub(super) use watch::{Followed, Known};
+pub(super) use watch::{Followed, Known, Shown, Summary};
 
 pub(crate) struct Shared {
     /// The client of lists and watches.
@@ -30,13 +32,39 @@ pub(crate) struct Shared {
     pub(super) lease_fence: LeaseFence,
     /// The fields that the action Patch may set.
     pub(super) allowed_fields: AllowedFields,
-    /// The watches that have followers, by resource and namespace.
-    watches: Mutex<HashMap<(String, String), Weak<Objects>>>,
+    /// The metadata of objects, by resource and namespace.
+    objects: Running<(String, String), Objects<Known>>,
+    /// The Leases, by namespace.
+    leases: Running<String, Objects<LeaseHolder>>,
+    /// The CronJobs, by namespace.
+    cron_jobs: Running<String, Objects<Cron>>,
     fenced: Namespaces,
     /// The pods that targets with action LabelPods select.
     pub(super) selections: Selections,
-    /// The Jobs that have followers, by namespace.
-    jobs: Mutex<HashMap<String, Weak<Jobs>>>,
+    /// The Jobs, by namespace.
+    jobs: Running<String, Jobs>,
+}
+
+/// The watches that have followers.
+struct Running<K, W>(Mutex<HashMap<K, Weak<W>>>);
+
+impl<K, W> Default for Running<K, W> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash, W> Running<K, W> {
+    /// Returns the watch of this key, and starts it for its first follower.
+    fn get(&self, key: K, start: impl FnOnce() -> W) -> Arc<W> {
+        let mut watches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        watches.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let watch = Arc::new(start());
+            watches.retain(|_, watch| watch.strong_count() > 0);
+            watches.insert(key, Arc::downgrade(&watch));
+            watch
+        })
+    }
 }
 
 impl Shared {
@@ -48,8 +76,10 @@ impl Shared {
             kinds: Kinds::default(),
             fenced: Namespaces::default(),
             selections: Selections::default(),
-            watches: Mutex::default(),
-            jobs: Mutex::default(),
+            objects: Running::default(),
+            leases: Running::default(),
+            cron_jobs: Running::default(),
+            jobs: Running::default(),
         }
     }
 
@@ -59,14 +89,32 @@ impl Shared {
             format!("{}/{}", resource.api_version, resource.plural),
             namespace.to_owned(),
         );
-        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
-        let objects = watches.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let objects = Arc::new(Objects::follow(&self.client, resource, namespace));
-            watches.retain(|_, objects| objects.strong_count() > 0);
-            watches.insert(key, Arc::downgrade(&objects));
-            objects
+        let objects = self.objects.get(key, || {
+            let api = Api::namespaced_with(self.client.clone(), namespace, resource);
+            Objects::follow(
+                api,
+                format!("following {} in namespace {namespace}", resource.plural),
+            )
         });
-        Followed::new(&objects, name)
+        Followed::new(objects, name)
+    }
+
+    /// Follows the holder of one Lease, with the watch of all Leases of its namespace.
+    pub(super) fn lease_holder(&self, namespace: &str, name: &str) -> Followed<LeaseHolder> {
+        let leases = self.leases.get(namespace.to_owned(), || {
+            let api = Api::namespaced(self.client.clone(), namespace);
+            Objects::follow(api, format!("following leases in namespace {namespace}"))
+        });
+        Followed::new(leases, name)
+    }
+
+    /// Follows one CronJob, with the watch of all CronJobs of its namespace.
+    pub(super) fn cron_job(&self, namespace: &str, name: &str) -> Followed<Cron> {
+        let cron_jobs = self.cron_jobs.get(namespace.to_owned(), || {
+            let api = Api::namespaced(self.client.clone(), namespace);
+            Objects::follow(api, format!("following cronjobs in namespace {namespace}"))
+        });
+        Followed::new(cron_jobs, name)
     }
 
     /// Follows the pods that mount the volume of a lock, with the watch of all pods of its namespace.
@@ -76,14 +124,17 @@ impl Shared {
 
     /// Follows the Jobs of one CronJob, with the watch of all Jobs of its namespace.
     pub(super) fn jobs_of(&self, namespace: &str, cron_job: &str) -> JobsOf {
-        let mut watches = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        let jobs = watches.get(namespace).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let jobs = Arc::new(Jobs::follow(&self.client, namespace));
-            watches.retain(|_, jobs| jobs.strong_count() > 0);
-            watches.insert(namespace.to_owned(), Arc::downgrade(&jobs));
-            jobs
-        });
-        JobsOf::new(jobs, cron_job)
+        JobsOf::new(self.jobs_in(namespace), cron_job)
+    }
+
+    /// Follows one Job, with the watch of all Jobs of its namespace.
+    pub(super) fn job(&self, namespace: &str, name: &str) -> FollowedJob {
+        FollowedJob::new(self.jobs_in(namespace), name)
+    }
+
+    fn jobs_in(&self, namespace: &str) -> Arc<Jobs> {
+        self.jobs
+            .get(namespace.to_owned(), || Jobs::follow(&self.client, namespace))
     }
 }
 

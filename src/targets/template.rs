@@ -73,7 +73,7 @@ impl Template {
         let name = &self.reference.name;
         let what = || format!("reading the pod template of {} {name}", self.reference.kind);
         let found = self.place.settle(what, self.api.get(name).await).await?;
-        self.known = found.as_ref().map(|object| Known::of(&object.metadata));
+        self.known = found.as_ref().map(|object| Known::of_metadata(&object.metadata));
         let content = |object: DynamicObject| Content {
             grace: grace(&object.data),
             rollout: rollout(&self.reference, &object.data),

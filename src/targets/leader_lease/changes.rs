@@ -2,34 +2,48 @@
 
 use std::sync::atomic::Ordering;
 
-use futures_util::{StreamExt, future::ready};
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::runtime::watcher;
+use futures_util::StreamExt;
+use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
 
 use super::{LeaderLease, record::Record};
-use crate::targets::{Change, Changes, watch_objects};
+use crate::targets::{Changes, shared::Summary};
+
+/// The holder of a Lease. It ignores renewals, which a leader makes all the time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::targets) struct LeaseHolder {
+    uid: Option<String>,
+    holder: String,
+    acquired: Option<Timestamp>,
+}
+
+impl Summary for LeaseHolder {
+    type Object = Lease;
+
+    fn of(lease: Lease) -> Option<Self> {
+        let record = Record::of(&lease);
+        Some(Self {
+            uid: record.uid,
+            holder: record.holder,
+            acquired: record.acquired,
+        })
+    }
+
+    fn is_news(&self, before: &Self) -> bool {
+        self != before
+    }
+}
 
 impl LeaderLease {
-    /// Follows the holder of the Lease and ignores renewals, which a leader makes all the time.
+    /// Follows the holder of the Lease.
     pub(in crate::targets) fn changes(&self) -> Changes {
-        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
+        let followed = self
+            .context
+            .shared
+            .lease_holder(&self.context.namespace, &self.name);
         let changed = self.changed.clone();
-        let mut known = None;
-        let held = move |change: Change<Lease>| {
-            let now = match change {
-                Change::Seen(lease, _) => {
-                    let record = Record::of(&lease);
-                    Some((record.uid, record.holder, record.acquired))
-                }
-                Change::Gone(_) => None,
-                Change::Synced | Change::Failed(_) => return ready(None),
-            };
-            if known.replace(now.clone()) == Some(now) {
-                return ready(None);
-            }
-            changed.store(true, Ordering::SeqCst);
-            ready(Some(()))
-        };
-        watch_objects(self.api.clone(), config).filter_map(held).boxed()
+        followed
+            .changes()
+            .map(move |()| changed.store(true, Ordering::SeqCst))
+            .boxed()
     }
 }

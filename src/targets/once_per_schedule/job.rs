@@ -6,7 +6,10 @@ use k8s_openapi::{
 
 use super::write::MANAGER;
 pub(super) use crate::targets::slim::SCHEDULED;
-use crate::targets::slim::{Job as BatchJob, SLOT, cron_job as maker, finished};
+use crate::targets::{
+    shared::Summary,
+    slim::{Job as BatchJob, SLOT, cron_job as maker, finished},
+};
 
 /// A decision on the slot of a Job: the values of the label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +161,7 @@ fn by_hand(job: &BatchJob) -> Option<String> {
 
 /// The CronJob itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cron {
+pub(in crate::targets) struct Cron {
     pub(super) uid: String,
     /// The reason why its Jobs could run in more than one cluster, and the remedy.
     pub(super) unsafe_because: Option<String>,
@@ -168,6 +171,21 @@ pub(super) struct Cron {
     pub(super) zoned: bool,
 }
 
+/// The number of characters of a schedule that a message shows.
+const SHOWN: usize = 100;
+
+impl Summary for Cron {
+    type Object = CronJob;
+
+    fn of(object: CronJob) -> Option<Self> {
+        cron(object)
+    }
+
+    fn is_news(&self, before: &Self) -> bool {
+        self != before
+    }
+}
+
 pub(super) fn cron(cron: CronJob) -> Option<Cron> {
     let spec = cron.spec.unwrap_or_default();
     let starts = spec.job_template.spec.and_then(|spec| spec.suspend) != Some(true);
@@ -175,7 +193,7 @@ pub(super) fn cron(cron: CronJob) -> Option<Cron> {
         Some(format!(
             "its schedule is {:?}: such slots depend on the time at which the CronJob was created in each cluster; \
              use a cron expression such as \"*/5 * * * *\"",
-            spec.schedule
+            spec.schedule.chars().take(SHOWN).collect::<String>()
         ))
     } else if starts {
         Some(

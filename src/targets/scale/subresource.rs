@@ -192,7 +192,9 @@ impl Object {
         }
         let answer = self.api.get_metadata(&self.name).await;
         let object = self.settle("reading", answer).await?;
-        Ok(object.map(|object| Known::of(&object.metadata)).filter(current))
+        Ok(object
+            .map(|object| Known::of_metadata(&object.metadata))
+            .filter(current))
     }
 
     /// Stops the object if it meets the precondition. The write takes the field from its owner.

@@ -1,5 +1,5 @@
 //! Keeps all Jobs of a namespace with one watch, grouped by the CronJob that created them, regardless of the
-//! number of locks that switch these CronJobs.
+//! number of locks that switch these CronJobs, or single Jobs.
 //!
 //! The watch may be behind the API server. Before a stop is confirmed, [`JobsOf::listed`] reads a complete list that
 //! began later; callers that ask in the meantime share one list.
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt, stream};
 use kube::{Api, Client, api::ListParams, runtime::watcher};
 use tokio::{sync::watch, task::JoinSet, time};
 
@@ -117,6 +117,8 @@ struct Content {
     trouble: Option<TargetError>,
     /// A counter of changes for each CronJob that is followed.
     followers: HashMap<String, watch::Sender<u64>>,
+    /// The same for each Job that is itself a target.
+    job_followers: HashMap<String, watch::Sender<u64>>,
 }
 
 impl Content {
@@ -129,8 +131,16 @@ impl Content {
         }
     }
 
+    /// Notifies the followers of the Job of this name.
+    fn notify_of_job(&self, name: Option<&String>) {
+        let follower = name.and_then(|name| self.job_followers.get(name));
+        if let Some(follower) = follower.filter(|_| self.synced) {
+            follower.send_modify(|count| *count += 1);
+        }
+    }
+
     fn notify_all(&self) {
-        let all = self.followers.values();
+        let all = self.followers.values().chain(self.job_followers.values());
         all.for_each(|follower| follower.send_modify(|count| *count += 1));
     }
 
@@ -141,10 +151,12 @@ impl Content {
     fn see(&mut self, change: Change<Job>, what: &str) {
         match change {
             Change::Seen(job, _) => {
+                self.notify_of_job(job.metadata.name.as_ref());
                 let changed = self.index.put(job);
                 self.notify(changed.into_iter().flatten());
             }
             Change::Gone(key) => {
+                self.notify_of_job(Some(&key.name));
                 let changed = self.index.remove(&key.name);
                 self.notify(changed);
             }
@@ -251,6 +263,38 @@ async fn list(
     }
 }
 
+/// Returns the counter of this name, and drops those without followers.
+fn subscribe(followers: &mut HashMap<String, watch::Sender<u64>>, name: &str) -> watch::Receiver<u64> {
+    followers.retain(|_, follower| follower.receiver_count() > 0);
+    let follower = followers.entry(name.to_owned());
+    follower.or_insert_with(|| watch::channel(0).0).subscribe()
+}
+
+/// A Job that is itself a target.
+#[derive(Debug)]
+pub(in crate::targets) struct FollowedJob {
+    changes: watch::Receiver<u64>,
+    /// The watch runs while it has followers.
+    _jobs: Arc<Jobs>,
+}
+
+impl FollowedJob {
+    pub(super) fn new(jobs: Arc<Jobs>, name: &str) -> Self {
+        let mut changes = subscribe(&mut jobs.content().job_followers, name);
+        // The watch may have shown the Job before.
+        changes.mark_changed();
+        Self { changes, _jobs: jobs }
+    }
+
+    /// Returns a stream with one item for each change of the Job, and when following it fails or recovers.
+    pub(in crate::targets) fn changes(self) -> impl Stream<Item = ()> + Send {
+        stream::unfold(self, |mut followed| async {
+            followed.changes.changed().await.ok()?;
+            Some(((), followed))
+        })
+    }
+}
+
 /// The Jobs of one CronJob.
 #[derive(Clone, Debug)]
 pub(in crate::targets) struct JobsOf {
@@ -261,13 +305,7 @@ pub(in crate::targets) struct JobsOf {
 
 impl JobsOf {
     pub(super) fn new(jobs: Arc<Jobs>, cron_job: &str) -> Self {
-        let mut content = jobs.content();
-        content
-            .followers
-            .retain(|_, follower| follower.receiver_count() > 0);
-        let follower = content.followers.entry(cron_job.to_owned());
-        let changes = follower.or_insert_with(|| watch::channel(0).0).subscribe();
-        drop(content);
+        let changes = subscribe(&mut jobs.content().followers, cron_job);
         Self {
             jobs,
             cron_job: cron_job.to_owned(),

@@ -1,19 +1,20 @@
-//! Keeps a summary of each object of a kind in a namespace with one watch. This includes objects that are not
-//! targets, so that a new follower knows the state of its object at once.
+//! Keeps a summary of each object of a kind in a namespace with one watch, regardless of the number of targets of that kind.
+//! This includes objects that are not targets, so that a new follower knows the state of its object at once.
 
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt, stream};
 use kube::{
-    Api, Client,
-    api::{ApiResource, DynamicObject, ObjectMeta, PartialObjectMeta},
+    Api, Resource,
+    api::{DynamicObject, ObjectMeta, PartialObjectMeta},
     runtime::watcher,
 };
+use serde::de::DeserializeOwned;
 use tokio::{sync::watch, task::JoinHandle};
 
 use crate::targets::{
@@ -24,7 +25,18 @@ use crate::targets::{
 
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
-/// The summary of one object, as the watch showed it last.
+/// The fields of an object that a target reads from the watch.
+pub(in crate::targets) trait Summary: Clone + PartialEq + Send + Sync + 'static {
+    type Object: Resource + Clone + DeserializeOwned + Send + 'static;
+
+    /// Returns the summary; `None` for an object that the target treats as missing.
+    fn of(object: Self::Object) -> Option<Self>;
+
+    /// Reports whether the followers are notified of this summary after that one.
+    fn is_news(&self, before: &Self) -> bool;
+}
+
+/// The summary of the metadata of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::targets) struct Known {
     uid: Option<String>,
@@ -41,8 +53,20 @@ pub(in crate::targets) struct Known {
     pub(in crate::targets) is_own: bool,
 }
 
+impl Summary for Known {
+    type Object = Partial;
+
+    fn of(object: Partial) -> Option<Self> {
+        Some(Self::of_metadata(&object.metadata))
+    }
+
+    fn is_news(&self, before: &Self) -> bool {
+        self.is_another(before)
+    }
+}
+
 impl Known {
-    pub(in crate::targets) fn of(metadata: &ObjectMeta) -> Self {
+    pub(in crate::targets) fn of_metadata(metadata: &ObjectMeta) -> Self {
         Self {
             uid: metadata.uid.clone(),
             version: metadata.resource_version.clone(),
@@ -80,57 +104,128 @@ fn digest(annotations: &impl Hash) -> u64 {
 }
 
 /// The metadata of an object.
-type Partial = PartialObjectMeta<DynamicObject>;
-type Seen = HashMap<String, watch::Sender<Option<Known>>>;
+pub(in crate::targets) type Partial = PartialObjectMeta<DynamicObject>;
 
-/// The objects of one kind in a namespace.
-pub(in crate::targets) struct Objects {
-    seen: Arc<Mutex<Seen>>,
-    trouble: watch::Receiver<Option<TargetError>>,
-    task: JoinHandle<()>,
+/// The progress of the first list.
+#[derive(Clone, Debug, PartialEq)]
+enum FirstList {
+    Awaited,
+    Failed(TargetError),
+    Complete,
 }
 
-impl Objects {
-    pub(super) fn follow(client: &Client, resource: &ApiResource, namespace: &str) -> Self {
-        let api = Api::<Partial>::namespaced_with(client.clone(), namespace, resource);
-        let (sender, trouble) = watch::channel(None);
-        let seen = Arc::new(Mutex::new(Seen::new()));
-        let what = format!("following {} in namespace {namespace}", resource.plural);
-        let task = tokio::spawn(run(api, seen.clone(), sender, what));
-        Self { seen, trouble, task }
+/// The objects of one kind in a namespace, as the watch has shown them.
+struct Content<S> {
+    /// The objects by name, and those that are missing and followed.
+    seen: Mutex<HashMap<String, watch::Sender<Option<S>>>>,
+    first_list: watch::Sender<FirstList>,
+    trouble: watch::Sender<Option<TargetError>>,
+    /// The purpose of the watch, for its errors.
+    what: String,
+}
+
+impl<S: Summary> Content<S> {
+    fn new(what: String) -> Self {
+        Self {
+            seen: Mutex::default(),
+            first_list: watch::Sender::new(FirstList::Awaited),
+            trouble: watch::Sender::new(None),
+            what,
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<Option<S>>>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, change: Change<S::Object>) {
+        match change {
+            Change::Seen(object, _) => self.see(object),
+            Change::Gone(key) => self.forget(&key.name),
+            Change::Synced => {
+                self.trouble.send_if_modified(|trouble| trouble.take().is_some());
+                self.set_first_list(FirstList::Complete);
+                self.seen()
+                    .retain(|_, known| known.receiver_count() > 0 || known.borrow().is_some());
+            }
+            // A list follows. Its end shows that the trouble is over.
+            Change::Failed(error) => {
+                if let Some(error) = failure(&self.what, &error) {
+                    self.trouble
+                        .send_if_modified(|known| known.replace(error.clone()) != Some(error));
+                }
+                if let Some(error) = api_error(&error) {
+                    self.set_first_list(FirstList::Failed(TargetError::of(&*self.what, error)));
+                }
+            }
+        }
+    }
+
+    /// After the first list, a failure of the watch changes nothing: requests report an unreachable API server.
+    fn set_first_list(&self, now: FirstList) {
+        self.first_list.send_if_modified(|first| {
+            let changes = *first != FirstList::Complete && *first != now;
+            if changes {
+                *first = now;
+            }
+            changes
+        });
+    }
+
+    fn see(&self, object: S::Object) {
+        let Some(name) = object.meta().name.clone() else {
+            return;
+        };
+        let now = S::of(object);
+        let mut seen = self.seen();
+        let known = seen.entry(name).or_insert_with(|| watch::channel(None).0);
+        known.send_if_modified(|known| {
+            let is_news = match (&now, &*known) {
+                (Some(now), Some(before)) => now.is_news(before),
+                (now, before) => now.is_some() != before.is_some(),
+            };
+            *known = now;
+            is_news
+        });
+    }
+
+    /// Records that an object is gone. Its followers wait for another object of that name.
+    fn forget(&self, name: &str) {
+        let mut seen = self.seen();
+        if let Some(known) = seen.get(name) {
+            known.send_if_modified(|known| known.take().is_some());
+            if known.receiver_count() == 0 {
+                seen.remove(name);
+            }
+        }
     }
 }
 
-impl Drop for Objects {
+/// The watch of the objects of one kind in a namespace. It ends with its last follower.
+pub(in crate::targets) struct Objects<S> {
+    content: Arc<Content<S>>,
+    task: JoinHandle<()>,
+}
+
+impl<S: Summary> Objects<S> {
+    /// Follows the objects of `api`. `what` names the purpose in errors.
+    pub(super) fn follow(api: Api<S::Object>, what: String) -> Self {
+        let content = Arc::new(Content::new(what));
+        let task = tokio::spawn(run(api, content.clone()));
+        Self { content, task }
+    }
+}
+
+impl<S> Drop for Objects<S> {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn run(
-    api: Api<Partial>,
-    seen: Arc<Mutex<Seen>>,
-    trouble: watch::Sender<Option<TargetError>>,
-    what: String,
-) {
-    let config = watcher::Config::default();
-    let mut changes = pin!(watch_objects(api, config));
+async fn run<S: Summary>(api: Api<S::Object>, content: Arc<Content<S>>) {
+    let mut changes = pin!(watch_objects(api, watcher::Config::default()));
     while let Some(change) = changes.next().await {
-        match change {
-            Change::Seen(object, _) => see(&seen, &object.metadata),
-            Change::Gone(key) => forget(&seen, &key.name),
-            Change::Synced => {
-                trouble.send_if_modified(|trouble| trouble.take().is_some());
-                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-                seen.retain(|_, known| known.receiver_count() > 0 || known.borrow().is_some());
-            }
-            // A list follows. Its end shows that the trouble is over.
-            Change::Failed(error) => {
-                if let Some(error) = failure(&what, &error) {
-                    trouble.send_if_modified(|known| known.replace(error.clone()) != Some(error));
-                }
-            }
-        }
+        content.take(change);
     }
 }
 
@@ -143,41 +238,42 @@ pub(super) fn failure(what: &str, error: &watcher::Error) -> Option<TargetError>
     (not_found || matches!(error, TargetError::Forbidden { .. })).then_some(error)
 }
 
-fn see(seen: &Mutex<Seen>, metadata: &ObjectMeta) {
-    let Some(name) = &metadata.name else { return };
-    let now = Known::of(metadata);
-    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = seen.entry(name.clone()).or_insert_with(|| watch::channel(None).0);
-    known.send_if_modified(|known| {
-        let anew = known.as_ref().is_none_or(|before| now.is_another(before));
-        *known = Some(now);
-        anew
-    });
+/// One object that is followed.
+pub(in crate::targets) struct Followed<S = Known> {
+    known: watch::Receiver<Option<S>>,
+    first_list: watch::Receiver<FirstList>,
+    trouble: watch::Receiver<Option<TargetError>>,
+    /// The watch runs while it has followers.
+    objects: Arc<Objects<S>>,
 }
 
-/// Records that an object is gone. Its followers wait for another object of that name.
-fn forget(seen: &Mutex<Seen>, name: &str) {
-    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = seen.get(name) {
-        known.send_if_modified(|known| known.take().is_some());
-        if known.receiver_count() == 0 {
-            seen.remove(name);
+impl<S> Clone for Followed<S> {
+    fn clone(&self) -> Self {
+        Self {
+            known: self.known.clone(),
+            first_list: self.first_list.clone(),
+            trouble: self.trouble.clone(),
+            objects: self.objects.clone(),
         }
     }
 }
 
-/// One object that is followed.
-#[derive(Clone)]
-pub(in crate::targets) struct Followed {
-    known: watch::Receiver<Option<Known>>,
-    trouble: watch::Receiver<Option<TargetError>>,
-    /// The watch runs while it has followers.
-    _objects: Arc<Objects>,
+/// An object as the watch shows it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in crate::targets) enum Shown<S> {
+    /// The first list is not complete.
+    #[default]
+    NotYet,
+    /// The first list failed.
+    Failed(TargetError),
+    Missing,
+    Here(S),
 }
 
-impl Followed {
-    pub(super) fn new(objects: &Arc<Objects>, name: &str) -> Self {
-        let mut seen = objects.seen.lock().unwrap_or_else(PoisonError::into_inner);
+impl<S: Summary> Followed<S> {
+    pub(super) fn new(objects: Arc<Objects<S>>, name: &str) -> Self {
+        let content = &objects.content;
+        let mut seen = content.seen();
         let known = seen
             .entry(name.to_owned())
             .or_insert_with(|| watch::channel(None).0)
@@ -185,14 +281,27 @@ impl Followed {
         drop(seen);
         Self {
             known,
-            trouble: objects.trouble.clone(),
-            _objects: objects.clone(),
+            first_list: content.first_list.subscribe(),
+            trouble: content.trouble.subscribe(),
+            objects,
         }
     }
 
     /// Returns the summary; `None` while the object is not known to exist.
-    pub(in crate::targets) fn known(&self) -> Option<Known> {
+    pub(in crate::targets) fn known(&self) -> Option<S> {
         self.known.borrow().clone()
+    }
+
+    /// Returns the object, and distinguishes one that is missing from one that is not known.
+    pub(in crate::targets) fn shown(&self) -> Shown<S> {
+        if let Some(known) = self.known() {
+            return Shown::Here(known);
+        }
+        match &*self.first_list.borrow() {
+            FirstList::Awaited => Shown::NotYet,
+            FirstList::Failed(error) => Shown::Failed(error.clone()),
+            FirstList::Complete => Shown::Missing,
+        }
     }
 
     /// Returns the error if the object cannot be followed.
@@ -200,7 +309,7 @@ impl Followed {
         self.trouble.borrow().clone()
     }
 
-    /// Waits until the desired state of the object changes, or until following it fails or recovers.
+    /// Waits until the summary of the object changes, or until following it fails or recovers.
     pub(in crate::targets) async fn changed(&mut self) {
         tokio::select! {
             Ok(()) = self.known.changed() => {}
@@ -209,4 +318,26 @@ impl Followed {
             else => std::future::pending().await,
         }
     }
+
+    /// Returns a stream with one item for the present object, if there is one, and one for each change of [`Self::shown`].
+    pub(in crate::targets) fn changes(&self) -> impl Stream<Item = ()> + Send + use<S> {
+        let mut followed = self.clone();
+        if followed.known().is_some() {
+            followed.known.mark_changed();
+        }
+        stream::unfold(followed, |mut followed| async {
+            tokio::select! {
+                Ok(()) = followed.first_list.changed() => {}
+                () = async {
+                    if followed.known.changed().await.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                } => {}
+            }
+            Some(((), followed))
+        })
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use futures_util::StreamExt;
 use k8s_openapi::api::batch::v1::JobCondition;
-use kube::{Api, api::PartialObjectMeta, core::Selector, runtime::watcher};
+use kube::{Api, core::Selector};
 use serde_json::{Value, json};
 
 use super::{
@@ -17,7 +17,6 @@ use crate::{
         Changes, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
         attempts::Attempts,
         fencing::{not_fenced, unfenced},
-        follow,
         in_flight::InFlight,
         owner::{declared_by, suspends},
         pods::{Left, Pods},
@@ -272,10 +271,8 @@ impl OneJob {
     }
 
     pub(in crate::targets) fn changes(&self) -> Changes {
-        let jobs =
-            Api::<PartialObjectMeta<Job>>::namespaced(self.context.client.clone(), &self.context.namespace);
-        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        follow(jobs, only).boxed()
+        let followed = self.context.shared.job(&self.context.namespace, &self.name);
+        followed.changes().boxed()
     }
 }
 
