@@ -5,18 +5,21 @@
 
 mod metadata;
 
+use std::collections::BTreeMap;
+
 use kube::{
     Resource,
     core::{DeserializeGuard, ObjectMeta, error_boundary::InvalidObject},
 };
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::value::RawValue;
+use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
     LeaderLock, LeaderLockSpec, RedisQuorum, RedisQuorumSpec,
     bounds::{SPEC_LIMIT, STATUS_LIMIT},
     lock_status::LeaderLockStatus,
     quorum_status::RedisQuorumStatus,
+    target::TARGET_LIMIT,
 };
 pub(crate) use metadata::trim;
 
@@ -97,6 +100,43 @@ fn read_status<T: DeserializeOwned>(status: Option<&RawValue>) -> Result<Option<
         .transpose()
         .map(Option::flatten)
         .map_err(|error| error.to_string())
+}
+
+/// The longest field of a spec, and the longest target, that [`outline`] keeps.
+const FIELD_LIMIT: usize = 8_192;
+
+/// Returns the metadata and the spec of an object that [`read_in_parts`] refuses, for [`super::salvage`]. A field that is too
+/// long is left out; of a target that is too long, only its name is left.
+pub(crate) fn outline(text: &str) -> Option<Value> {
+    let parts: Parts<'_> = serde_json::from_str(text).ok()?;
+    let fields = parts.spec.and_then(|spec| serde_json::from_str(spec.get()).ok());
+    let fields: BTreeMap<String, &RawValue> = fields.unwrap_or_default();
+    let field = |(name, value): (&String, &&RawValue)| {
+        let value = if name == "targets" {
+            targets(value)
+        } else {
+            short(value)
+        };
+        Some((name.clone(), value?))
+    };
+    let spec: Map<String, Value> = fields.iter().filter_map(field).collect();
+    Some(json!({ "metadata": ObjectMeta::from(parts.metadata), "spec": spec }))
+}
+
+fn short(value: &RawValue) -> Option<Value> {
+    let text = Some(value.get()).filter(|text| text.len() <= FIELD_LIMIT)?;
+    serde_json::from_str(text).ok()
+}
+
+fn targets(list: &RawValue) -> Option<Value> {
+    let all: Vec<&RawValue> = serde_json::from_str(list.get()).ok()?;
+    let named = |target: &RawValue| {
+        let fields: Option<BTreeMap<String, &RawValue>> = serde_json::from_str(target.get()).ok();
+        let name = fields.and_then(|fields| short(fields.get("name")?));
+        json!({ "name": name })
+    };
+    let target = |target: &RawValue| short(target).unwrap_or_else(|| named(target));
+    Some(all.into_iter().take(TARGET_LIMIT).map(target).collect())
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ use serde_json::Value;
 
 use super::rules;
 
+/// Each target has a row in the status, and each `OncePerSchedule` target a register on the masters.
+pub(super) const TARGET_LIMIT: usize = 32;
 /// Of a selector: its labels, its expressions, and the values of each.
 pub(super) const LABEL_LIMIT: usize = 32;
 pub(super) const EXPRESSION_LIMIT: usize = 16;

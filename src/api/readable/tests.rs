@@ -107,3 +107,28 @@ fn status_of_another_writer_that_is_too_long_is_left_out() {
     object["status"]["holder"] = json!("x".repeat(STATUS_LIMIT));
     assert_eq!(read(&object).unwrap().status, None);
 }
+
+#[test]
+fn outline_of_a_spec_that_is_too_long_names_the_targets_that_are_too_long() {
+    let mut object = lock();
+    let target = |name: &str| {
+        json!({
+            "name": name, "action": "Patch", "stopSeconds": 5,
+            "ref": {"apiVersion": "a.example/v1", "kind": "Queue", "name": "q"},
+            "patch": {"fields": [{"path": "/spec/a", "active": 1}]},
+        })
+    };
+    let (short, mut long) = (target("short"), target("long"));
+    long["patch"]["fields"][0]["active"] = json!({"a": vec![0; 500_000]});
+    object["spec"]["targets"] = json!([short, long]);
+    object["spec"]["reason"] = json!("x".repeat(FIELD_LIMIT));
+    let outline = outline(&object.to_string()).unwrap();
+    let salvaged = crate::api::salvage::salvage(&outline).unwrap();
+    assert_eq!(salvaged.lost, ["long"]);
+    let spec = salvaged.object.spec;
+    assert_eq!((&*spec.quorum_ref.name, spec.reason), ("q", None));
+    let names: Vec<&str> = spec.targets.iter().map(|target| &*target.name).collect();
+    assert_eq!(names, ["short"]);
+    assert!(salvaged.object.metadata.deletion_timestamp.is_some());
+    assert_eq!(super::outline("7"), None);
+}

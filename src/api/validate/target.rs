@@ -12,7 +12,7 @@ use super::selector::check_selector;
 use crate::api::leader_lock::{Candidates, Fencing, LeaderLockSpec};
 use crate::api::plan::{LEASE_STOP, TargetPlan, TargetWork};
 use crate::api::reasons;
-use crate::api::target::{Action, Target, TargetRef};
+use crate::api::target::{Action, TARGET_LIMIT, Target, TargetRef};
 
 /// Added to the grace period of pods: the time until their end is seen.
 const STOP_MARGIN: Duration = Duration::from_secs(5);
@@ -22,8 +22,6 @@ pub(super) const DEFAULT_STOP: Duration = Duration::from_secs(35);
 const DEFAULT_MAX_SLOT_AGE: Duration = Duration::from_secs(3_600);
 const LONGEST_SLOT_AGE: i64 = 7 * 86_400;
 const LONGEST_STOP: i64 = 86_400;
-/// Each target has a row in the status, and each `OncePerSchedule` target a register on the masters.
-const TARGET_LIMIT: usize = 32;
 const KIND_LIMIT: usize = 63;
 
 /// Returns the valid targets, with the content of their pod templates; the problems of the others are added to

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{ApiResource, DynamicObject, GetParams, Patch, PatchParams, PostParams},
+    api::{GetParams, Patch, PatchParams, PostParams},
     core::{DeserializeGuard, Request},
 };
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::{
         abstention::{ABSTAIN, Abstention},
         bounds::RECORD_LIMIT,
         in_force::{IN_FORCE, InForce},
-        readable::read_in_parts,
+        readable::{outline, read_in_parts},
     },
     clock,
     controller::{
@@ -200,12 +200,15 @@ pub(super) async fn read_lock(
 }
 
 async fn get_lock(client: Client, key: &ObjectKey) -> kube::Result<DeserializeGuard<LeaderLock>> {
+    let text = get_text(&client, key).await?;
+    read_in_parts(&text).map_err(kube::Error::SerdeError)
+}
+
+async fn get_text(client: &Client, key: &ObjectKey) -> kube::Result<String> {
     let request = Request::new(LeaderLock::url_path(&(), Some(&key.namespace)));
     let request = request.get(&key.name, &GetParams::default());
-    let text = client
-        .request_text(request.map_err(kube::Error::BuildRequest)?)
-        .await?;
-    read_in_parts(&text).map_err(kube::Error::SerdeError)
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    client.request_text(request).await
 }
 
 /// Removes the finalizer from an object that this version cannot read.
@@ -282,15 +285,11 @@ pub(super) async fn read_deleted(
     rate_limiter: &RateLimiter,
     key: &ObjectKey,
 ) -> Option<Box<Value>> {
-    let resource = ApiResource::erase::<LeaderLock>(&());
-    let api = Api::<DynamicObject>::namespaced_with(client, &key.namespace, &resource);
     loop {
         rate_limiter.sent().await;
-        match api.get_opt(&key.name).await {
-            Ok(found) => {
-                let object = found.and_then(|object| serde_json::to_value(object).ok());
-                return object.map(Box::new);
-            }
+        match get_text(&client, key).await {
+            Ok(text) => return outline(&text).map(Box::new),
+            Err(kube::Error::Api(status)) if status.is_not_found() => return None,
             Err(error) => {
                 tracing::warn!(object = %format!("LeaderLock {key}"), reason = deepest(&error),
                     "an object that is being deleted could not be read; retrying");
