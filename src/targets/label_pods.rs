@@ -13,7 +13,7 @@ mod watched;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use futures_util::future::join_all;
+use futures_util::{StreamExt, future::join_all};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timestamp};
 
 use super::{Changes, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError};
@@ -23,6 +23,7 @@ use pods::{Pods, Write};
 pub(super) use selections::Selections;
 use snapshot::{PodSnapshot, ROLE, Setter};
 use verdict::template;
+pub(super) use watched::NamespacePods;
 use watched::Watched;
 
 /// The maximum number of reads in one step: a pod may change between a read and a write, such as by its
@@ -68,10 +69,11 @@ enum Cause<'a> {
 
 impl LabelPods {
     pub(super) fn new(context: TargetContext, selector: &LabelSelector) -> Self {
-        let (pods, watched) = (Pods::new(&context, selector), Watched::default());
+        let (pods, watched) = Pods::new(&context, selector);
         // A lock that only observes labels no pod.
         if context.switches {
-            watched.select(&context.shared.selections, &context.namespace, &pods.by);
+            let selections = &context.shared.selections;
+            selections.add(&context.namespace, &pods.by, &watched);
         }
         Self {
             pods,
@@ -348,6 +350,6 @@ impl LabelPods {
     }
 
     pub(super) fn changes(&self) -> Changes {
-        self.pods.follow(self.watched.clone())
+        self.watched.changes().boxed()
     }
 }

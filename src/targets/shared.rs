@@ -16,7 +16,7 @@ use super::{
     AllowedFields,
     fencing::{FencedPods, Namespaces},
     kind::Kinds,
-    label_pods::Selections,
+    label_pods::{NamespacePods, Selections},
     leader_lease::{LeaseFence, LeaseHolder},
     once_per_schedule::Cron,
 };
@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     /// The CronJobs, by namespace.
     cron_jobs: Running<String, Objects<Cron>>,
     fenced: Namespaces,
+    /// The pods for targets with action LabelPods, by namespace.
+    pods: Running<String, NamespacePods>,
     /// The pods that targets with action LabelPods select.
     pub(super) selections: Selections,
     /// The Jobs, by namespace.
@@ -75,6 +77,7 @@ impl Shared {
             allowed_fields,
             kinds: Kinds::default(),
             fenced: Namespaces::default(),
+            pods: Running::default(),
             selections: Selections::default(),
             objects: Running::default(),
             leases: Running::default(),
@@ -115,6 +118,12 @@ impl Shared {
             Objects::follow(api, format!("following cronjobs in namespace {namespace}"))
         });
         Followed::new(cron_jobs, name)
+    }
+
+    /// Returns the watch of all pods of a namespace.
+    pub(super) fn pods(&self, namespace: &str) -> Arc<NamespacePods> {
+        let start = || NamespacePods::follow(&self.client, namespace);
+        self.pods.get(namespace.to_owned(), start)
     }
 
     /// Follows the pods that mount the volume of a lock, with the watch of all pods of its namespace.

@@ -1,25 +1,24 @@
 //! Reads and writes the pods of a selector. Each write is for one version of one pod, so a late write has no effect.
 
-use futures_util::{StreamExt, future::ready, stream};
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{
     Api,
     api::{ListParams, Patch},
     core::{ParseExpressionError, Selector},
-    runtime::watcher,
 };
 use serde_json::json;
 
 use super::{
     snapshot::{ACTIVE, BY, FROM_TEMPLATE, PodSnapshot, ROLE, TOKEN},
-    watched::Watched,
+    watched::{NamespacePods, Watched},
 };
 use crate::{
     lease::FencingToken,
     targets::{
-        Changes, TargetContext, TargetError, pages,
+        TargetContext, TargetError, pages,
         slim::Pod,
-        watch_objects,
         write::{self, managed_by},
     },
 };
@@ -46,16 +45,23 @@ pub(super) enum Write {
 }
 
 impl Pods {
-    pub(super) fn new(context: &TargetContext, selector: &LabelSelector) -> Self {
+    /// Returns the pods of a selector, and what the watch of the namespace shows of them. Pods of a selector that is invalid
+    /// are not followed.
+    pub(super) fn new(context: &TargetContext, selector: &LabelSelector) -> (Self, Watched) {
         let selector = Selector::try_from(selector.clone());
-        Self {
+        let watched = match &selector {
+            Ok(selector) => Watched::new(context.shared.pods(&context.namespace), selector.clone()),
+            Err(_) => Watched::new(Arc::<NamespacePods>::default(), Selector::default()),
+        };
+        let pods = Self {
             pods: Api::namespaced(context.client.clone(), &context.namespace),
             selector: selector
                 .map(|selector| selector.to_string())
                 .map_err(|error: ParseExpressionError| error.to_string()),
             by: format!("{}/{}", context.lock, context.target),
             namespace: context.namespace.clone(),
-        }
+        };
+        (pods, watched)
     }
 
     /// Returns the name of the pods in messages.
@@ -67,17 +73,6 @@ impl Pods {
     /// Returns the reason why the selector is invalid, if it is.
     pub(super) fn problem(&self) -> Option<&str> {
         self.selector.as_ref().err().map(String::as_str)
-    }
-
-    /// Follows the pods, and stores every change in `watched`.
-    pub(super) fn follow(&self, watched: Watched) -> Changes {
-        let Ok(selector) = &self.selector else {
-            return stream::pending().boxed();
-        };
-        let config = watcher::Config::default().labels(selector);
-        watch_objects(self.pods.clone(), config)
-            .filter_map(move |change| ready(watched.take(change).then_some(())))
-            .boxed()
     }
 
     /// Lists the pods of the selector, then those with the label: a labelled pod that leaves the selector in between is

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::watched::Content;
+use super::watched::{Follower, Watched};
 
 /// The targets with action LabelPods, of all locks.
 #[derive(Debug, Default)]
@@ -13,18 +13,18 @@ struct Selection {
     namespace: String,
     /// The mark of the target.
     by: String,
-    pods: Weak<Mutex<Content>>,
+    pods: Weak<Follower>,
 }
 
 impl Selections {
     /// Adds a target. It is removed when its pods are dropped.
-    pub(super) fn add(&self, namespace: &str, by: &str, pods: &Arc<Mutex<Content>>) {
+    pub(super) fn add(&self, namespace: &str, by: &str, watched: &Watched) {
         let mut all = self.all();
         all.retain(|selection| selection.pods.strong_count() > 0);
         all.push(Selection {
             namespace: namespace.to_owned(),
             by: by.to_owned(),
-            pods: Arc::downgrade(pods),
+            pods: Arc::downgrade(watched.follower()),
         });
     }
 
@@ -36,7 +36,6 @@ impl Selections {
             .filter(|other| other.namespace == namespace && other.by != by);
         others.find_map(|other| {
             let selected = other.pods.upgrade()?;
-            let selected = selected.lock().unwrap_or_else(PoisonError::into_inner);
             let (name, _) = pods.iter().find(|(name, uid)| selected.has(name, uid))?;
             Some((other.by.clone(), (*name).to_owned()))
         })
@@ -49,30 +48,16 @@ impl Selections {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::targets::{Change, Origin, label_pods::watched::Watched, slim::Pod};
-
-    /// Returns the watch of a selector that shows these pods.
-    fn watched(pods: &[&str]) -> Watched {
-        let watched = Watched::default();
-        for name in pods {
-            let pod =
-                json!({"metadata": {"name": name, "uid": format!("uid of {name}"), "resourceVersion": "1"}});
-            let pod: Pod = serde_json::from_value(pod).unwrap();
-            watched.take(Change::Seen(pod, Origin::Watch));
-        }
-        watched
-    }
+    use crate::targets::label_pods::watched::tests::watched;
 
     #[test]
     fn two_targets_that_select_one_pod_are_found() {
         let selections = Selections::default();
         let (one, other, elsewhere) = (watched(&["a", "b"]), watched(&["b", "c"]), watched(&["a"]));
-        one.select(&selections, "n", "lock/one");
-        other.select(&selections, "n", "lock/other");
-        elsewhere.select(&selections, "m", "lock/one");
+        selections.add("n", "lock/one", &one);
+        selections.add("n", "lock/other", &other);
+        selections.add("m", "lock/one", &elsewhere);
         let find = |by: &str, pods: &[(&str, &str)]| selections.other("n", by, pods);
         let (a, b) = (("a", "uid of a"), ("b", "uid of b"));
         let found = |by: &str| Some((by.to_owned(), "b".to_owned()));

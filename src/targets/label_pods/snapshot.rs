@@ -82,6 +82,13 @@ pub(super) enum Setter {
     Other(String),
 }
 
+/// The longest annotation that is kept, in characters: longer than any that the operator writes.
+const KEPT: usize = 1_024;
+
+fn short(text: &str) -> String {
+    text.chars().take(KEPT).collect()
+}
+
 impl PodSnapshot {
     pub(super) fn of(pod: Pod, selected: bool) -> Self {
         let ready = ready_since(&pod);
@@ -92,7 +99,7 @@ impl PodSnapshot {
         let setter = setter(metadata.managed_fields.as_deref().unwrap_or_default());
         let template = match &setter {
             Setter::Maker(manager) => Some(manager.clone()),
-            Setter::Own | Setter::Other(_) => annotations.get(FROM_TEMPLATE).cloned(),
+            Setter::Own | Setter::Other(_) => annotations.get(FROM_TEMPLATE).map(|manager| short(manager)),
         };
         Self {
             selected,
@@ -101,7 +108,7 @@ impl PodSnapshot {
             revision,
             ready: ready.filter(|_| metadata.deletion_timestamp.is_none()),
             labelled: labels.get(ROLE).is_some_and(|role| role == ACTIVE),
-            by: annotations.get(BY).cloned(),
+            by: annotations.get(BY).map(|by| short(by)),
             token: annotations.get(TOKEN).and_then(|token| token.parse().ok()),
             setter,
             name: metadata.name.unwrap_or_default(),

@@ -1,25 +1,189 @@
-//! Keeps the pods of a selector as a watch shows them, so that a step that changes nothing needs no list.
+//! Keeps the pods of a namespace as one watch shows them, for all targets that select some of them, so that a step that
+//! changes nothing needs no list.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use super::{selections::Selections, snapshot::PodSnapshot};
-use crate::targets::{Change, Origin, slim::Pod};
+use futures_util::{Stream, StreamExt, stream};
+use kube::{
+    Api, Client,
+    core::{Selector, SelectorExt},
+    runtime::watcher,
+};
+use tokio::{
+    sync::watch,
+    task::{JoinSet, coop},
+};
 
-/// The observed pods. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Watched(Arc<Mutex<Content>>);
+use super::snapshot::PodSnapshot;
+use crate::targets::{Change, Origin, slim::Pod, watch_objects};
+
+/// The watch of the pods of a namespace. It ends with its last follower.
+#[derive(Debug, Default)]
+pub(in crate::targets) struct NamespacePods {
+    content: Arc<Mutex<Content>>,
+    /// Aborted when this is dropped.
+    _tasks: JoinSet<()>,
+}
+
+impl NamespacePods {
+    pub(in crate::targets) fn follow(client: &Client, namespace: &str) -> Self {
+        let api = Api::<Pod>::namespaced(client.clone(), namespace);
+        let content = Arc::new(Mutex::new(Content::default()));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(run(api, content.clone()));
+        Self {
+            content,
+            _tasks: tasks,
+        }
+    }
+}
+
+async fn run(api: Api<Pod>, content: Arc<Mutex<Content>>) {
+    let mut changes = pin!(watch_objects(api, watcher::Config::default()));
+    while let Some(change) = changes.next().await {
+        lock(&content).take(change);
+        // Each change is compared with all selectors.
+        coop::consume_budget().await;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 #[derive(Debug, Default)]
-pub(super) struct Content {
-    pods: BTreeMap<String, PodSnapshot>,
+struct Content {
+    pods: BTreeMap<String, Known>,
     /// Whether these are all pods: a list was complete, and the watch has not failed since.
+    current: bool,
+    followers: Vec<Weak<Follower>>,
+}
+
+/// A pod, with the labels that selectors match.
+#[derive(Debug)]
+struct Known {
+    labels: BTreeMap<String, String>,
+    pod: PodSnapshot,
+}
+
+impl Content {
+    fn take(&mut self, change: Change<Pod>) {
+        match change {
+            Change::Seen(pod, origin) => {
+                self.current &= origin == Origin::Watch;
+                let labels = pod.metadata.labels.clone().unwrap_or_default();
+                let pod = PodSnapshot::of(pod, true);
+                let now = Known { labels, pod };
+                let before = self.pods.remove(&now.pod.name);
+                self.notify(|follower| follower.see(before.as_ref(), Some(&now), origin));
+                self.pods.insert(now.pod.name.clone(), now);
+            }
+            Change::Gone(key) => {
+                let before = self.pods.remove(&key.name);
+                self.notify(|follower| follower.see(before.as_ref(), None, Origin::Watch));
+            }
+            Change::Synced => {
+                self.current = true;
+                self.notify(Follower::sync);
+            }
+            Change::Failed(_) => {
+                self.current = false;
+                self.notify(Follower::fail);
+            }
+        }
+    }
+
+    fn notify(&mut self, change: impl Fn(&Follower)) {
+        self.followers.retain(|follower| {
+            let follower = follower.upgrade();
+            follower.iter().for_each(|follower| change(follower));
+            follower.is_some()
+        });
+    }
+}
+
+/// A target that selects pods of the namespace.
+#[derive(Debug)]
+pub(super) struct Follower {
+    pods: Arc<Mutex<Content>>,
+    selector: Selector,
+    flags: Mutex<Flags>,
+    /// The number of changes of selected pods.
+    changes: watch::Sender<u64>,
+}
+
+/// The state of the pods of one selector.
+#[derive(Debug, Default)]
+struct Flags {
+    /// Whether the known pods are all: a list was complete, and the watch has not failed since.
     current: bool,
     /// Whether a change is possible that this watch does not show.
     doubt: bool,
     changed: bool,
+}
+
+impl Follower {
+    /// Reports whether the selector matches this pod.
+    pub(super) fn has(&self, name: &str, uid: &str) -> bool {
+        let content = lock(&self.pods);
+        let known = content.pods.get(name).filter(|known| known.pod.uid == uid);
+        known.is_some_and(|known| self.selector.matches(&known.labels))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Flags) -> bool) {
+        let mut flags = lock(&self.flags);
+        let changes = change(&mut flags);
+        flags.changed |= changes;
+        drop(flags);
+        if changes {
+            self.changes.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Handles a change of one pod, of which the selector may match the version before, the present one, both or none.
+    fn see(&self, before: Option<&Known>, now: Option<&Known>, origin: Origin) {
+        let matches = |known: &&Known| self.selector.matches(&known.labels);
+        let (before, now) = (before.filter(matches), now.filter(matches));
+        self.change(|flags| match (before, now) {
+            (_, Some(_)) if origin != Origin::Watch => {
+                flags.current = false;
+                false
+            }
+            (before, Some(now)) => {
+                !flags.current || before.is_none_or(|before| !now.pod.is_like(&before.pod))
+            }
+            // The pod is deleted, or left the selector.
+            (Some(before), None) => {
+                flags.doubt |= before.pod.labelled || before.pod.by.is_some();
+                true
+            }
+            (None, None) => false,
+        });
+    }
+
+    fn sync(&self) {
+        // A pod that is missing from the list may have left the selector with the label.
+        self.change(|flags| {
+            (flags.doubt, flags.current) = (true, true);
+            true
+        });
+    }
+
+    fn fail(&self) {
+        self.change(|flags| std::mem::take(&mut flags.current));
+    }
+}
+
+/// The observed pods of a selector. Clones share them.
+#[derive(Clone, Debug)]
+pub(super) struct Watched {
+    follower: Arc<Follower>,
+    /// The watch runs while it has followers.
+    _watch: Arc<NamespacePods>,
 }
 
 /// The content of the watch.
@@ -32,128 +196,66 @@ pub(super) struct Shown {
 }
 
 impl Watched {
-    /// Records a change. Returns true if a pod changed.
-    pub(super) fn take(&self, change: Change<Pod>) -> bool {
-        let mut content = self.content();
-        let changed = content.take(change);
-        content.changed |= changed;
-        changed
+    pub(super) fn new(watch: Arc<NamespacePods>, selector: Selector) -> Self {
+        let follower = Arc::new(Follower {
+            pods: watch.content.clone(),
+            selector,
+            flags: Mutex::default(),
+            changes: watch::Sender::new(0),
+        });
+        let mut content = lock(&watch.content);
+        content.followers.push(Arc::downgrade(&follower));
+        if content.current {
+            follower.sync();
+        }
+        drop(content);
+        Self {
+            follower,
+            _watch: watch,
+        }
     }
 
     /// Records that a list is about to be requested.
     pub(super) fn settle(&self) {
-        let mut content = self.content();
-        (content.doubt, content.changed) = (false, false);
+        let mut flags = lock(&self.follower.flags);
+        (flags.doubt, flags.changed) = (false, false);
     }
 
     pub(super) fn shown(&self) -> Shown {
-        let content = self.content();
-        let pods = || content.pods.values().cloned().collect();
+        // No change may come between the pods and the state that describes them.
+        let content = lock(&self.follower.pods);
+        let flags = lock(&self.follower.flags);
+        let selected = |known: &&Known| self.follower.selector.matches(&known.labels);
+        let pods = || {
+            content
+                .pods
+                .values()
+                .filter(selected)
+                .map(|known| known.pod.clone())
+                .collect()
+        };
         Shown {
-            pods: (content.current && !content.doubt).then(pods),
-            changed: content.changed,
+            pods: (flags.current && !flags.doubt).then(pods),
+            changed: flags.changed,
         }
     }
 
-    /// Makes the pods known to the other targets of the process.
-    pub(super) fn select(&self, selections: &Selections, namespace: &str, by: &str) {
-        selections.add(namespace, by, &self.0);
+    /// Returns the target, so that another target of the same pod is found.
+    pub(super) fn follower(&self) -> &Arc<Follower> {
+        &self.follower
     }
 
-    fn content(&self) -> MutexGuard<'_, Content> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Content {
-    /// Reports whether the selector matches this pod.
-    pub(super) fn has(&self, name: &str, uid: &str) -> bool {
-        self.pods.get(name).is_some_and(|pod| pod.uid == uid)
-    }
-
-    fn take(&mut self, change: Change<Pod>) -> bool {
-        match change {
-            Change::Seen(pod, origin) => {
-                let snapshot = PodSnapshot::of(pod, true);
-                let before = self.pods.insert(snapshot.name.clone(), snapshot.clone());
-                if origin != Origin::Watch {
-                    self.current = false;
-                    return false;
-                }
-                !self.current || before.is_none_or(|before| !snapshot.is_like(&before))
-            }
-            Change::Gone(key) => {
-                let before = self.pods.remove(&key.name);
-                let labelled = |snapshot: PodSnapshot| snapshot.labelled || snapshot.by.is_some();
-                // The pod is deleted, or left the selector.
-                self.doubt |= before.is_some_and(labelled);
-                true
-            }
-            Change::Synced => {
-                // A pod that is missing from the list may have left the selector with the label.
-                self.doubt = true;
-                self.current = true;
-                true
-            }
-            Change::Failed(_) => std::mem::take(&mut self.current),
-        }
+    /// Returns a stream with one item for each change of a selected pod.
+    pub(super) fn changes(&self) -> impl Stream<Item = ()> + Send + use<> {
+        let mut changes = self.follower.changes.subscribe();
+        // The watch may have shown pods before.
+        changes.mark_changed();
+        stream::unfold((self.clone(), changes), |(watched, mut changes)| async {
+            changes.changed().await.ok()?;
+            Some(((), (watched, changes)))
+        })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use kube::runtime::watcher;
-    use serde_json::json;
-
-    use super::*;
-    use crate::{lease::BootInstant, targets::ObjectKey};
-
-    fn pod(version: &str, ready: bool, labelled: bool) -> Pod {
-        let labels = if labelled {
-            json!({"redlock.dev/role": "active"})
-        } else {
-            json!({})
-        };
-        let ready = if ready { "True" } else { "False" };
-        let condition =
-            json!({"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T12:00:00Z"});
-        let pod = json!({
-            "metadata": {"name": "a", "uid": "u", "resourceVersion": version, "labels": labels},
-            "status": {"conditions": [condition]},
-        });
-        serde_json::from_value(pod).unwrap()
-    }
-
-    #[test]
-    fn pod_event_that_changes_nothing_for_the_label_is_no_news() {
-        let watched = Watched::default();
-        let listed = |pod| Change::Seen(pod, Origin::List(BootInstant::default()));
-        let seen = |pod| Change::Seen(pod, Origin::Watch);
-        let gone = || {
-            Change::Gone(ObjectKey {
-                namespace: "n".into(),
-                name: "a".into(),
-            })
-        };
-        assert!(watched.shown().pods.is_none(), "not listed yet");
-        assert!(!watched.take(listed(pod("1", true, false))));
-        assert!(watched.take(Change::Synced));
-        assert!(watched.shown().pods.is_none(), "a list is needed once");
-        watched.settle();
-        assert_eq!(watched.shown().pods.unwrap().len(), 1);
-        assert!(!watched.take(seen(pod("2", true, false))));
-        assert!(!watched.shown().changed);
-        assert_eq!(watched.shown().pods.unwrap()[0].version, "2");
-        assert!(watched.take(seen(pod("3", false, false))));
-        assert!(watched.shown().changed && watched.shown().pods.is_some());
-        assert!(watched.take(seen(pod("4", true, true))));
-        assert!(watched.take(gone()));
-        assert!(watched.shown().pods.is_none(), "it may have left the selector");
-        watched.settle();
-        assert!(watched.shown().pods.unwrap().is_empty());
-        assert!(watched.take(Change::Failed(watcher::Error::NoResourceVersion)));
-        assert!(watched.shown().pods.is_none());
-        assert!(!watched.take(listed(pod("5", true, false))));
-        assert!(watched.shown().pods.is_none(), "the list is not complete");
-    }
-}
+pub(super) mod tests;

@@ -116,9 +116,10 @@ async fn targets_of_a_kind_and_namespace_share_one_watch() {
     let crons: Vec<_> = names.iter().map(|name| shared.cron_job("n", name)).collect();
     let leases: Vec<_> = names.iter().map(|name| shared.lease_holder("n", name)).collect();
     let jobs: Vec<_> = names.iter().map(|name| shared.job("n", name)).collect();
+    let pods: Vec<_> = names.iter().map(|_| shared.pods("n")).collect();
     redlock_testkit::eventually(Duration::from_secs(20), "the watches run", async || {
         let all = asked.lock().unwrap().clone();
-        if all.iter().filter(|(_, watches)| *watches).count() == 3 {
+        if all.iter().filter(|(_, watches)| *watches).count() == 4 {
             Ok(())
         } else {
             Err(all)
@@ -130,10 +131,11 @@ async fn targets_of_a_kind_and_namespace_share_one_watch() {
     all.sort();
     let of = |path: &str| [(path.to_owned(), false), (path.to_owned(), true)];
     let wanted = [
+        of("/api/v1/namespaces/n/pods"),
         of("/apis/batch/v1/namespaces/n/cronjobs"),
         of("/apis/batch/v1/namespaces/n/jobs"),
         of("/apis/coordination.k8s.io/v1/namespaces/n/leases"),
     ];
     assert_eq!(all, wanted.concat());
-    drop((leases, jobs));
+    drop((leases, jobs, pods));
 }
