@@ -14,13 +14,16 @@ pub(crate) const MESSAGE_LIMIT: usize = 1_024;
 /// The most clusters in the status of a quorum.
 pub(crate) const REPORTER_LIMIT: usize = 256;
 
-/// The longest spec, as JSON: more than 32 targets of the usual size.
-pub(crate) const SPEC_LIMIT: usize = 32_768;
+/// The longest spec of a lock, as JSON: 32 targets of twice the usual size. Plan and tasks of a lock take about 17 times as much
+/// memory.
+pub(crate) const LOCK_SPEC_LIMIT: usize = 16_384;
+/// The longest spec of a quorum, as JSON: an administrator writes it, and its sharedLockNames may list many namespaces.
+pub(crate) const QUORUM_SPEC_LIMIT: usize = 262_144;
 /// The longest status, as JSON: more than the conditions, targets and reporters that the operator writes.
 pub(crate) const STATUS_LIMIT: usize = 131_072;
 /// The longest record of the targets in force, as JSON: the targets of a spec, and those of an earlier one that are not known
 /// to be stopped.
-pub(crate) const RECORD_LIMIT: usize = 65_536;
+pub(crate) const RECORD_LIMIT: usize = 32_768;
 
 /// Returns the length of a value as JSON; `None` if it is within the limit.
 pub(crate) fn excess(value: &Value, limit: usize) -> Option<usize> {

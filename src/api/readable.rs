@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
     LeaderLock, LeaderLockSpec, RedisQuorum, RedisQuorumSpec,
-    bounds::{SPEC_LIMIT, STATUS_LIMIT},
+    bounds::{LOCK_SPEC_LIMIT, QUORUM_SPEC_LIMIT, STATUS_LIMIT},
     lock_status::LeaderLockStatus,
     quorum_status::RedisQuorumStatus,
     target::TARGET_LIMIT,
@@ -25,6 +25,8 @@ pub(crate) use metadata::trim;
 
 /// A kind whose spec and status are read separately.
 pub(crate) trait ReadInParts: Resource + Sized {
+    /// The longest spec, as JSON in bytes.
+    const SPEC_LIMIT: usize;
     type Spec: DeserializeOwned;
     type Status: DeserializeOwned;
 
@@ -32,6 +34,8 @@ pub(crate) trait ReadInParts: Resource + Sized {
 }
 
 impl ReadInParts for LeaderLock {
+    const SPEC_LIMIT: usize = LOCK_SPEC_LIMIT;
+
     type Spec = LeaderLockSpec;
     type Status = LeaderLockStatus;
 
@@ -45,6 +49,8 @@ impl ReadInParts for LeaderLock {
 }
 
 impl ReadInParts for RedisQuorum {
+    const SPEC_LIMIT: usize = QUORUM_SPEC_LIMIT;
+
     type Spec = RedisQuorumSpec;
     type Status = RedisQuorumStatus;
 
@@ -74,18 +80,18 @@ pub(crate) fn read_in_parts<K: ReadInParts>(text: &str) -> serde_json::Result<De
     let parts: Parts<'_> = serde_json::from_str(text)?;
     let metadata = ObjectMeta::from(parts.metadata);
     let spec = parts.spec.map_or("null", RawValue::get);
-    let read =
-        read_spec::<K::Spec>(spec).and_then(|spec| Ok((spec, read_status::<K::Status>(parts.status)?)));
+    let read = read_spec::<K::Spec>(spec, K::SPEC_LIMIT)
+        .and_then(|spec| Ok((spec, read_status::<K::Status>(parts.status)?)));
     Ok(DeserializeGuard(match read {
         Ok((spec, status)) => Ok(K::of(metadata, spec, status)),
         Err(error) => Err(InvalidObject { error, metadata }),
     }))
 }
 
-fn read_spec<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    if text.len() > SPEC_LIMIT {
+fn read_spec<T: DeserializeOwned>(text: &str, limit: usize) -> Result<T, String> {
+    if text.len() > limit {
         return Err(format!(
-            "invalid spec: has {} bytes of JSON: use at most {SPEC_LIMIT} bytes; shorten its targets, or declare several locks",
+            "invalid spec: has {} bytes of JSON: use at most {limit} bytes; shorten it, or declare several objects",
             text.len()
         ));
     }

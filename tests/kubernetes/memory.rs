@@ -87,7 +87,7 @@ fn patching(name: &str, value: &Value) -> Value {
 
 /// Returns a lock with 32 targets, which together are about as large as the operator accepts.
 fn declaring(name: &str) -> Value {
-    let labels: serde_json::Map<String, Value> = (0..8)
+    let labels: serde_json::Map<String, Value> = (0..3)
         .map(|label| (format!("example.com/{name}-{label}"), json!("v".repeat(63))))
         .collect();
     let target = |index: usize| {

@@ -73,7 +73,7 @@ fn assert_valid(conditions: &[Condition], what: &str) {
             reason.starts_with(|c: char| c.is_ascii_alphabetic()),
             "{reason}: {what}"
         );
-        assert!(condition.message.chars().count() <= 32_768, "{what}");
+        assert!(condition.message.chars().count() <= 1_024, "{what}");
         assert_eq!(condition.observed_generation, Some(GENERATION), "{what}");
         let twice = conditions
             .iter()
