@@ -134,7 +134,7 @@ async fn measure(world: &World, identity: &str, what: &str, judged: usize) -> Op
     operator
 }
 
-/// Set `REDLOCK_LOCKS=10000` to measure, as in docs/benchmarks.md.
+/// Set `REDLOCK_LOCKS=10000` to measure, as in docs/kubernetes.md.
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_with_many_locks_is_bounded_also_after_a_restart() {
     let count = count("REDLOCK_LOCKS", 300);
@@ -149,7 +149,7 @@ async fn memory_with_many_locks_is_bounded_also_after_a_restart() {
     }
 }
 
-/// Set `REDLOCK_LARGE_LOCKS=1000` to measure, as in docs/benchmarks.md.
+/// Set `REDLOCK_LARGE_LOCKS=1000` to measure, as in docs/kubernetes.md.
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_with_the_largest_locks_is_bounded_also_after_a_restart() {
     let count = count("REDLOCK_LARGE_LOCKS", 120);
