@@ -31,6 +31,10 @@ pub use crds::{crds_yaml, leader_lock_crd_yaml, redis_quorum_crd_yaml};
 pub use leader_lock::{LeaderLock, LeaderLockSpec};
 pub use redis_quorum::{RedisQuorum, RedisQuorumSpec};
 
+/// The annotation of the coordinator's Lease that names the quorums of whose masters it sees no majority.
+pub(crate) const UNSEEN_QUORUMS: &str = "redlock.dev/quorums-without-majority";
+/// The annotation of the coordinator's Lease that names the scope of the coordinator.
+pub(crate) const COORDINATOR_SCOPE: &str = "redlock.dev/scope";
 /// The group of both kinds.
 pub const GROUP: &str = "redlock.dev";
 /// The finalizer that keeps a LeaderLock while this cluster may have running targets.

@@ -13,7 +13,7 @@ mod targets;
 mod text;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -30,7 +30,6 @@ use crate::{
     elector::Elector,
     lease::{BootInstant, ClusterId, HolderIdentity},
     masters::Masters,
-    operator::state::SiblingContact,
 };
 use events::Events;
 use locks::{LockCounts, Names, Row};
@@ -50,6 +49,15 @@ pub(crate) struct Unreadable {
     pub(crate) kind: &'static str,
     pub(crate) namespace: String,
     pub(crate) name: String,
+}
+
+/// The connections to the other replicas, as a round of questions has shown them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SiblingContact {
+    /// The number of replicas that answered.
+    pub(crate) answering: usize,
+    /// The pods that are ready and did not answer.
+    pub(crate) unanswered: BTreeSet<String>,
 }
 
 /// The result of a slot of a CronJob in this cluster, in the order of the names.

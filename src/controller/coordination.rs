@@ -11,7 +11,10 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use crate::lease::BootInstant;
+use crate::{
+    api::{COORDINATOR_SCOPE, UNSEEN_QUORUMS},
+    lease::BootInstant,
+};
 
 /// Interval between renewals.
 pub(super) const RENEWED_EVERY: Duration = Duration::from_secs(5);
@@ -22,10 +25,6 @@ pub(super) const EXPIRES: Duration = Duration::from_secs(10);
 /// The time after a change in which a replica that sees more may still become the coordinator.
 pub(super) const SETTLES: Duration = Duration::from_secs(5);
 
-/// The annotation that names the quorums of whose masters the coordinator sees no majority.
-const UNSEEN: &str = "redlock.dev/quorums-without-majority";
-/// The annotation that names the scope of the coordinator.
-const SCOPE: &str = "redlock.dev/scope";
 /// The most names in the annotation. A coordinator that misses more quorums writes [`ALL`].
 const MOST_NAMES: usize = 32;
 /// The longest annotation that is read, in bytes: [`MOST_NAMES`] names of 253 bytes, with separators.
@@ -107,8 +106,8 @@ impl CoordinatorRecord {
             acquired: spec.acquire_time.map(|time| time.0),
             renewed: spec.renew_time.map(|time| time.0),
             transitions: spec.lease_transitions.unwrap_or_default().max(0),
-            scope: annotation(SCOPE).unwrap_or_default().to_owned(),
-            unseen: UnseenQuorums::parse(annotation(UNSEEN)),
+            scope: annotation(COORDINATOR_SCOPE).unwrap_or_default().to_owned(),
+            unseen: UnseenQuorums::parse(annotation(UNSEEN_QUORUMS)),
         }
     }
 
@@ -120,8 +119,8 @@ impl CoordinatorRecord {
                 resource_version: version.map(str::to_owned),
                 annotations: Some(
                     [
-                        (UNSEEN.to_owned(), self.unseen.to_text()),
-                        (SCOPE.to_owned(), self.scope.clone()),
+                        (UNSEEN_QUORUMS.to_owned(), self.unseen.to_text()),
+                        (COORDINATOR_SCOPE.to_owned(), self.scope.clone()),
                     ]
                     .into(),
                 ),
@@ -199,7 +198,7 @@ mod tests {
         let mut lease = Lease::default();
         assert_eq!(CoordinatorRecord::of(&lease).unseen, named(&[]));
         for text in ["*".to_owned(), "x".repeat(LONGEST + 1)] {
-            lease.metadata.annotations = Some([(UNSEEN.to_owned(), text)].into());
+            lease.metadata.annotations = Some([(UNSEEN_QUORUMS.to_owned(), text)].into());
             let record = CoordinatorRecord::of(&lease);
             assert!(record.unseen.contains("default"));
         }

@@ -169,10 +169,8 @@ pub(super) struct Index {
 impl Index {
     /// Creates the index of a replica with one watch for each of these scopes. `seed` seeds the jitter of waits.
     pub(super) fn new(me: Replica, scopes: &[String], seed: u64) -> Self {
-        let coordinator = me
-            .coordinates
-            .then(|| CoordinatorElection::new(me.identity.to_string(), me.scope.as_str().to_owned()));
         Self {
+            coordinator: CoordinatorElection::of(&me),
             me,
             locks: Locks::new(scopes),
             quorums: Quorums::default(),
@@ -181,7 +179,6 @@ impl Index {
             due: Due::default(),
             in_flight: InFlight::default(),
             asking: siblings::Asking::default(),
-            coordinator,
             guards: NodeGuards::default(),
             ready: None,
             random: fastrand::Rng::with_seed(seed),

@@ -10,10 +10,8 @@ use std::{
 
 use crate::{
     lease::{BootInstant, FencingToken, LockName},
-    operator::{
-        sibling::{Answer, LeaseAnswer},
-        state::SiblingContact,
-    },
+    operator::sibling::{Answer, LeaseAnswer},
+    telemetry::SiblingContact,
 };
 
 /// The combined answers about one lock.

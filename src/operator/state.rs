@@ -13,7 +13,7 @@ use crate::{
     elector::Elector,
     lease::{ClusterId, HolderIdentity, LockName},
     masters::Masters,
-    telemetry::{Origin, QuorumMeter, Source, Telemetry, Unreadable},
+    telemetry::{Origin, QuorumMeter, SiblingContact, Source, Telemetry, Unreadable},
 };
 
 #[derive(Debug)]
@@ -119,15 +119,6 @@ pub(crate) struct InUse {
     pub(crate) named: BTreeSet<String>,
     /// The connections to the siblings; `None` before the first answers, and if they are not known.
     pub(crate) siblings: Option<SiblingContact>,
-}
-
-/// The connections to the other replicas, as a round of questions has shown them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SiblingContact {
-    /// The number of replicas that answered.
-    pub(crate) answering: usize,
-    /// The pods that are ready and did not answer.
-    pub(crate) unanswered: BTreeSet<String>,
 }
 
 impl InUse {

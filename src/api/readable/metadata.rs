@@ -10,7 +10,8 @@ use serde::{
 };
 
 use crate::api::{
-    PAUSED, STOPPED, abstention::ABSTAIN, bounds::RECORD_LIMIT, hand_over::REQUEST, in_force::IN_FORCE,
+    COORDINATOR_SCOPE, PAUSED, STOPPED, UNSEEN_QUORUMS, abstention::ABSTAIN, bounds::RECORD_LIMIT,
+    hand_over::REQUEST, in_force::IN_FORCE,
 };
 
 /// Returns the longest value of an annotation that is read, in bytes; `None` for an annotation that is never read. A longer
@@ -20,8 +21,9 @@ fn limit(annotation: &str) -> Option<usize> {
         PAUSED | ABSTAIN => Some(512),
         REQUEST => Some(1_024),
         IN_FORCE => Some(RECORD_LIMIT),
-        // Up to seven names and urls.
-        STOPPED => Some(8_192),
+        COORDINATOR_SCOPE => Some(64),
+        // Up to seven names and urls, or 32 names.
+        STOPPED | UNSEEN_QUORUMS => Some(8_192),
         _ => None,
     }
 }

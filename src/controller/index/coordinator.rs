@@ -6,7 +6,7 @@ use k8s_openapi::{
     api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp,
 };
 
-use super::{Effect, Index, World};
+use super::{Effect, Index, Replica, World};
 use crate::{
     controller::{
         backoff::Backoff,
@@ -84,7 +84,13 @@ pub(in crate::controller) enum CoordinatorWriteEnd {
 }
 
 impl CoordinatorElection {
-    pub(super) fn new(own: String, scope: String) -> Self {
+    /// Returns the election in which this replica takes part, if there is one.
+    pub(super) fn of(me: &Replica) -> Option<Self> {
+        let own = || Self::new(me.identity.to_string(), me.scope.as_str().to_owned());
+        me.coordinates.then(own)
+    }
+
+    fn new(own: String, scope: String) -> Self {
         Self {
             own,
             scope,

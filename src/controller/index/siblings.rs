@@ -15,7 +15,7 @@ use crate::{
         writer::Item,
     },
     lease::{BootInstant, FencingToken, LockName},
-    operator::state::SiblingContact,
+    telemetry::SiblingContact,
 };
 
 /// Interval between questions to a sibling, while they are needed.

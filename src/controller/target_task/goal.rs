@@ -108,7 +108,7 @@ pub(super) fn depends_on_fencing(facts: &TargetFacts, now: BootInstant) -> bool 
     goal(facts, now) == Goal::Stop(None) && !matches!(goal(&fenced, now), Goal::Stop(_))
 }
 
-/// Decides on the goal: what is left to the coordinator is not stopped here.
+/// Decides on the goal. A stop may be left to the coordinator.
 pub(super) fn goal(facts: &TargetFacts, now: BootInstant) -> Goal {
     match own_goal(facts, now) {
         Goal::Stop(by) => {

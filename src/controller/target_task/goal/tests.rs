@@ -1,5 +1,7 @@
 use super::*;
 
+mod coordinated;
+
 fn at(seconds: u64) -> BootInstant {
     BootInstant::from_nanos(seconds * 1_000_000_000)
 }
@@ -362,42 +364,5 @@ fn a_stop_depends_on_fencing_where_no_other_cluster_is_seen_to_hold() {
     };
     for facts in [passed_on, elsewhere, lost, held] {
         assert!(!depends_on_fencing(&facts, at(105)), "{facts:?}");
-    }
-}
-
-#[test]
-fn blind_replica_leaves_to_the_coordinator_what_it_is_neither_asked_nor_bound_to_stop() {
-    let silent = TargetFacts {
-        coordinated_until: Some(at(300)),
-        ..blind(Siblings::Silent)
-    };
-    let now = at(200);
-    assert_eq!(goal(&silent, now), Goal::Keep(Some(at(300))));
-    assert!(matches!(goal(&silent, at(300)), Goal::Stop(_)), "not renewed");
-    for (what, facts) in [
-        (
-            "its own lease ends",
-            TargetFacts {
-                lost: Some(at(210)),
-                ..silent
-            },
-        ),
-        (
-            "requested",
-            TargetFacts {
-                stop_by: Some(at(210)),
-                ..silent
-            },
-        ),
-        (
-            "it sees the masters",
-            TargetFacts {
-                siblings: Siblings::Unasked,
-                other: Some(Other::Elsewhere),
-                ..silent
-            },
-        ),
-    ] {
-        assert!(matches!(goal(&facts, now), Goal::Stop(_)), "{what}");
     }
 }
