@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::api::{Api, ListParams};
 
-use crate::fixture::{BOUND, SERVICE_ACCOUNT};
+use crate::fixture::{BOUND, Operator, SERVICE_ACCOUNT};
 use crate::label_pods;
 use crate::program::until;
 use crate::suspend;
@@ -18,7 +18,11 @@ use redlock_testkit::eventually;
 type Right = (String, String, String);
 
 /// Rights that no test can use: the admission plugin that needs them is disabled in most clusters, and here.
-const FOR_OTHERS: [(&str, &str, &str); 1] = [("redlock.dev", "leaderlocks/finalizers", "update")];
+const FOR_OTHERS: [(&str, &str, &str); 2] = [
+    ("redlock.dev", "leaderlocks/finalizers", "update"),
+    // After a conflict with another replica.
+    ("coordination.k8s.io", "leases", "get"),
+];
 
 fn rights(rules: &[PolicyRule]) -> BTreeSet<Right> {
     let mut all = BTreeSet::new();
@@ -94,7 +98,12 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
         format!("  keyPrefix: other\n  auth: {{secretRef: {{name: masters, namespace: {namespace}}}}}\n");
     world.apply(&world.quorum("with-password", &auth));
     world.apply(&lock("report", ""));
-    let mut operator = targets::replica(&world, "replica-1").await;
+    let kubeconfig_of_operator = world.kubeconfig(None).await;
+    let mut operator = Operator::start_with(&kubeconfig_of_operator, &namespace, "replica-1", |command| {
+        targets::siblings(command);
+        command.env("REDLOCK_TARGET_FIELDS", "gates.test.example:/spec/replicas");
+        command.env("REDLOCK_COORDINATION_LEASE", SERVICE_ACCOUNT);
+    });
     a_target_with_a_pod_that_does_not_go(&world).await;
     a_field_of_a_target(&world).await;
     suspend::use_every_right(&world).await;

@@ -131,7 +131,7 @@ impl Gates {
     }
 }
 
-fn siblings(command: &mut std::process::Command) {
+pub fn siblings(command: &mut std::process::Command) {
     command.args(["--pod-selector", "app=redlock"]);
 }
 

@@ -2,16 +2,15 @@
 
 mod blind_standby;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use redlock_world::kubernetes::{CommittedWrite, ResourceId};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time;
 
 use super::{
     cluster::ClusterWorld,
     manifests,
-    observer::{has_condition, running_in},
+    observer::{has_condition, running_in, switches},
     universe::Universe,
 };
 use blind_standby::blind_standby;
@@ -288,22 +287,6 @@ async fn takeover_delay(seed: u64) -> Result<(), String> {
 fn is_active_holder(cluster: &ClusterWorld) -> bool {
     let lock = cluster.lock("web");
     lock.is_some_and(|lock| lock["status"]["holderCluster"] == cluster.name.as_str())
-}
-
-/// Returns the changes of the replicas of the Deployment since the last call of `take_history`.
-fn switches(cluster: &ClusterWorld) -> Vec<String> {
-    let replicas =
-        |object: &Option<Arc<Value>>| object.as_ref().map(|object| object["spec"]["replicas"].clone());
-    let is_switch = |write: &&CommittedWrite| {
-        write.key.resource == ResourceId::DEPLOYMENTS
-            && write.key.name == "web"
-            && replicas(&write.before) != replicas(&write.after)
-    };
-    let (history, _) = cluster.api.take_history();
-    let switches = history.iter().filter(is_switch);
-    switches
-        .map(|write| format!("{} {:?} by {}", write.time, replicas(&write.after), write.caller))
-        .collect()
 }
 
 fn number(name: &str) -> Option<u64> {
