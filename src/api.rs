@@ -6,7 +6,7 @@
 
 pub mod abstention;
 pub(crate) mod bounds;
-pub(crate) mod conditions;
+mod conditions;
 mod crds;
 pub mod hand_over;
 pub mod in_force;

@@ -4,14 +4,11 @@
 use schemars::Schema;
 use serde_json::{Value, json};
 
-use super::bounds::MESSAGE_LIMIT;
-
-/// The maximum number of conditions of an object.
-pub(crate) const MOST: usize = 32;
+use super::bounds::{CONDITION_LIMIT, MESSAGE_LIMIT};
 
 /// Bounds every condition of a list, and each field of it.
 pub(super) fn bounded(list: &mut Schema) {
-    list.insert("maxItems".to_owned(), json!(MOST));
+    list.insert("maxItems".to_owned(), json!(CONDITION_LIMIT));
     let fields = list
         .get_mut("items")
         .and_then(|items| items.get_mut("properties"))

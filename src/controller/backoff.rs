@@ -32,6 +32,11 @@ impl Backoff {
         until
     }
 
+    /// Returns the number of failures since the last reset.
+    pub(super) const fn failures(&self) -> u32 {
+        self.failures
+    }
+
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }

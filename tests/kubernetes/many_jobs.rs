@@ -1,13 +1,11 @@
 //! Tests many Jobs in one namespace: their cost for a replica whose locks switch a few of its CronJobs.
 
-use std::fs;
-
 use futures_util::{StreamExt, stream};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::fixture::Operator;
+use crate::memory::memory;
 use crate::suspend::RIGHTS;
 use crate::world::{World, condition, lock};
 
@@ -15,17 +13,6 @@ use crate::world::{World, condition, lock};
 const LOCKS: usize = 10;
 /// The memory limit of a replica with all Jobs, in MiB.
 const BOUND: f64 = 150.0;
-
-/// Returns the resident memory now and at its peak, in MiB.
-fn memory(operator: &Operator) -> (f64, f64) {
-    let status = fs::read_to_string(format!("/proc/{}/status", operator.child.pid())).unwrap();
-    let of = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-        let kib: f64 = line.split_whitespace().next().unwrap().parse().unwrap();
-        kib / 1024.0
-    };
-    (of("VmRSS:"), of("VmHWM:"))
-}
 
 /// Creates Jobs of 4 KiB of a CronJob that is not a target. Every second Job has ended.
 async fn make(world: &World, count: usize) {

@@ -36,17 +36,17 @@ fn cut(mut value: String, limit: usize) -> String {
     value
 }
 
+/// Returns an annotation that is read, within its limit.
+fn keep_annotation((name, value): (String, String)) -> Option<(String, String)> {
+    let limit = limit(&name)?;
+    Some((name, cut(value, limit)))
+}
+
 /// Drops the fields that are never read from the answer to a write.
 pub(crate) fn trim(metadata: &mut ObjectMeta) {
     let all = std::mem::take(metadata);
     let annotations = all.annotations.into_iter().flatten();
-    let kept: BTreeMap<String, String> = annotations
-        .filter_map(|(name, value)| {
-            let limit = limit(&name)?;
-            Some((name, cut(value, limit)))
-        })
-        .collect();
-    *metadata = ObjectMeta {
+    *metadata = ObjectMeta::from(Kept {
         name: all.name,
         namespace: all.namespace,
         uid: all.uid,
@@ -55,9 +55,8 @@ pub(crate) fn trim(metadata: &mut ObjectMeta) {
         creation_timestamp: all.creation_timestamp,
         deletion_timestamp: all.deletion_timestamp,
         finalizers: all.finalizers,
-        annotations: Some(kept).filter(|kept| !kept.is_empty()),
-        ..ObjectMeta::default()
-    };
+        annotations: annotations.filter_map(keep_annotation).collect(),
+    });
 }
 
 /// The metadata as it is decoded: the other fields are skipped.
@@ -111,10 +110,7 @@ fn annotations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<St
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut kept = BTreeMap::new();
             while let Some(name) = map.next_key::<String>()? {
-                let value: String = map.next_value()?;
-                if let Some(limit) = limit(&name) {
-                    kept.insert(name, cut(value, limit));
-                }
+                kept.extend(keep_annotation((name, map.next_value()?)));
             }
             Ok(kept)
         }

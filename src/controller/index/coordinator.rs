@@ -42,7 +42,6 @@ pub(super) struct CoordinatorElection {
     /// The time from which the next write may be sent.
     next: BootInstant,
     backoff: Backoff,
-    failures: u32,
     /// Whether this replica ends, and takes part no longer.
     resigned: bool,
     /// What the target tasks know; `None` before the first decision.
@@ -98,7 +97,6 @@ impl CoordinatorElection {
             writing: false,
             next: BootInstant::default(),
             backoff: Backoff::default(),
-            failures: 0,
             resigned: false,
             published: None,
         }
@@ -151,7 +149,7 @@ impl CoordinatorElection {
         now: BootInstant,
         stamp: Timestamp,
     ) -> Option<CoordinatorWrite> {
-        if self.writing || self.resigned || now < self.next || !self.backoff.is_over(now) {
+        if self.writing || self.resigned || now < self.next {
             return None;
         }
         let write = |version, acquired, transitions| CoordinatorWrite {
@@ -212,13 +210,11 @@ impl CoordinatorElection {
             CoordinatorWriteEnd::Absent => self.lease = ObservedLease::Absent,
             CoordinatorWriteEnd::Failed { forbidden, reason } => {
                 let longest = if *forbidden { LONGEST_FORBIDDEN } else { LONGEST };
-                self.backoff.fail(longest, now, jitter);
-                self.failures = self.failures.saturating_add(1);
-                return (self.failures == REPORTED).then(|| reason.clone());
+                self.next = self.next.max(self.backoff.fail(longest, now, jitter));
+                return (self.backoff.failures() == REPORTED).then(|| reason.clone());
             }
         }
         self.backoff.reset();
-        self.failures = 0;
         None
     }
 }

@@ -169,21 +169,16 @@ impl Reporter {
     /// Returns the initial terms: all locks are contended for.
     pub(in crate::controller) fn first_terms(&self) -> impl Iterator<Item = (LockName, Terms)> {
         let all = [&self.quorum.lock, &self.locks.lock, &self.name];
-        all.map(|lock| (lock.clone(), self.terms(Participation::Contend)))
-            .into_iter()
+        all.map(|lock| self.terms(lock, true)).into_iter()
     }
 
-    fn terms_of(&self, lock: &LockName, contends: bool) -> (LockName, Terms) {
+    fn terms(&self, lock: &LockName, contends: bool) -> (LockName, Terms) {
         let participation = if contends {
             Participation::Contend
         } else {
             Participation::Observe
         };
-        (lock.clone(), self.terms(participation))
-    }
-
-    fn terms(&self, participation: Participation) -> Terms {
-        Terms {
+        let terms = Terms {
             cluster: self.cluster.clone(),
             timings: self.timings,
             participation,
@@ -191,7 +186,8 @@ impl Reporter {
             guards: false,
             siblings_first: false,
             fenced: false,
-        }
+        };
+        (lock.clone(), terms)
     }
 
     /// Observes the locks. The caller polls this, because some changes result from time alone. `leaves_reporting` is true
@@ -210,11 +206,11 @@ impl Reporter {
         self.contends_to_report = !leaves_reporting;
         let mut put = Vec::new();
         if self.contends_for_name != contended.0 {
-            put.push(self.terms_of(&self.name, self.contends_for_name));
+            put.push(self.terms(&self.name, self.contends_for_name));
         }
         if self.contends_to_report != contended.1 {
             let seats = [&self.quorum.lock, &self.locks.lock];
-            put.extend(seats.map(|seat| self.terms_of(seat, self.contends_to_report)));
+            put.extend(seats.map(|seat| self.terms(seat, self.contends_to_report)));
         }
         Turn {
             quorum: self.quorum.observe(&quorum, now),

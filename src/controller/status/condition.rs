@@ -3,9 +3,11 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::conditions::MOST;
 pub(super) use crate::api::vocabulary::ConditionType;
-use crate::{api::bounds::MESSAGE_LIMIT, controller::problem::Reason};
+use crate::{
+    api::bounds::{CONDITION_LIMIT, MESSAGE_LIMIT},
+    controller::problem::Reason,
+};
 
 /// A builder for the conditions of one object.
 #[derive(Debug)]
@@ -89,7 +91,7 @@ impl<'a> Conditions<'a> {
                 None => list.insert(0, own),
             }
         }
-        list.truncate(MOST);
+        list.truncate(CONDITION_LIMIT);
         list
     }
 
@@ -109,7 +111,7 @@ impl<'a> Conditions<'a> {
         };
         let foreign: Vec<Condition> = self.before.iter().filter(foreign).cloned().collect();
         list.extend(foreign);
-        list.truncate(MOST);
+        list.truncate(CONDITION_LIMIT);
         list
     }
 }

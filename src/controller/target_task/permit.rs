@@ -50,12 +50,6 @@ struct Now {
 }
 
 impl Decided {
-    /// Reports whether the decision would be the same now. Pure.
-    #[cfg(test)]
-    fn stands(&self, seen: Now, now: BootInstant) -> bool {
-        matches!(self.decide_again(seen, now), Goal::Stop(_))
-    }
-
     /// Returns the goal now; not a stop if the decision no longer applies. Pure.
     fn decide_again(&self, seen: Now, now: BootInstant) -> Goal {
         let held = seen.lease.token();
@@ -129,9 +123,7 @@ impl Watched {
         }
         stands
     }
-}
 
-impl Watched {
     fn leaves_until(&self, now: BootInstant) -> Option<BootInstant> {
         let view = self.coordinator.borrow();
         let left = view.as_ref()?.leaves_until(&self.plan.quorum, now);

@@ -7,6 +7,13 @@ use crate::{
     lease::{DeclaredDelay, Marks},
 };
 
+impl Decided {
+    /// Reports whether the decision would be the same now.
+    fn stands(&self, seen: Now, now: BootInstant) -> bool {
+        matches!(self.decide_again(seen, now), Goal::Stop(_))
+    }
+}
+
 const OWN: FencingToken = FencingToken(7);
 
 fn at(seconds: u64) -> BootInstant {
