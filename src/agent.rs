@@ -19,10 +19,12 @@ pub(crate) use error::AgentError;
 use crate::{
     clock,
     elector::Elector,
+    http_server::{ServedAddress, serve_on_thread},
     lease::{HolderIdentity, LockName},
     masters::MastersConfig,
     operator::{
         error::{ProcessError, listen},
+        open_files::{HttpClients, raise_open_files},
         process::Process,
         quorum::QuorumEnded,
         signals::Signals,
@@ -65,7 +67,11 @@ pub(crate) struct Quorum {
 /// Returns an error if an address, the masters or the timings cannot be used, or if a task ends.
 pub(crate) async fn run(options: Options) -> Result<(), AgentError> {
     let signals = Signals::listen().map_err(ProcessError::Signals)?;
-    let listener = listen(options.listen).await?;
+    raise_open_files(HttpClients {
+        addresses: 1,
+        long_answers: http::READERS as u64,
+    });
+    let listener = listen(options.listen)?;
     let cluster = options.quorum.config.cluster.clone();
     let state = ProcessState::new(
         "agent",
@@ -88,8 +94,14 @@ pub(crate) async fn run(options: Options) -> Result<(), AgentError> {
     );
     let mut process = Process::new(signals, state.clone());
     let post = Arc::new(Post::new(state, options.lock.clone(), options.stop_grace));
-    process.spawn("serves HTTP", http::serve(listener, post.clone()));
-    let end = Agent { process, post }.contend(&options).await;
+    let served = vec![ServedAddress {
+        listener,
+        routes: http::routes(&post),
+    }];
+    process.spawn("serves HTTP", serve_on_thread(served));
+    let mut agent = Agent { process, post };
+    let end = agent.contend(&options).await;
+    agent.process.shut_down().await;
     if end.is_ok() {
         tracing::info!("agent ended");
     }

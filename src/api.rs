@@ -35,6 +35,8 @@ pub use redis_quorum::{RedisQuorum, RedisQuorumSpec};
 pub(crate) const UNSEEN_QUORUMS: &str = "redlock.dev/quorums-without-majority";
 /// The annotation of the coordinator's Lease that names the scope of the coordinator.
 pub(crate) const COORDINATOR_SCOPE: &str = "redlock.dev/scope";
+/// The annotation of the coordinator's Lease that distinguishes this cluster from the one whose objects it has a copy of.
+pub(crate) const CLUSTER_COPY: &str = "redlock.dev/cluster-copy";
 /// The group of both kinds.
 pub const GROUP: &str = "redlock.dev";
 /// The finalizer that keeps a LeaderLock while this cluster may have running targets.

@@ -62,10 +62,12 @@ impl Session {
             reseal: false,
             ..config
         };
-        let adopted = match adopting {
+        let mut adopted = match adopting {
             Some(agreement) => adopt(config, agreement).await?,
             None => Adopted::as_configured(config),
         };
+        // A command does not run for as long as a seal takes.
+        adopted.config.reseal = false;
         let (masters, notices, tasks) = adopted.open()?;
         masters
             .wait_for_first_poll(Masters::FIRST_POLL_TIMEOUT, |_| false)

@@ -8,6 +8,7 @@ mod agent;
 pub mod api;
 pub mod cli;
 mod controller;
+mod http_server;
 pub mod inspect;
 mod node_agent;
 mod operator;

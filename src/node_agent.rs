@@ -15,10 +15,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use futures_util::FutureExt;
 use redlock_node::agent::{self, Agent, AgentTask};
-use tokio::{
-    net::TcpListener,
-    task::{JoinError, JoinHandle, JoinSet},
-};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::{error::NodeAgentError, resolver::ReadAccess};
@@ -30,8 +27,10 @@ use crate::{
         events::{Reporter, recorder},
         rate_limiter::RateLimiter,
     },
+    http_server::{ServedAddress, serve_on_thread},
     operator::{
         error::{ProcessError, listen},
+        open_files::{HttpClients, raise_open_files},
         signals::Signals,
     },
 };
@@ -63,7 +62,11 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: Options) -> Result<(), NodeAgentError> {
     let mut signals = Signals::listen().map_err(ProcessError::Signals)?;
     let (clients, contact) = Clients::infer().await?;
-    let listener = listen(options.listen).await?;
+    raise_open_files(HttpClients {
+        addresses: 1,
+        long_answers: 0,
+    });
+    let listener = listen(options.listen)?;
     let resolver = Arc::new(KubeResolver::new(
         clients.urgent.clone(),
         options.access,
@@ -90,7 +93,9 @@ pub(crate) async fn run(options: Options) -> Result<(), NodeAgentError> {
         std::future::pending().await
     });
     resolver.follow(&clients.work, &mut tasks);
-    serve(&mut tasks, &agent, listener, &options.node_name, &clients);
+    let routes = http::routes(agent.clone())?;
+    serve(&mut tasks, ServedAddress { listener, routes });
+    record(&mut tasks, &agent, &options.node_name, &clients);
     let driver = redlock_csi::Options::new(options.node_name, options.kubelet_dir);
     let mut running = Running::start(tasks, agent, task, driver);
     let end = tokio::select! {
@@ -106,8 +111,14 @@ pub(crate) async fn run(options: Options) -> Result<(), NodeAgentError> {
     Ok(())
 }
 
-/// Starts the HTTP server and the event tasks.
-fn serve(tasks: &mut Tasks, agent: &Agent, listener: TcpListener, node: &str, clients: &Clients) {
+/// Starts the HTTP server.
+fn serve(tasks: &mut Tasks, address: ServedAddress) {
+    let served = serve_on_thread(vec![address]);
+    tasks.spawn("serves HTTP", served.map(|end| end.map_err(NodeAgentError::from)));
+}
+
+/// Starts the event tasks.
+fn record(tasks: &mut Tasks, agent: &Agent, node: &str, clients: &Clients) {
     let reporter = Reporter {
         controller: "redlock.dev/node-agent",
         instance: node.to_owned(),
@@ -119,8 +130,6 @@ fn serve(tasks: &mut Tasks, agent: &Agent, listener: TcpListener, node: &str, cl
         "reports the changes of pods",
         events::emit(agent.changes(), events, node.to_owned()).map(Ok),
     );
-    let served = http::serve(listener, agent.clone());
-    tasks.spawn("serves HTTP", served.map(|end| end.map_err(NodeAgentError::from)));
 }
 
 /// The tasks of the process that need no orderly shutdown.

@@ -8,6 +8,7 @@ pub(crate) mod error;
 pub(crate) mod guarded;
 pub(crate) mod http;
 pub(crate) mod metrics_watcher;
+pub(crate) mod open_files;
 pub(crate) mod process;
 pub(crate) mod quorum;
 pub(crate) mod quorums;

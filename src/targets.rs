@@ -14,6 +14,7 @@ mod fencing;
 mod following;
 mod in_flight;
 mod kind;
+mod kind_check;
 mod label_pods;
 mod leader_lease;
 mod observed_generation;
@@ -47,11 +48,14 @@ pub(crate) use action::Action;
 pub(crate) use allowed::{AllowedField, AllowedFields};
 pub(crate) use error::{TargetError, deepest};
 pub(crate) use fencing::{Epoch, FencedPods, Gone};
+pub(crate) use kind_check::check_kind;
 pub(crate) use leader_lease::{LeaseFence, ReleaseName};
 pub(crate) use pages::all as list_all;
 pub(crate) use pause::Pause;
 pub(crate) use permit::{Found, StartPermit, StopPermit};
 pub(crate) use rollout::{Rollout, is_judged};
+#[cfg(test)]
+pub(crate) use scale::plant_forgotten_orphans;
 pub(crate) use shared::Shared;
 pub(crate) use template::{Content, Template};
 #[cfg(test)]

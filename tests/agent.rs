@@ -12,6 +12,8 @@ mod common;
 mod fixture;
 #[path = "agent/grace.rs"]
 mod grace;
+#[path = "agent/http_attack.rs"]
+mod http_attack;
 #[path = "agent/losing.rs"]
 mod losing;
 #[allow(dead_code)]

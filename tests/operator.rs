@@ -14,6 +14,8 @@ mod election;
 mod folder;
 #[path = "operator/http.rs"]
 mod http;
+#[path = "operator/http_attack.rs"]
+mod http_attack;
 #[path = "operator/logs.rs"]
 mod logs;
 #[allow(dead_code)]

@@ -50,7 +50,9 @@ impl Answer {
         let in_use = post.state.in_use.load();
         let quorum = in_use.quorums.first();
         let voting = quorum.map_or(0, |quorum| quorum.masters.voters());
-        let decided = quorum.is_some_and(|quorum| voting >= quorum.masters.size().majority());
+        let granting = quorum.map_or(0, |quorum| quorum.masters.granting());
+        let majority = quorum.map_or(usize::MAX, |quorum| quorum.masters.size().majority());
+        let decided = voting >= majority;
         let view = post.view().map(|view| view.borrow().clone());
         let view = view.as_ref();
         let mut answer = Self {
@@ -63,7 +65,7 @@ impl Answer {
             valid_until_boot_milliseconds: None,
             identity: post.state.identity.to_string(),
             cluster: post.state.cluster.to_string(),
-            quorum: quorum.map(|quorum| format!("{voting}/{}", quorum.masters.size().masters())),
+            quorum: quorum.map(|quorum| format!("{granting}/{}", quorum.masters.size().masters())),
             lease_transitions: view.map_or(0, |view| view.transitions),
         };
         let authority = view.and_then(|view| view.authority_at(now));
@@ -82,6 +84,10 @@ impl Answer {
         {
             answer.holder = Some(holder.identity.clone());
             answer.holder_cluster = Some(holder.cluster.name().to_owned());
+        }
+        // No process can acquire the lock: a standby would be taken for one beside an active process.
+        if answer.holder.is_none() && granting < majority {
+            answer.role = Role::Unknown;
         }
         answer
     }

@@ -1,7 +1,6 @@
 //! Serves the HTTP API of the agent. Each answer is computed after the last await before the response.
 
 use std::{
-    io,
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
@@ -16,7 +15,7 @@ use axum::{
     },
     routing::{get, post as on_post},
 };
-use tokio::{net::TcpListener, sync::Semaphore, time};
+use tokio::{sync::Semaphore, time};
 
 use super::{
     answer::Answer,
@@ -25,12 +24,13 @@ use super::{
 };
 use crate::{
     clock,
+    http_server::LongAnswer,
     operator::http::{ANSWER, Role, health},
 };
 
-/// The limit of concurrent readers of `/v1/watch`: each needs a connection, and a process often has 1024
-/// descriptors in total.
-const READERS: usize = 256;
+/// The limit of concurrent readers of `/v1/watch`, whose connections are not counted among those of short answers. Each
+/// reader needs a file, and a process often has 1024 files in total.
+pub(super) const READERS: usize = 256;
 
 #[derive(Clone)]
 struct Desk {
@@ -38,21 +38,19 @@ struct Desk {
     readers: Arc<Semaphore>,
 }
 
-pub(super) async fn serve(listener: TcpListener, post: Arc<Post>) -> io::Result<()> {
+pub(super) fn routes(post: &Arc<Post>) -> Router {
     let desk = Desk {
         post: post.clone(),
         readers: Arc::new(Semaphore::new(READERS)),
     };
-    let routes = Router::new()
+    Router::new()
         .route("/", get(leader))
         .route("/v1/lock", get(lock))
         .route("/v1/active", get(active))
         .route("/v1/watch", get(watch))
         .route("/v1/step-down", on_post(step_down))
         .with_state(desk)
-        .merge(health().with_state(post.state.clone()));
-    let service = routes.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).await
+        .merge(health().with_state(post.state.clone()))
 }
 
 async fn leader(Shared(desk): Shared<Desk>) -> Response {
@@ -79,7 +77,9 @@ async fn watch(Shared(desk): Shared<Desk>) -> Response {
         return (StatusCode::SERVICE_UNAVAILABLE, message).into_response();
     };
     let stream = Sse::new(events(desk.post, place));
-    stream.keep_alive(KeepAlive::default()).into_response()
+    let mut response = stream.keep_alive(KeepAlive::default()).into_response();
+    response.extensions_mut().insert(LongAnswer);
+    response
 }
 
 async fn step_down(ConnectInfo(peer): ConnectInfo<SocketAddr>, Shared(desk): Shared<Desk>) -> Response {
@@ -113,14 +113,15 @@ mod tests {
 
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
-        net::TcpStream,
+        net::{TcpListener, TcpStream},
     };
 
     use super::*;
     use crate::{
         elector::Elector,
+        http_server::{ServedAddress, serve_on_thread},
         lease::{ClusterId, HolderIdentity, LockName},
-        masters::{Credentials, MasterConfig, Masters, MastersConfig, Tls},
+        masters::{Credentials, MasterConfig, Masters, MastersConfig, ScriptLoading, Tls},
         operator::state::{InUse, InUseQuorum, Names, ProcessState},
     };
 
@@ -140,6 +141,7 @@ mod tests {
             acquire_limit: Duration::from_millis(200),
             quorum: None,
             reseal: false,
+            scripts: ScriptLoading::default(),
             transport: crate::transport::Transport::tcp(),
         }
     }
@@ -162,7 +164,10 @@ mod tests {
         let post = Arc::new(Post::new(state, LockName::parse("l").unwrap(), Duration::ZERO));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let serving = tokio::spawn(serve(listener, post.clone()));
+        let serving = tokio::spawn(serve_on_thread(vec![ServedAddress {
+            listener,
+            routes: routes(&post),
+        }]));
         assert_eq!(status(address, "GET /livez").await, "200");
         post.opened(InUse {
             quorums: vec![InUseQuorum {

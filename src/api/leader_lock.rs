@@ -131,7 +131,7 @@ pub struct LeaderLockSpec {
     #[serde(default)]
     pub on_quorum_loss: OnQuorumLoss,
 
-    /// The holder steps down when its targets stay unready for this number of seconds, 0 to 86400; 0 = never. Default 0.
+    /// The holder steps down when its targets stay unready for this number of seconds, 0 to 86400, and another cluster with this field is willing to take the lock; 0 = never. Default 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400))]
     pub failover_after_unready_seconds: Option<i64>,

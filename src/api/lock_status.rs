@@ -21,14 +21,19 @@ pub struct LeaderLockStatus {
     #[schemars(length(max = 512))]
     pub holder_identity: Option<String>,
 
-    /// Name of the cluster of the holder.
+    /// Name of the cluster of the holder; NAME/UID if another cluster uses the name of this one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 63))]
+    #[schemars(length(max = 128))]
     pub holder_cluster: Option<String>,
+
+    /// UID of the cluster of the holder: that of its namespace `kube-system`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub holder_cluster_uid: Option<String>,
 
     /// Cluster and identity in one text: CLUSTER/IDENTITY.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 576))]
+    #[schemars(length(max = 641))]
     pub holder: Option<String>,
 
     /// Time at which the holder acquired the lock.

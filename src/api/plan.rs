@@ -129,6 +129,16 @@ impl LockPlan {
         longest_stop(&self.targets).max(self.timings.stop)
     }
 
+    /// The time that the slowest target takes to stop, without those whose object does not exist.
+    pub fn longest_stop_of_present(&self) -> Duration {
+        let missing = |target: &&TargetPlan| target.awaits == Some(AwaitedTemplate::Missing);
+        if !self.targets.iter().any(|target| missing(&target)) {
+            return self.longest_stop();
+        }
+        let present = self.targets.iter().filter(|target| !missing(target));
+        present.map(|target| target.stop).max().unwrap_or_default()
+    }
+
     /// The longest that a planned stop takes, whatever the state of the masters: after that the lease has run out.
     pub fn stop_bound(&self) -> Duration {
         self.longest_stop() + self.timings.lease_duration
@@ -172,12 +182,23 @@ pub struct TargetPlan {
     pub work: TargetWork,
     /// How long it takes to stop; zero where nothing is stopped.
     pub stop: Duration,
+    /// Why `stop` is only assumed: the target is not started, so that its holder declares no assumed time to other clusters.
+    pub awaits: Option<AwaitedTemplate>,
     /// What its pod template asks for, if that is more.
     pub too_short: Option<Duration>,
     /// The number of pods that end one after the other, if they do not end together.
     pub one_by_one: Option<u32>,
     /// The target as it is declared.
     pub declared: Arc<Target>,
+}
+
+/// The reason why the pod template of a target is not known yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AwaitedTemplate {
+    /// Its object was not read yet.
+    Unread,
+    /// Its object does not exist.
+    Missing,
 }
 
 /// The object of a target, and its action.

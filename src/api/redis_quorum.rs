@@ -122,7 +122,9 @@ pub struct Master {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QuorumAuth {
-    /// A Secret with the keys `username` (absent: the default user) and `password`.
+    /// A Secret with the keys `username` (absent: the default user) and `password`. The keys `MASTER.username` and
+    /// `MASTER.password` are for the master of this name alone: no other master learns them. With one such password for each
+    /// master, `password` may be absent.
     pub secret_ref: SecretRef,
 }
 
@@ -131,7 +133,7 @@ pub struct QuorumAuth {
 #[serde(rename_all = "camelCase")]
 pub struct QuorumTls {
     /// A Secret with the keys `ca.crt` (absent: the system's authorities), and `tls.crt` with `tls.key` (absent: no
-    /// client certificate).
+    /// client certificate). `MASTER.tls.crt` with `MASTER.tls.key` is the client certificate for the master of this name alone.
     pub secret_ref: SecretRef,
 }
 
@@ -151,7 +153,7 @@ pub struct SecretRef {
 /// Action of the operator on masters that were never used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FirstStart {
-    /// Waits until no lease that the masters granted before can be alive (65 s with the default longest lease). Always
+    /// Waits for `redlock init`, or until no lease of any length that is allowed can be alive, which takes a day. Always
     /// safe.
     #[default]
     Wait,

@@ -41,6 +41,8 @@ words! {
         Degraded: "a master of the quorum has no vote, or does not accept its new credentials",
         Safe: "no master of the quorum is configured in a way that can lose leases",
         ReplicasReady: "no replica of the operator reports that it is not ready because of the quorum",
+        SiblingsUnreachable: "ready replicas of the operator in this cluster do not answer the replica that reports. For \
+            information: `Ready` does not depend on it. Only quorums for which it was true once have it",
         Terminating: "the quorum is being deleted, and is kept until no lock uses it",
     }
 }
@@ -63,6 +65,7 @@ words! {
         NotHeld: "no candidate holds the lock",
         MajorityVotes: "a majority of the masters votes",
         NoMajority: "no majority of the masters votes, or no replica of this cluster sees one",
+        WritesRefused: "a majority of the masters votes and too many of them refuse writes: no lock can be acquired",
         OperatorStopped: "the last replica of the operator in this cluster stopped",
         InvalidSpec: "the spec breaks a rule",
         ImmutableField: "a field that cannot change was changed: its former value stays in force",
@@ -72,6 +75,7 @@ words! {
         QuorumNotFound: "there is no RedisQuorum of this name",
         QuorumNotUsable: "the RedisQuorum of the lock cannot be used",
         ClusterNameNotUnique: "another cluster uses the quorum under the same name",
+        ClusterCopied: "the objects of this cluster are a copy of those of another cluster that uses the quorum",
         SecretNotFound: "the Secret with the credentials does not exist",
         SecretKeyMissing: "the Secret lacks a key",
         SecretNotReadable: "the Secret cannot be read",
@@ -87,12 +91,13 @@ words! {
         Forbidden: "a permission is missing: whether the target runs is unknown",
         NoScaleSubresource: "action Scale of a kind without the subresource `scale`",
         SelectorInvalid: "a selector cannot be read",
-        TargetNotSafe: "a target may run without the lock: its spec lets it, or the API server did not store a field as the operator wrote it; or a stop would delete its volumes",
+        TargetNotSafe: "a target may run without the lock: its spec lets it, a controller keeps its pods although it was deleted, or the API server did not store a field as the operator wrote it; or a stop would delete its volumes",
         NotFenced: "`fencing: Node`: the pod template of a target does not mount the volume of the driver fencing.redlock.dev for this lock: the target is not started",
         NoReadyPod: "no pod of the selector is ready",
         HolderNotSelected: "the selector does not match the pod of the agent that holds the lock",
         TargetUnreachable: "the API server refused a request, or did not answer in time",
-        StopLate: "pods have not ended within the stop time",
+        RequestDenied: "a policy, a webhook or a quota of the cluster denied a request",
+        StopLate: "pods have not ended within the stop time, or the controller of the object has not confirmed the stop",
         NotMarked: "a majority of the masters did not record that targets start",
         SurgingStrategy: "the strategy of a Deployment starts the new pod beside the old one",
         NoSurge: "a rollout ends the old pod before it creates the new one",
@@ -105,6 +110,8 @@ words! {
         InUse: "locks of this or another cluster use the quorum",
         NoneReported: "no replica reports that it is not ready",
         ReplicaNotReady: "a replica reports that it is not ready",
+        SiblingsSilent: "ready replicas do not answer",
+        SiblingsAnswer: "every ready replica answers",
         Connecting: "a master is not connected yet",
         Unreachable: "no connection to a master",
         Silent: "a master does not answer in time",
@@ -122,6 +129,7 @@ words! {
         SameServer: "two masters are the same server",
         OtherFingerprint: "a master has the seal of a quorum with other masters",
         OtherQuorum: "a master belongs to another quorum",
+        CounterAhead: "the counter of a master is not plausible by the counters and clocks of the others",
         EvictionPolicy: "a master may evict keys",
         Evicted: "a master has evicted keys",
     }
@@ -133,8 +141,11 @@ words! {
         Acquired: "a candidate acquired the lock",
         TakenOver: "a candidate acquired the lock after a lease that ran out",
         Released: "the holder released the lock, passed it on or stepped down",
+        Abandoned: "the holder gave the lock up without a release, since its targets may run: its lease is left to expire",
         LeaseLost: "the holder lost its lease",
+        StartPostponed: "the last lease did not end cleanly: the targets start once those of the last holder must have stopped",
         TargetActivated: "a target runs",
+        TargetFoundRunning: "a target runs and this cluster does not hold the lock",
         TargetStopped: "a target is stopped",
         EnforcementConflict: "another writer declares another state of a target, or repeatedly reverts the changes \
             of the lock",
@@ -145,13 +156,13 @@ words! {
         StopTooShort: "the grace period of the pod template of a target is longer than its stop time",
         DepartureBlocked: "the lock is to be given up, and its targets cannot be stopped, or redlock.dev/paused forbids it: lease and finalizer stay",
         Observed: "`enforcement: Observe`: the action that the operator would take",
-        TargetsLeft: "a deleted lock declares targets that this version cannot read: the operator does not change them",
+        TargetsLeft: "a lock was given up and its targets may run: they could not be stopped in time, or this version cannot read them",
         Unready: "the targets were unready for too long: they are stopped, and the lock is passed on",
         FailedOver: "the lock was passed on because targets did not become ready",
         FailoverFailed: "the targets were not stopped in time, and were started again",
         SurgesOnRollout: "a rollout of a Deployment that is to have one replica runs two pods for a time",
         ReplicasLeft: "the replicas of a target are left to another manager",
-        TargetNotSafe: "a target may run without the lock: its spec lets it, or the API server did not store a field as the operator wrote it",
+        TargetNotSafe: "a target may run without the lock: its spec lets it, a controller keeps its pods although it was deleted, or the API server did not store a field as the operator wrote it",
         PodLabelled: "a pod was labelled",
         LabelRemoved: "a label that another writer set was removed",
         JobAbandoned: "a Job was stopped in the middle, and is never resumed",
@@ -168,6 +179,7 @@ words! {
         SlotTooOld: "the slot is older than `maxSlotAgeSeconds`",
         SlotUnreadable: "the slot of a Job cannot be read",
         QuorumLost: "no majority of the masters votes",
+        WritesRefused: "too many masters refuse writes: no lock can be acquired",
         QuorumRestored: "a majority of the masters votes again",
         MasterQuarantined: "a master answers and may not vote yet",
         TokenImplausible: "the fencing token of a status is greater than every counter of the masters: it is overwritten",
@@ -184,9 +196,11 @@ impl EventReason {
     pub(crate) const fn action(self) -> &'static str {
         match self {
             Self::Acquired | Self::TakenOver => "Acquire",
-            Self::Released => "Release",
+            Self::Released | Self::Abandoned => "Release",
             Self::LeaseLost => "Renew",
-            Self::QuorumLost | Self::QuorumRestored | Self::MasterQuarantined => "Watch",
+            Self::QuorumLost | Self::WritesRefused | Self::QuorumRestored | Self::MasterQuarantined => {
+                "Watch"
+            }
             Self::TokenImplausible => "WriteStatus",
             Self::Fenced => "Freeze",
             Self::Thawed => "Thaw",
@@ -204,6 +218,7 @@ impl EventReason {
                 | Self::Released
                 | Self::TakenOver
                 | Self::QuorumRestored
+                | Self::StartPostponed
                 | Self::TargetActivated
                 | Self::TargetStopped
                 | Self::Observed

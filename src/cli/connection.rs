@@ -118,6 +118,7 @@ impl ConnectionArgs {
         Ok(Credentials {
             username: self.username.clone(),
             password: password.map(Secret::new),
+            ..Credentials::default()
         })
     }
 
@@ -132,6 +133,7 @@ impl ConnectionArgs {
         Ok(Tls {
             ca: file("tls-ca", &self.tls_ca)?,
             client,
+            ..Tls::default()
         })
     }
 }

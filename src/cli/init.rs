@@ -14,8 +14,8 @@ use crate::{
 /// Seal new masters at once, so that they vote.
 ///
 /// The caller states that no lease can be live on any of the masters. The command refuses to start unless every master
-/// is reachable and has no keys under the prefix. Without this command, an operator seals the masters after a wait of a
-/// little more than the longest lease.
+/// is reachable and has no keys under the prefix. New masters need this command, or `firstStart: Immediate` in their
+/// RedisQuorum: a process that never saw a quorum does not know which leases are valid, and waits for more than a day.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
   redlock init --masters \\

@@ -41,7 +41,7 @@ pub(super) enum Place {
     /// LOCK is the name on the masters.
     Masters,
     /// LOCK is the name of an object.
-    Cluster(Box<Cluster>, Given),
+    Cluster(Box<Cluster>, Box<Given>),
 }
 
 const NOWHERE: &str = "no masters given: give --masters URL,… or --config FILE, set REDLOCK_MASTERS, or use a \
@@ -84,7 +84,7 @@ impl PlaceArgs {
         };
         let given = self.given()?;
         let cluster = options.open().await?;
-        Ok(Place::Cluster(Box::new(cluster), given))
+        Ok(Place::Cluster(Box::new(cluster), Box::new(given)))
     }
 
     /// Returns the clusters, each once, in the order of their contexts; `None` if masters are named.

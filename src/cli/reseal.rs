@@ -61,5 +61,6 @@ fn exit(error: &ResealError) -> Exit {
         ResealError::NothingUnsealed { missing } if missing.is_empty() => Exit::Ok,
         ResealError::NothingUnsealed { .. } | ResealError::Unsettled { .. } => Exit::NoQuorum,
         ResealError::OrdinaryWayOpen { .. } => Exit::Unhealthy,
+        ResealError::OtherFingerprint { .. } => Exit::Config,
     }
 }

@@ -8,7 +8,9 @@ use std::{error::Error, sync::Arc, time::Duration};
 use kube::{Client, Config};
 use tokio::sync::watch;
 
+use self::contact::ContactViews;
 use super::error::ConfigurationError;
+use crate::{clock, lease::BootInstant};
 
 /// Timeout of a connection attempt, and of a write.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -29,6 +31,8 @@ pub(crate) struct Clients {
     pub(crate) urgent: Client,
     /// Whether the API server does not answer, so that the observed state of the cluster is stale.
     pub(crate) lost: watch::Receiver<bool>,
+    /// The time of the last answer of the API server to a probe, or of the start.
+    pub(crate) answered: watch::Receiver<BootInstant>,
 }
 
 impl Clients {
@@ -57,9 +61,20 @@ impl Clients {
         let probe = connector(urgent.clone())?;
         let (work, work_renewal) = renewed::client(config.clone(), connector.clone())?;
         let (urgent, urgent_renewal) = renewed::client(urgent, connector.clone())?;
-        let (sender, lost) = watch::channel(false);
-        let keeping = contact::keep(probe, vec![work_renewal, urgent_renewal], sender);
-        Ok((Self { work, urgent, lost }, keeping))
+        let (lost_sender, lost) = watch::channel(false);
+        let (answered_sender, answered) = watch::channel(clock::now());
+        let views = ContactViews {
+            lost: lost_sender,
+            answered: answered_sender,
+        };
+        let keeping = contact::keep(probe, vec![work_renewal, urgent_renewal], views);
+        let clients = Self {
+            work,
+            urgent,
+            lost,
+            answered,
+        };
+        Ok((clients, keeping))
     }
 }
 

@@ -3,7 +3,10 @@
 //! The coordinator stops the targets of locks that no replica of its cluster holds. The other replicas leave that to it
 //! while its Lease is renewed and while it sees a majority of the masters.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
@@ -12,7 +15,7 @@ use k8s_openapi::{
 };
 
 use crate::{
-    api::{COORDINATOR_SCOPE, UNSEEN_QUORUMS},
+    api::{CLUSTER_COPY, COORDINATOR_SCOPE, UNSEEN_QUORUMS},
     lease::BootInstant,
 };
 
@@ -94,36 +97,79 @@ pub(super) struct CoordinatorRecord {
     /// The namespaces that the coordinator watches, encoded: it knows no lock of another one.
     pub(super) scope: String,
     pub(super) unseen: UnseenQuorums,
+    /// Set in a cluster whose objects are a copy of those of another cluster that is alive.
+    pub(super) copy: Option<ClusterCopy>,
+}
+
+/// Distinguishes a cluster from the one whose objects it has a copy of: a part of its UID on the masters. 8 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ClusterCopy(String);
+
+impl ClusterCopy {
+    const DIGITS: usize = 8;
+
+    pub(super) fn draw(random: u32) -> Self {
+        Self(format!("{random:08x}"))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let valid = text.len() == Self::DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        valid.then(|| Self(text.to_owned()))
+    }
+
+    /// Returns the mark of the Lease; `None` without one, and if it has another form.
+    pub(super) fn of(lease: &Lease) -> Option<Self> {
+        Self::parse(annotation(lease, CLUSTER_COPY)?)
+    }
+
+    /// Returns the UID of a copy of the cluster with this UID.
+    pub(super) fn uid(&self, original: &str) -> String {
+        format!("{original}{SEPARATOR}{}", self.0)
+    }
+}
+
+/// Separates the UID of the kube-system namespace, which does not contain it, from the mark of a copy.
+const SEPARATOR: char = '.';
+
+/// Returns the UID of the kube-system namespace in the UID of a cluster.
+pub(super) fn original_uid(uid: &str) -> &str {
+    uid.split_once(SEPARATOR).map_or(uid, |(original, _)| original)
+}
+
+fn annotation<'a>(lease: &'a Lease, name: &str) -> Option<&'a str> {
+    lease.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
 impl CoordinatorRecord {
     pub(super) fn of(lease: &Lease) -> Self {
-        let annotations = lease.metadata.annotations.as_ref();
-        let annotation = |name: &str| annotations.and_then(|all| all.get(name)).map(String::as_str);
         let spec = lease.spec.clone().unwrap_or_default();
         Self {
             holder: spec.holder_identity.unwrap_or_default(),
             acquired: spec.acquire_time.map(|time| time.0),
             renewed: spec.renew_time.map(|time| time.0),
             transitions: spec.lease_transitions.unwrap_or_default().max(0),
-            scope: annotation(COORDINATOR_SCOPE).unwrap_or_default().to_owned(),
-            unseen: UnseenQuorums::parse(annotation(UNSEEN_QUORUMS)),
+            scope: annotation(lease, COORDINATOR_SCOPE)
+                .unwrap_or_default()
+                .to_owned(),
+            unseen: UnseenQuorums::parse(annotation(lease, UNSEEN_QUORUMS)),
+            copy: ClusterCopy::of(lease),
         }
     }
 
     /// Returns the Lease with this content. With a version, the write fails unless the object still has it.
     pub(super) fn to_lease(&self, name: &str, version: Option<&str>) -> Lease {
+        let mut annotations = BTreeMap::from([
+            (UNSEEN_QUORUMS.to_owned(), self.unseen.to_text()),
+            (COORDINATOR_SCOPE.to_owned(), self.scope.clone()),
+        ]);
+        if let Some(copy) = &self.copy {
+            annotations.insert(CLUSTER_COPY.to_owned(), copy.0.clone());
+        }
         Lease {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 resource_version: version.map(str::to_owned),
-                annotations: Some(
-                    [
-                        (UNSEEN_QUORUMS.to_owned(), self.unseen.to_text()),
-                        (COORDINATOR_SCOPE.to_owned(), self.scope.clone()),
-                    ]
-                    .into(),
-                ),
+                annotations: Some(annotations),
                 ..ObjectMeta::default()
             },
             spec: Some(LeaseSpec {
@@ -187,6 +233,7 @@ mod tests {
             transitions: 3,
             scope: "all".to_owned(),
             unseen: named(&["b", "a"]),
+            copy: Some(ClusterCopy::draw(7)),
         };
         let lease = record.to_lease("redlock", Some("7"));
         assert_eq!(lease.metadata.resource_version.as_deref(), Some("7"));
@@ -204,6 +251,19 @@ mod tests {
         }
         let many = UnseenQuorums::new((0..=MOST_NAMES).map(|number| number.to_string()));
         assert_eq!(many, UnseenQuorums::All);
+    }
+
+    #[test]
+    fn copy_has_a_uid_of_its_own_and_a_mark_of_another_form_is_none() {
+        let uid = ClusterCopy::draw(0xab).uid("2420-77");
+        assert_eq!(uid, "2420-77.000000ab");
+        assert_eq!(
+            (original_uid(&uid), original_uid("2420-77")),
+            ("2420-77", "2420-77")
+        );
+        for text in ["", "xyz", "0000000g", "000000001"] {
+            assert_eq!(ClusterCopy::parse(text), None, "{text}");
+        }
     }
 
     #[test]

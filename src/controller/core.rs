@@ -22,7 +22,7 @@ use tokio::{
 
 use super::{
     clients::Clients,
-    coordination::CoordinatorView,
+    coordination::{ClusterCopy, CoordinatorView},
     events::Events,
     index::{Effect, Index, Input, Replica, Scope, World},
     jobs::Jobs,
@@ -76,6 +76,8 @@ pub(super) struct Core {
 pub(super) struct Setup<'a> {
     pub(super) identity: HolderIdentity,
     pub(super) cluster: ClusterId,
+    /// The mark in the UID of the cluster, if the cluster is a copy of another one.
+    pub(super) copy: Option<ClusterCopy>,
     pub(super) clients: Clients,
     pub(super) rate_limiter: Arc<RateLimiter>,
     pub(super) state: Arc<ProcessState>,
@@ -112,6 +114,8 @@ struct Executor {
     failures: Failures,
     /// Receives the name of each quorum whose object is gone.
     gone: Option<mpsc::UnboundedSender<String>>,
+    /// Whether the process is to end.
+    ends: bool,
 }
 
 /// The clients of the API server, and the state that their requests share.
@@ -145,6 +149,7 @@ impl Core {
             in_use: InUseFinalizer::new(release, scopes),
             follows_siblings: siblings.is_some(),
             coordinates: coordination.is_some(),
+            copy: setup.copy,
         };
         let shared = Arc::new(Shared::new(
             setup.clients.work.clone(),
@@ -181,6 +186,7 @@ impl Core {
             inbox: setup.inbox,
             failures: Failures::default(),
             gone: None,
+            ends: false,
         };
         Self {
             index: Index::new(me, scopes, fastrand::u64(..)),
@@ -193,7 +199,10 @@ impl Core {
         self.executor.gone = Some(gone);
     }
 
-    /// Runs until a task of a quorum ends unexpectedly. Cancel safe between two events.
+    /// Runs until the index decides that the process ends. Cancel safe between two events.
+    ///
+    /// # Errors
+    /// Returns an error if a task of a quorum ends unexpectedly.
     pub(super) async fn run(
         &mut self,
         incoming: &mut mpsc::Receiver<Incoming>,
@@ -202,7 +211,7 @@ impl Core {
         let mut tick = time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut arrived, mut changed) = (Vec::with_capacity(AT_ONCE), Vec::with_capacity(AT_ONCE));
-        loop {
+        while !self.executor.ends {
             let executor = &mut self.executor;
             let inputs = tokio::select! {
                 // Changes of leases come first: people and other controllers wait for the statuses that report them.
@@ -218,6 +227,7 @@ impl Core {
             };
             self.turn(inputs);
         }
+        Ok(())
     }
 
     /// Passes the inputs to the index and performs its effects.

@@ -4,9 +4,13 @@
 //! Pure: no task, no client, no channel, no clock. The same inputs in the same [`World`] have the same effects.
 
 mod author;
+mod cluster_copy;
 mod coordinator;
+mod coordinator_seat;
+mod cut_off;
 mod decide;
 mod departure;
+mod departure_events;
 mod drain;
 mod effect;
 mod ended;
@@ -26,16 +30,19 @@ mod lock_record;
 mod lock_status;
 mod lock_store;
 mod locks;
+mod name_clash;
 mod not_ready;
 mod open;
 mod own_tokens;
 mod ownership;
+mod pending;
 mod phase;
 mod planted;
 mod quorum_phase;
 mod quorum_store;
 mod quorum_view;
 mod quorums;
+mod replica;
 mod reporter;
 mod reporting;
 mod resolve;
@@ -50,19 +57,18 @@ mod targets;
 mod templates;
 mod unreadable;
 mod urls;
+mod willing;
 mod withdraw;
 mod world;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::time::Duration;
 
 use kube::ResourceExt;
 
 use coordinator::CoordinatorElection;
 use lock_store::Locks;
 use open::OpenQuorums;
+use pending::{Due, InFlight};
 use planted::Planted;
 use quorum_store::Quorums;
 
@@ -74,11 +80,13 @@ pub(super) use in_use::Guarded;
 pub(super) use input::{FinalizerEnd, Input};
 pub(super) use lock_read::LockReadEnd;
 pub(super) use own_tokens::OwnTokens;
+pub(super) use replica::Replica;
 pub(super) use reporter::Scope;
 pub(super) use shutdown::{Handed, LastStop};
 pub(super) use siblings::{LAST_PATIENCE, PATIENCE};
 pub(super) use targets::has_finalizer;
 pub(super) use urls::UrlChange;
+pub(super) use willing::WillingQuestion;
 pub(super) use world::{LockSnapshot, Unready, Views, World};
 
 use super::{
@@ -89,8 +97,8 @@ use super::{
     writer::{Item, Queue, Written},
 };
 use crate::{
-    api::{LeaderLock, in_use::InUseFinalizer},
-    lease::{BootInstant, ClusterId, HolderIdentity},
+    api::LeaderLock,
+    lease::BootInstant,
     operator::state::{InUse, ReadinessRule},
     targets::Origin,
     telemetry::Unreadable,
@@ -98,50 +106,6 @@ use crate::{
 
 /// The average number of judgements per lock within which every batch of inputs settles.
 const JUDGEMENTS: usize = 100;
-
-/// The identity of this replica.
-#[derive(Debug)]
-pub(super) struct Replica {
-    pub(super) identity: HolderIdentity,
-    pub(super) cluster: ClusterId,
-    pub(super) scope: Scope,
-    /// The finalizer of the quorums that locks of this scope name.
-    pub(super) in_use: InUseFinalizer,
-    /// Whether this replica knows the addresses of the other replicas.
-    pub(super) follows_siblings: bool,
-    /// Whether the replicas elect a coordinator.
-    pub(super) coordinates: bool,
-}
-
-/// Objects that have to be processed again.
-#[derive(Debug, Default)]
-struct Due {
-    /// Locks to be judged and applied again.
-    locks: BTreeSet<ObjectKey>,
-    quorums: BTreeSet<String>,
-    /// Quorums to be processed with the next tick.
-    later: BTreeSet<String>,
-    /// Locks whose decision or target task (`tasks`) or finalizer (`finalizers`) could not be handled yet.
-    tasks: BTreeSet<ObjectKey>,
-    finalizers: BTreeSet<ObjectKey>,
-    /// Locks whose objects have to be read.
-    reads: BTreeSet<ObjectKey>,
-    /// Locks whose departure waits until it is recorded.
-    departures: BTreeSet<ObjectKey>,
-    /// Locks that this cluster leaves to the other clusters for a time.
-    abstaining: BTreeSet<ObjectKey>,
-}
-
-/// Requests under way for single objects.
-#[derive(Debug, Default)]
-struct InFlight {
-    /// The hand-over requests that are being answered.
-    answering: BTreeMap<ObjectKey, String>,
-    /// Unreadable objects that are being deleted; their readable parts are being read.
-    salvaging: BTreeSet<ObjectKey>,
-    /// The number of drains started so far.
-    drains: u64,
-}
 
 /// The state of the operator.
 #[derive(Debug)]
@@ -159,6 +123,8 @@ pub(super) struct Index {
     guards: NodeGuards,
     /// The time since which the caches have been filled and their content applied.
     ready: Option<BootInstant>,
+    /// Whether the process is to end: siblings replace it, or the UID of the cluster has changed.
+    ends: bool,
     random: fastrand::Rng,
     effects: Vec<Effect>,
     /// A planted mistake, to prove that the simulation finds it.
@@ -181,6 +147,7 @@ impl Index {
             asking: siblings::Asking::default(),
             guards: NodeGuards::default(),
             ready: None,
+            ends: false,
             random: fastrand::Rng::with_seed(seed),
             effects: Vec::new(),
             #[cfg(test)]
@@ -211,13 +178,15 @@ impl Index {
             Input::QuorumClosed(name) => self.on_quorum_closed(name),
             Input::NotOpened(name, error) => self.on_not_opened(&name, error, at),
             Input::NotReplaced(retired, error) => self.on_not_replaced(&retired, error, at),
+            Input::InitializationBegun(quorum, end) => self.on_initialization_begun(&quorum, end, at),
             Input::Initialized(quorum, end) => self.on_initialized(&quorum, end),
             Input::Counter(key, written, largest) => self.on_counter(&key, written, largest, at),
             Input::Clusters(quorum, reporters) => self.on_clusters(&quorum, &reporters),
+            Input::Willing(quorum, answers) => self.on_willing(&quorum, answers, at),
             Input::Retired(retired, outcome) => self.on_retired(&retired, outcome, at),
             Input::Coordinator(observation) => self.on_coordinator(&observation, at),
             Input::CoordinatorWritten(end) => self.on_coordinator_written(&end, at),
-            Input::SiblingsAnswered(round) => self.on_siblings_answered(round),
+            Input::SiblingsAnswered(round) => self.on_siblings_answered(round, at),
             Input::NodeGuards(guards) => self.on_node_guards(guards),
             Input::Uses(name, round) => self.on_uses(&name, round.as_ref(), at),
             Input::Nothing => {}
@@ -346,6 +315,7 @@ impl Index {
 
     /// Handles the changes that result from time alone.
     fn tick(&mut self, at: &World<'_>) {
+        self.forget_given_up(at);
         for name in self.quorums.names() {
             self.check_quorum(&name, at);
         }
@@ -360,6 +330,7 @@ impl Index {
         }
         self.check_uses(at);
         self.ask_siblings(at);
+        self.ask_willing(at);
         self.check_own_readiness(at);
         self.report_not_ready(at);
         self.due.quorums.append(&mut self.due.later);
@@ -390,6 +361,8 @@ impl Index {
             finalizer: self.me.in_use.own.clone(),
             named: self.named_quorums(),
             siblings: self.asking.reported.clone(),
+            // The executor adds it.
+            api_server_answered: None,
         };
         self.effects.push(Effect::Publish(Box::new(shown)));
     }

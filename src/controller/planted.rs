@@ -14,6 +14,21 @@ pub(super) enum WorldMistake {
     LeavesPaused,
     /// A replica that does not coordinate stops targets that the coordinator is responsible for.
     StopsUnelected,
+    /// A replica that is cut off from the API server keeps its locks.
+    KeepsLocksCutOff,
+    /// A lock is passed to any cluster that is alive, whether or not it takes part in the lock.
+    PassesToAnyCluster,
+    /// A target whose pod template is not known is started, with an assumed stop time.
+    DeclaresAssumedTime,
+    /// A lock is held in a cluster that can switch none of its targets.
+    HoldsUnswitchable,
+    /// The requests of all namespaces wait in one queue.
+    QueuesByArrival,
+    /// Every holder with the UID of this cluster counts as a sibling.
+    TrustsCopies,
+    /// The pods of a missing target are known only to a replica that has read the target before. It is planted in `targets`.
+    #[cfg(test)]
+    ForgetsOrphans,
 }
 
 #[cfg(test)]
@@ -24,6 +39,7 @@ thread_local! {
 /// Plants a mistake in all operators of this thread.
 #[cfg(test)]
 pub(super) fn plant(mistake: Option<WorldMistake>) {
+    crate::targets::plant_forgotten_orphans(mistake == Some(WorldMistake::ForgetsOrphans));
     PLANTED.set(mistake);
 }
 

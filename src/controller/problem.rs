@@ -39,7 +39,13 @@ impl Reason {
                 | Self::TargetTaken
                 | Self::MastersShared
                 | Self::ClusterNameNotUnique
+                | Self::ClusterCopied
         )
+    }
+
+    /// Reports whether another cluster has the name of this one.
+    pub(super) const fn is_of_another_cluster(self) -> bool {
+        matches!(self, Self::ClusterNameNotUnique | Self::ClusterCopied)
     }
 
     /// Reports whether the trouble of targets lasts until a person changes something. All other trouble may end without

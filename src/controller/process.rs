@@ -1,18 +1,17 @@
 //! Runs the process: its clients, watches and HTTP side. The process ends when one of them ends, or on a
 //! signal.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
-use axum::serve::Listener;
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::BoxFuture};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, core::DeserializeGuard};
-use tokio::{net::TcpListener, sync::mpsc};
+use tokio::sync::mpsc;
 
 use super::{
     OperatorError,
     clients::Clients,
-    cluster::cluster_id,
+    cluster::ThisCluster,
     core::{Core, Incoming, Setup},
     declared::Declared,
     error::ConfigurationError,
@@ -25,11 +24,13 @@ use super::{
 };
 use crate::{
     api::{LeaderLock, readable::ReadInParts},
-    lease::{ClusterId, HolderIdentity},
+    http_server::{ServedAddress, serve_on_thread},
+    lease::HolderIdentity,
     operator::{
         error::{ProcessError, listen},
-        guarded::{Details, Reviewer},
-        http,
+        guarded::Reviewer,
+        http::{DetailsPlace, OperatorRoutes},
+        open_files::{HttpClients, raise_open_files},
         process::Process,
         quorum::Candidate,
         quorums::RunningQuorums,
@@ -88,51 +89,54 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
         ),
         None => None,
     };
+    raise_open_files(HttpClients {
+        addresses: 1 + u64::from(options.listen_details.is_some()),
+        long_answers: 0,
+    });
     let (clients, contact) = Clients::infer().await?;
-    let servers = Servers::listen(&options, &clients).await?;
+    let front = HttpFront::listen(&options, &clients)?;
     let surroundings = Surroundings {
         signals,
         clients,
         contact,
-        servers,
+        front,
         transport: Transport::default(),
     };
     run_in(options, surroundings, declared).await
 }
 
 /// The edges of the process: signals, connections and listeners.
-pub(super) struct Surroundings<L, C> {
+pub(super) struct Surroundings<C> {
     pub(super) signals: Signals,
     pub(super) clients: Clients,
     /// Detects and replaces silent connections of the clients.
     pub(super) contact: C,
-    pub(super) servers: Servers<L>,
+    pub(super) front: HttpFront,
     pub(super) transport: Transport,
 }
 
 /// Runs the process between these edges.
-pub(super) async fn run_in<L, C>(
+pub(super) async fn run_in<C>(
     options: Options,
-    surroundings: Surroundings<L, C>,
+    surroundings: Surroundings<C>,
     declared: Option<Declared>,
 ) -> Result<(), OperatorError>
 where
-    L: Listener,
-    L::Addr: fmt::Debug,
     C: Future<Output = ()> + Send + 'static,
 {
     let Surroundings {
         mut signals,
         clients,
         contact,
-        servers,
+        front,
         transport,
     } = surroundings;
-    let cluster = tokio::select! {
-        cluster = cluster_id(&clients.work, &options.cluster_name) => cluster?,
+    let coordination = options.siblings.as_ref().and_then(Siblings::coordination);
+    let this = tokio::select! {
+        this = ThisCluster::read(&clients.work, &options.cluster_name, coordination) => this?,
         _ = signals.next() => return Ok(()),
     };
-    let identity = options.identity.clone();
+    let (identity, cluster) = (options.identity.clone(), this.id.clone());
     let state = ProcessState::new(
         "operator",
         identity,
@@ -144,12 +148,12 @@ where
         version = env!("CARGO_PKG_VERSION"),
         identity = %options.identity,
         %cluster,
-        listen = ?servers.listener.local_addr().ok(),
+        listen = front.address,
         "operator started"
     );
     let client = clients.work.clone();
     let process = Process::new(signals, state);
-    let mut operator = Operator::start(&options, clients, servers, transport, cluster, process);
+    let mut operator = Operator::start(&options, clients, front, transport, this, process);
     let process = &mut operator.process;
     process.spawn("asks the API server whether it answers", contact.map(Ok));
     if let Some(wanted) = options.new_password.clone() {
@@ -174,25 +178,50 @@ where
     end
 }
 
-/// The listeners of the HTTP side.
-pub(super) struct Servers<L> {
-    pub(super) listener: L,
-    pub(super) details: Details,
+/// Serves the routes of the operator. Drop of the future stops the server.
+pub(super) type ServeRoutes = Box<dyn FnOnce(OperatorRoutes) -> BoxFuture<'static, io::Result<()>> + Send>;
+
+/// The HTTP side of the process.
+pub(super) struct HttpFront {
+    /// The address of the probes, for the log.
+    pub(super) address: String,
+    pub(super) details: DetailsPlace,
+    /// The reviewer of tokens for `/metrics` and `/locks`; `None` gives access to all clients.
+    pub(super) reviewer: Option<Arc<dyn Reviewer>>,
+    pub(super) serve: ServeRoutes,
 }
 
-impl Servers<TcpListener> {
-    async fn listen(options: &Options, clients: &Clients) -> Result<Self, ProcessError> {
-        let listener = listen(options.listen).await?;
-        let details = match options.listen_details {
-            Some(address) => Some(listen(address).await?),
-            None => None,
-        };
+impl HttpFront {
+    /// Binds the addresses, which a thread of its own serves.
+    fn listen(options: &Options, clients: &Clients) -> Result<Self, ProcessError> {
+        let public = listen(options.listen)?;
+        let details = options.listen_details.map(listen).transpose()?;
         let reviews = || Arc::new(Reviews::new(clients.urgent.clone())) as Arc<dyn Reviewer>;
-        let details = Details {
-            listener: details,
-            reviewer: options.require_token.then(reviews),
+        let address = public.local_addr().unwrap_or(options.listen).to_string();
+        let place = if details.is_some() {
+            DetailsPlace::Separate
+        } else {
+            DetailsPlace::WithProbes
         };
-        Ok(Self { listener, details })
+        let serve = move |routes: OperatorRoutes| {
+            let served = [(Some(public), Some(routes.public)), (details, routes.details)];
+            let served = served.into_iter().filter_map(|(listener, routes)| {
+                let (listener, routes) = (listener?, routes?);
+                Some(ServedAddress { listener, routes })
+            });
+            serve_on_thread(served.collect()).boxed()
+        };
+        Ok(Self {
+            address,
+            details: place,
+            reviewer: options.require_token.then(reviews),
+            serve: Box::new(serve),
+        })
+    }
+
+    /// Serves what `state` shows.
+    fn serve(self, state: Arc<ProcessState>) -> BoxFuture<'static, io::Result<()>> {
+        (self.serve)(OperatorRoutes::new(state, self.reviewer, self.details))
     }
 }
 
@@ -204,18 +233,14 @@ struct Operator {
 }
 
 impl Operator {
-    fn start<L>(
+    fn start(
         options: &Options,
         clients: Clients,
-        Servers { listener, details }: Servers<L>,
+        front: HttpFront,
         transport: Transport,
-        cluster: ClusterId,
+        ThisCluster { id: cluster, copy }: ThisCluster,
         mut process: Process,
-    ) -> Self
-    where
-        L: Listener,
-        L::Addr: fmt::Debug,
-    {
+    ) -> Self {
         let state = process.state.clone();
         let (inbox, seen) = mpsc::channel(INBOX);
         let (changed, changes) = mpsc::unbounded_channel();
@@ -235,11 +260,12 @@ impl Operator {
         );
         let scopes = scopes(&options.namespaces);
         follow_objects(&mut process, options, &clients, &scopes, &inbox);
-        process.spawn("serves HTTP", http::serve(listener, state.clone(), details));
+        process.spawn("serves HTTP", front.serve(state.clone()));
         process.spawn("writes events", recording.map(Ok));
         let core = Core::new(Setup {
             identity: options.identity.clone(),
             cluster,
+            copy,
             clients,
             rate_limiter,
             state,
@@ -266,9 +292,7 @@ impl Operator {
                 tracing::info!(signal = name, "the operator stops and releases every lock");
                 Ok(())
             }
-            end = self.core.run(&mut self.seen, &mut self.changes) => Err(end.map_or_else(ProcessError::from, |()| {
-                ProcessError::Task { task: "decides", reason: "it returned".into() }
-            }).into()),
+            end = self.core.run(&mut self.seen, &mut self.changes) => Ok(end.map_err(ProcessError::from)?),
         }
     }
 

@@ -1,16 +1,20 @@
 //! Limits the number of requests to the API server per second.
 //!
-//! One limit covers all requests that are repeated or made for many objects at once. Reads of targets and starts pass
-//! in order of arrival; stops pass before them. Statuses and events use the remaining capacity, but always get a share.
+//! One limit covers all requests that are repeated or made for many objects at once. Reads of targets and starts share it
+//! fairly by namespace, in order of arrival within one; stops pass before them. Statuses and events use the remaining capacity, but always get a share.
 //! A stop with a deadline never waits: it is only counted.
 
+mod fair_queue;
+
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use fair_queue::{FairQueue, Place};
 use tokio::time;
 
+use super::planted::{WorldMistake, plants};
 use crate::{clock, lease::BootInstant};
 
 /// The burst: unused capacity of this duration may be used later.
@@ -22,6 +26,8 @@ const DEBT: Duration = Duration::from_secs(3);
 const SHARE: u32 = 4;
 /// The maximum time for which requests without urgency wait for all others.
 const SPARED: Duration = Duration::from_secs(10);
+/// The time after which a waiting request asks again at the latest.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Interval between checks for a free turn.
 const AGAIN: Duration = Duration::from_millis(20);
 
@@ -36,8 +42,8 @@ pub(crate) struct RateLimiter {
 /// For each lane, the time up to which its requests are spread at the rate of the limit.
 #[derive(Debug, Default)]
 struct Lanes {
-    /// Includes the requests that still wait.
-    all: BootInstant,
+    /// The reads and starts that wait.
+    waiting: FairQueue,
     sent: BootInstant,
     stops: BootInstant,
     stops_sent: BootInstant,
@@ -52,27 +58,12 @@ impl RateLimiter {
         }
     }
 
-    /// Reserves a turn for these requests and returns its time. The caller calls [`Self::send`] at that time.
-    pub(super) fn turn(&self, requests: u32, now: BootInstant) -> BootInstant {
-        self.with(|lanes| take(&mut lanes.all, self.gap * requests, now))
-    }
-
-    /// Waits until one request may be sent, and counts it.
-    pub(super) async fn sent(&self) {
-        let mut at = self.turn(1, clock::now());
-        loop {
-            clock::sleep_until(at).await;
-            match self.send(1, clock::now()) {
-                Some(later) => at = later,
-                None => return,
-            }
+    /// Waits until one request for an object of this namespace may be sent, and counts it.
+    pub(super) async fn sent(self: &Arc<Self>, namespace: &str) {
+        let mut turn = Turn::enter(self, namespace, 1, clock::now());
+        while let Some(later) = turn.send(clock::now()) {
+            clock::sleep_until(later).await;
         }
-    }
-
-    /// Counts the requests as sent, or returns when to call again: after a suspension, a process must not
-    /// send all missed requests at once.
-    pub(super) fn send(&self, requests: u32, now: BootInstant) -> Option<BootInstant> {
-        self.with(|lanes| self.pass(&mut lanes.sent, requests, now))
     }
 
     /// Reserves a turn for a stop without a deadline and returns its time. Such a stop waits only for other
@@ -81,7 +72,7 @@ impl RateLimiter {
         self.with(|lanes| take(&mut lanes.stops, self.gap * requests, now))
     }
 
-    /// Like [`Self::send`], but for a stop.
+    /// Like [`Turn::send`], but for a stop.
     pub(super) fn send_stop(&self, requests: u32, now: BootInstant) -> Option<BootInstant> {
         let again = self.with(|lanes| self.pass(&mut lanes.stops_sent, requests, now));
         if again.is_none() {
@@ -101,28 +92,23 @@ impl RateLimiter {
     /// Counts requests that cannot wait.
     pub(super) fn count(&self, requests: u32, now: BootInstant) {
         self.with(|lanes| {
-            for lane in [&mut lanes.all, &mut lanes.sent] {
-                let before = *lane;
-                take(lane, self.gap * requests, now);
-                *lane = (*lane).min(now + DEBT).max(before);
-            }
+            let before = lanes.sent;
+            take(&mut lanes.sent, self.gap * requests, now);
+            lanes.sent = lanes.sent.min(now + DEBT).max(before);
         });
     }
 
     /// Reports whether a status or an event may be written now.
     pub(super) fn may_report(&self, now: BootInstant) -> bool {
-        self.with(|lanes| {
-            (is_free(lanes.all, now) && is_free(lanes.sent, now)) || is_free(lanes.reports, now)
-        })
+        self.with(|lanes| self.is_idle_with(lanes, now) || is_free(lanes.reports, now))
     }
 
     /// Counts the write of a status or an event.
     pub(super) fn count_report(&self, now: BootInstant) {
         self.with(|lanes| {
-            if !is_free(lanes.all, now) || !is_free(lanes.sent, now) {
+            if !self.is_idle_with(lanes, now) {
                 take(&mut lanes.reports, self.gap * SHARE, now);
             }
-            take(&mut lanes.all, self.gap, now);
             take(&mut lanes.sent, self.gap, now);
         });
     }
@@ -148,12 +134,83 @@ impl RateLimiter {
     }
 
     fn is_idle(&self, now: BootInstant) -> bool {
-        self.with(|lanes| is_free(lanes.all, now) && is_free(lanes.sent, now))
+        self.with(|lanes| self.is_idle_with(lanes, now))
+    }
+
+    /// Reports whether all requests, with those that wait, fit into the limit.
+    fn is_idle_with(&self, lanes: &Lanes, now: BootInstant) -> bool {
+        let waiting = u32::try_from(lanes.waiting.requests()).unwrap_or(u32::MAX);
+        lanes.sent.left(now) + self.gap.saturating_mul(waiting) < BURST
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Lanes) -> T) -> T {
         // No code that panics runs under this lock, so a poisoned lock is still consistent.
         act(&mut self.lanes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A place in the queue of reads and starts. Another namespace does not wait for it once it is dropped.
+#[derive(Debug)]
+pub(super) struct Turn {
+    rate_limiter: Arc<RateLimiter>,
+    namespace: String,
+    place: Place,
+    requests: u32,
+}
+
+impl Turn {
+    pub(super) fn enter(
+        rate_limiter: &Arc<RateLimiter>,
+        namespace: &str,
+        requests: u32,
+        now: BootInstant,
+    ) -> Self {
+        let namespace = match plants(WorldMistake::QueuesByArrival) {
+            true => "",
+            false => namespace,
+        };
+        Self {
+            namespace: namespace.to_owned(),
+            place: rate_limiter.with(|lanes| lanes.waiting.enter(namespace, requests, now)),
+            rate_limiter: rate_limiter.clone(),
+            requests,
+        }
+    }
+
+    /// Counts the requests as sent, or returns when to call again: after a suspension, a process must not send all missed
+    /// requests at once. Once they are counted, the turn is over.
+    pub(super) fn send(&mut self, now: BootInstant) -> Option<BootInstant> {
+        let (gap, requests) = (self.rate_limiter.gap, self.requests);
+        let cost = gap * requests;
+        self.rate_limiter.with(|Lanes { waiting, sent, .. }| {
+            if waiting.has_missed(self.place, now) {
+                waiting.leave(self.place, requests);
+                self.place = waiting.enter(&self.namespace, requests, now);
+            }
+            let free = BURST.saturating_sub(sent.left(now));
+            // As many as may be sent at once: the first one may be late.
+            let at_once = (free.as_nanos() / cost.as_nanos().max(1)).max(1);
+            let at_once = usize::try_from(at_once).unwrap_or(usize::MAX);
+            if is_free(*sent, now) && waiting.is_among_first(self.place, at_once, now) {
+                waiting.send(self.place, requests, now);
+                take(sent, cost, now);
+                return None;
+            }
+            let before = u32::try_from(waiting.requests_before(self.place)).unwrap_or(u32::MAX);
+            let behind = sent.left(now) + gap.saturating_mul(before);
+            // Places before this one may be given up.
+            let wait = behind.saturating_sub(BURST) + gap;
+            let later = now + wait.min(LONGEST_WAIT);
+            waiting.postpone(self.place, later);
+            Some(later)
+        })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.rate_limiter
+            .with(|lanes| lanes.waiting.leave(self.place, self.requests));
     }
 }
 
@@ -175,50 +232,112 @@ mod tests {
         BootInstant::from_nanos(milliseconds * 1_000_000)
     }
 
+    fn limiter() -> Arc<RateLimiter> {
+        Arc::new(RateLimiter::new(100))
+    }
+
+    fn turns(rate_limiter: &Arc<RateLimiter>, namespace: &str, count: usize, now: BootInstant) -> Vec<Turn> {
+        (0..count)
+            .map(|_| Turn::enter(rate_limiter, namespace, 1, now))
+            .collect()
+    }
+
+    /// Lets each turn send when it is due, and returns when each of them was over.
+    fn sent(turns: Vec<Turn>, mut now: BootInstant) -> Vec<BootInstant> {
+        let mut pending: Vec<_> = turns.into_iter().map(|turn| (now, turn)).enumerate().collect();
+        let mut ends = vec![now; pending.len()];
+        while let Some(next) = pending.iter().map(|(_, (due, _))| *due).min() {
+            now = next;
+            pending.retain_mut(|(index, (due, turn))| {
+                if *due <= now {
+                    match turn.send(now) {
+                        Some(later) => *due = later,
+                        None => {
+                            ends[*index] = now;
+                            return false;
+                        }
+                    }
+                }
+                true
+            });
+        }
+        ends
+    }
+
     #[test]
     fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
-        let rate_limiter = RateLimiter::new(100);
-        let turns: Vec<BootInstant> = (0..300).map(|_| rate_limiter.turn(1, at(5_000))).collect();
-        assert_eq!(turns[50], at(5_000), "half a second's worth");
-        assert_eq!(turns[51], at(5_010));
-        assert_eq!(turns[299], at(7_490));
-        // After a long idle time, the burst is no larger.
-        assert_eq!(rate_limiter.turn(300, at(60_000)), at(60_000));
-        assert_eq!(rate_limiter.turn(1, at(60_000)), at(62_500));
+        let ends = sent(turns(&limiter(), "n", 300, at(5_000)), at(5_000));
+        assert_eq!(ends[49], at(5_000), "half a second's worth");
+        assert!(ends[51] > at(5_000));
+        assert!((at(7_490)..at(7_600)).contains(&ends[299]), "{:?}", ends[299]);
     }
 
     #[test]
     fn a_candidate_that_slept_does_not_take_all_missed_turns_at_once() {
-        let rate_limiter = RateLimiter::new(100);
-        let turns: Vec<BootInstant> = (0..1_000).map(|_| rate_limiter.turn(1, at(0))).collect();
-        assert!(turns[999] < at(10_000), "{:?}", turns[999]);
-        let sent = turns
-            .iter()
-            .filter(|_| rate_limiter.send(1, at(10_000)).is_none())
-            .count();
+        let rate_limiter = limiter();
+        let mut all = turns(&rate_limiter, "n", 1_000, at(10_000));
+        let sent = all.iter_mut().map(|turn| turn.send(at(10_000)));
+        let sent = sent.filter(Option::is_none).count();
         assert_eq!(sent, 50, "half a second's worth");
-        let again = rate_limiter.send(1, at(10_000));
-        assert_eq!(again, Some(at(10_010)));
-        assert_eq!(rate_limiter.send(1, at(10_010)), None);
+        let later = all[50].send(at(10_000)).unwrap();
+        assert!((at(10_001)..at(10_050)).contains(&later));
+        assert_eq!(all[50].send(later), None);
+    }
+
+    #[test]
+    fn start_of_one_namespace_waits_for_no_queue_of_another() {
+        let rate_limiter = limiter();
+        let mut all = turns(&rate_limiter, "noisy", 1_000, at(0));
+        all.extend(turns(&rate_limiter, "good", 1, at(0)));
+        let ends = sent(all, at(0));
+        assert!(ends[1_000] <= at(20), "{:?}", ends[1_000]);
+        assert!((at(9_400)..at(9_700)).contains(&ends[999]), "{:?}", ends[999]);
+    }
+
+    /// Each call of a waiting target costs a step of its task.
+    #[test]
+    fn starts_of_many_namespaces_ask_seldom() {
+        let rate_limiter = limiter();
+        let mut pending: Vec<(BootInstant, Turn)> = (0..2_000)
+            .map(|number| (at(0), Turn::enter(&rate_limiter, &format!("n{number}"), 1, at(0))))
+            .collect();
+        let mut calls = 0;
+        let mut now = at(0);
+        while let Some(next) = pending.iter().map(|(due, _)| *due).min() {
+            now = next;
+            pending.retain_mut(|(due, turn)| {
+                if *due > now {
+                    return true;
+                }
+                calls += 1;
+                let later = turn.send(now);
+                *due = later.unwrap_or(*due);
+                later.is_some()
+            });
+        }
+        assert!(now <= at(20_500), "{now:?}");
+        assert!(calls <= 2_000 * 8, "{calls} calls");
     }
 
     #[test]
     fn a_stop_does_not_wait_behind_starts_and_they_wait_behind_it() {
-        let rate_limiter = RateLimiter::new(100);
-        rate_limiter.turn(1_000, at(0));
+        let rate_limiter = limiter();
+        let waiting = turns(&rate_limiter, "n", 1_000, at(0));
         assert_eq!(rate_limiter.turn_to_stop(1, at(0)), at(0));
         assert_eq!(rate_limiter.send_stop(1, at(0)), None);
         rate_limiter.count(100_000, at(0));
+        drop(waiting);
+        let late = sent(turns(&rate_limiter, "n", 1, at(0)), at(0))[0];
         assert!(
-            rate_limiter.turn(1, at(0)) < at(10_000),
-            "what does not wait puts off the rest for 3 s at most"
+            (at(2_000)..at(4_000)).contains(&late),
+            "requests that do not wait delay the others by at most 3 s: {late:?}"
         );
     }
 
     #[test]
     fn statuses_get_their_share_under_any_load() {
-        let rate_limiter = RateLimiter::new(100);
-        rate_limiter.turn(100_000, at(0));
+        let rate_limiter = limiter();
+        let _waiting = Turn::enter(&rate_limiter, "n", 100_000, at(0));
         let reports = |rate_limiter: &RateLimiter, time| {
             let may = rate_limiter.may_report(at(time));
             if may {
@@ -238,10 +357,12 @@ mod tests {
 
     #[test]
     fn calls_without_urgency_wait_for_all_others() {
-        let rate_limiter = RateLimiter::new(100);
+        let rate_limiter = limiter();
         assert!(rate_limiter.is_idle(at(0)));
-        rate_limiter.turn(200, at(0));
+        let mut waiting = Turn::enter(&rate_limiter, "n", 200, at(0));
+        assert!(!rate_limiter.is_idle(at(0)));
+        assert_eq!(waiting.send(at(0)), None);
         assert!(!rate_limiter.is_idle(at(1_000)));
-        assert!(rate_limiter.is_idle(at(1_501)), "a burst is let by");
+        assert!(rate_limiter.is_idle(at(1_501)), "a burst may be sent");
     }
 }

@@ -14,7 +14,8 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, api::PostParams};
 use ring::digest::{SHA256, digest};
-use tokio::{sync::Semaphore, time};
+use tokio::{runtime::Handle, sync::Semaphore, time};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     clock,
@@ -36,14 +37,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) struct Reviews {
     client: Client,
+    /// The runtime of the client: the server of `/metrics` has its own thread, which must own no connection of the client.
+    runtime: Handle,
     remembered: Mutex<Remembered>,
     asking: Semaphore,
 }
 
 impl Reviews {
+    /// Call this on the runtime of the client.
     pub(super) fn new(client: Client) -> Self {
         Self {
             client,
+            runtime: Handle::current(),
             remembered: Mutex::default(),
             asking: Semaphore::new(AT_ONCE),
         }
@@ -56,9 +61,11 @@ impl Reviews {
         let Ok(_turn) = self.asking.try_acquire() else {
             return Review::Unavailable;
         };
-        let review = match time::timeout(PATIENCE, self.ask(token, path)).await {
-            Ok(Ok(review)) => review,
-            Ok(Err(error)) => {
+        let asked = ask(self.client.clone(), token.to_owned(), path.to_owned());
+        let asked = AbortOnDropHandle::new(self.runtime.spawn(time::timeout(PATIENCE, asked)));
+        let review = match asked.await {
+            Ok(Ok(Ok(review))) => review,
+            Ok(Ok(Err(error))) => {
                 tracing::warn!(
                     path,
                     reason = deepest(&error),
@@ -66,43 +73,12 @@ impl Reviews {
                 );
                 Review::Unavailable
             }
+            Ok(Err(_)) => Review::Unavailable,
+            // The runtime ends.
             Err(_) => Review::Unavailable,
         };
         self.with(|remembered| remembered.put(token, path, &review, clock::now()));
         review
-    }
-
-    async fn ask(&self, token: &str, path: &str) -> kube::Result<Review> {
-        let review = TokenReview {
-            spec: TokenReviewSpec {
-                token: Some(token.to_owned()),
-                ..TokenReviewSpec::default()
-            },
-            ..TokenReview::default()
-        };
-        let reviewed = Api::all(self.client.clone())
-            .create(&PostParams::default(), &review)
-            .await?;
-        let status = reviewed.status.unwrap_or_default();
-        let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) else {
-            return Ok(Review::Unauthenticated);
-        };
-        let name = user.username.clone().unwrap_or_default();
-        let review = SubjectAccessReview {
-            spec: access_to(path, user),
-            ..SubjectAccessReview::default()
-        };
-        let reviewed = Api::all(self.client.clone())
-            .create(&PostParams::default(), &review)
-            .await?;
-        let allowed = reviewed
-            .status
-            .is_some_and(|status| status.allowed && status.denied != Some(true));
-        Ok(if allowed {
-            Review::Allowed
-        } else {
-            Review::Forbidden(name)
-        })
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Remembered) -> T) -> T {
@@ -115,6 +91,39 @@ impl Reviewer for Reviews {
     fn review<'a>(&'a self, token: &'a str, path: &'a str) -> BoxFuture<'a, Review> {
         self.answer(token, path).boxed()
     }
+}
+
+async fn ask(client: Client, token: String, path: String) -> kube::Result<Review> {
+    let review = TokenReview {
+        spec: TokenReviewSpec {
+            token: Some(token),
+            ..TokenReviewSpec::default()
+        },
+        ..TokenReview::default()
+    };
+    let reviewed = Api::all(client.clone())
+        .create(&PostParams::default(), &review)
+        .await?;
+    let status = reviewed.status.unwrap_or_default();
+    let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) else {
+        return Ok(Review::Unauthenticated);
+    };
+    let name = user.username.clone().unwrap_or_default();
+    let review = SubjectAccessReview {
+        spec: access_to(&path, user),
+        ..SubjectAccessReview::default()
+    };
+    let reviewed = Api::all(client.clone())
+        .create(&PostParams::default(), &review)
+        .await?;
+    let allowed = reviewed
+        .status
+        .is_some_and(|status| status.allowed && status.denied != Some(true));
+    Ok(if allowed {
+        Review::Allowed
+    } else {
+        Review::Forbidden(name)
+    })
 }
 
 fn access_to(path: &str, user: UserInfo) -> SubjectAccessReviewSpec {

@@ -56,7 +56,7 @@ pub(super) enum Found {
     /// Not known yet.
     Awaited,
     Missing(Problem),
-    Here(Access),
+    Here(Box<Access>),
 }
 
 impl Secrets {
@@ -147,7 +147,7 @@ impl Secrets {
             let missing = |error: SecretError| Problem::new(Reason::SecretKeyMissing, error.to_string());
             Access::of(plan, auth, tls).map_err(|error| Found::Missing(missing(error)))
         };
-        found().map_or_else(|found| found, Found::Here)
+        found().map_or_else(|found| found, |access| Found::Here(Box::new(access)))
     }
 
     fn data(&self, reference: Option<&SecretRef>, field: &str) -> Result<Option<&Data>, Found> {

@@ -12,6 +12,7 @@ mod progress;
 mod quorum;
 mod replicas;
 mod surges;
+mod takeover;
 
 pub(super) use author::{Author, AuthorFacts, Visibility, author};
 pub(super) use blind::{BlindStatus, adds, claims, rests_until};
@@ -22,6 +23,7 @@ pub(super) use lock::lock_status;
 pub(super) use quorum::{Health, QuorumFacts, quorum_status};
 pub(super) use replicas::{OwnReadiness, has_silent, replicas_status, reported, without_silent};
 pub(super) use surges::surge_news;
+pub(super) use takeover::postponed;
 
 #[cfg(test)]
 mod tests;

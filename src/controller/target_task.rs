@@ -11,6 +11,7 @@ mod delay;
 mod fencing;
 mod goal;
 mod handle;
+mod kind_check;
 mod lease_view;
 mod leases;
 mod mark;
@@ -18,6 +19,7 @@ mod outcome;
 mod permit;
 mod read_gate;
 mod ready;
+mod removed;
 mod report;
 mod settled;
 mod step;
@@ -32,7 +34,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream::SelectAll};
 use tokio::{sync::mpsc, time};
 
-pub(super) use handle::{Command, Config, Handle, Permissions, StopRequest, TargetReport};
+pub(super) use handle::{Command, Config, Handle, Permissions, StopRequest, TakeoverWait, TargetReport};
 pub(super) use stop_requests::StopRequests;
 
 use crate::{
@@ -43,6 +45,7 @@ use crate::{
     targets::{Changes, Note, TargetContext, is_same},
 };
 use fencing::Fencing;
+use kind_check::LockKinds;
 use leases::Leases;
 use read_gate::ReadGate;
 use ready::Readiness;
@@ -75,6 +78,7 @@ pub(super) fn start<T: Send + 'static>(
         regained: None,
         stop_times_checked: false,
         settled: Settled::default(),
+        kinds: LockKinds::default(),
         reported: None,
         notes: mpsc::unbounded_channel(),
         config,
@@ -107,6 +111,7 @@ struct TargetTask {
     /// Whether the stop times of the declared targets were checked.
     stop_times_checked: bool,
     settled: Settled,
+    kinds: LockKinds,
     /// The last report, without its notes.
     reported: Option<TargetReport>,
     /// Events of the targets, for the next report.
@@ -227,6 +232,7 @@ impl TargetTask {
 
     /// Records that an object has changed: a target that could not be switched is tried again.
     fn wake(&mut self) {
+        self.kinds.wake(clock::now());
         let all = self.targets.iter_mut().chain(&mut self.removed);
         all.for_each(|target| target.back_off.wake());
     }
@@ -235,7 +241,7 @@ impl TargetTask {
     /// state.
     fn open(&mut self) {
         let plan = self.config.plan.clone();
-        self.stop_times_checked = false;
+        (self.stop_times_checked, self.kinds) = (false, LockKinds::Unchecked);
         let mut before = std::mem::take(&mut self.targets);
         before.append(&mut self.removed);
         for declared in &plan.targets {

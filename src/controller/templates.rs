@@ -17,6 +17,7 @@ use super::{object::ObjectKey, rate_limiter::RateLimiter};
 use crate::{
     api::{
         LeaderLock,
+        plan::AwaitedTemplate,
         target::{Action, ScaleSettings, TargetRef},
         validate::Graces,
     },
@@ -29,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Interval between retries while the API server cannot be reached, or does not know the kind.
 const SHORTEST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(60);
+/// The interval between reads of a missing object that cannot be watched.
+const UNFOLLOWED: Duration = Duration::from_secs(5);
 
 /// The templates of one lock.
 #[derive(Debug, Default)]
@@ -37,9 +40,18 @@ pub(super) struct Templates(BTreeMap<TargetRef, Reading>);
 #[derive(Debug)]
 struct Reading {
     purpose: Purpose,
-    /// Whether the object was read, or is known not to be readable now.
-    answered: bool,
+    state: Option<TemplateState>,
+    /// The last content.
     content: Content,
+}
+
+/// The result of the last read of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TemplateState {
+    Present(Content),
+    Missing,
+    /// The object may not be read, or its kind is not served.
+    Unreadable,
 }
 
 /// The purposes for which an object is read.
@@ -70,8 +82,7 @@ pub(super) enum Surges {
 pub(super) struct Read {
     pub(super) key: ObjectKey,
     reference: TargetRef,
-    /// Empty if the object or its template does not exist, or may not be read.
-    content: Content,
+    state: TemplateState,
 }
 
 impl Templates {
@@ -92,7 +103,7 @@ impl Templates {
                 begun.push(reference);
                 Reading {
                     purpose,
-                    answered: false,
+                    state: None,
                     content: Content::default(),
                 }
             });
@@ -113,19 +124,40 @@ impl Templates {
         };
         // The last content of a deleted object is kept as the best knowledge: the object may soon be created
         // again.
-        let content = Content {
-            grace: read.content.grace.or(reading.content.grace),
-            rollout: read.content.rollout.or(reading.content.rollout),
+        let found = match read.state {
+            TemplateState::Present(content) => content,
+            TemplateState::Missing | TemplateState::Unreadable => Content::default(),
         };
-        let news = !reading.answered || reading.content != content;
-        (reading.answered, reading.content) = (true, content);
+        let content = Content {
+            grace: found.grace.or(reading.content.grace),
+            rollout: found.rollout.or(reading.content.rollout),
+        };
+        let state = Some(read.state);
+        let news = reading.state != state || reading.content != content;
+        (reading.state, reading.content) = (state, content);
         news
     }
 
     pub(super) fn graces(&self) -> Graces {
         let read = self.0.iter().filter(|(_, reading)| reading.purpose.stop_time);
-        read.filter_map(|(reference, reading)| Some((reference.clone(), reading.content.grace?)))
-            .collect()
+        let graces: Graces = read
+            .filter_map(|(reference, reading)| Some((reference.clone(), reading.content.grace?)))
+            .collect();
+        graces.awaiting(self.awaited_templates())
+    }
+
+    /// Returns the objects whose stop times are not known, and may become known.
+    fn awaited_templates(&self) -> BTreeMap<TargetRef, AwaitedTemplate> {
+        let read = self.0.iter().filter(|(_, reading)| reading.purpose.stop_time);
+        let awaited = read.filter_map(|(reference, reading)| {
+            let awaited = match reading.state {
+                None => AwaitedTemplate::Unread,
+                Some(TemplateState::Missing) => AwaitedTemplate::Missing,
+                Some(TemplateState::Present(_) | TemplateState::Unreadable) => return None,
+            };
+            Some((reference.clone(), awaited))
+        });
+        awaited.collect()
     }
 
     pub(super) fn surges(&self) -> Surges {
@@ -153,7 +185,7 @@ impl Templates {
 
     /// Returns the references whose stop time is not read yet.
     pub(super) fn unread(&self) -> impl Iterator<Item = &TargetRef> {
-        let unread = |reading: &Reading| reading.purpose.stop_time && !reading.answered;
+        let unread = |reading: &Reading| reading.purpose.stop_time && reading.state.is_none();
         let all = self.0.iter().filter(move |(_, reading)| unread(reading));
         all.map(|(reference, _)| reference)
     }
@@ -251,36 +283,62 @@ impl Reader {
         let mut template = None;
         let mut pause = SHORTEST;
         let mut last_sent = None;
-        let mut failed = false;
+        let (mut failed, mut hurried) = (false, false);
         loop {
-            self.turn(&hurry).await;
+            // The target is not started before its template is read.
+            if hurried || last_sent == Some(TemplateState::Missing) {
+                self.rate_limiter.count(1, clock::now());
+            } else {
+                hurried = self.turn(&hurry).await;
+            }
             let read = self.read(&mut template, &key.namespace, &reference);
             let read = time::timeout(PATIENCE, read).await;
             let news = match &read {
-                Ok(Ok(content)) => Some(*content),
+                Ok(Ok(Some(content))) => Some(TemplateState::Present(*content)),
+                Ok(Ok(None)) => Some(TemplateState::Missing),
                 // The content read before is still the best knowledge.
-                _ if last_sent.is_some() => None,
-                Ok(Err(error)) if error.is_refusal() => Some(Content::default()),
+                _ if matches!(
+                    last_sent,
+                    Some(TemplateState::Present(_) | TemplateState::Unreadable)
+                ) =>
+                {
+                    None
+                }
+                Ok(Err(error)) if error.is_refusal() => Some(TemplateState::Unreadable),
                 // A single failure is not enough to conclude that the object cannot be read.
-                _ => std::mem::replace(&mut failed, true).then_some(Content::default()),
+                _ => std::mem::replace(&mut failed, true).then_some(TemplateState::Unreadable),
             };
-            if let Some(content) = news
-                && last_sent != Some(content)
+            if let Some(state) = news
+                && last_sent != Some(state)
             {
-                last_sent = Some(content);
+                (last_sent, hurried) = (Some(state), false);
                 let (key, reference) = (key.clone(), reference.clone());
                 let read = Read {
                     key,
                     reference,
-                    content,
+                    state,
                 };
                 if sender.send(wrap(read)).await.is_err() {
                     return;
                 }
             }
             match (&mut template, read) {
+                // The target is not started before its object is read, so a watch that fails must not delay that for long.
+                (Some(template), Ok(Ok(None))) => {
+                    pause = SHORTEST;
+                    let bound = if template.is_followed() {
+                        LONGEST
+                    } else {
+                        UNFOLLOWED
+                    };
+                    // The object is read again in either case.
+                    let _ = time::timeout(bound, template.changed()).await;
+                }
                 // The reason is reported when a target is to be switched.
-                (Some(template), Ok(Ok(_) | Err(TargetError::Forbidden { .. }))) => {
+                (
+                    Some(template),
+                    Ok(Ok(Some(_)) | Err(TargetError::Forbidden { .. } | TargetError::Denied { .. })),
+                ) => {
                     pause = SHORTEST;
                     template.changed().await;
                 }
@@ -301,7 +359,7 @@ impl Reader {
         template: &mut Option<Template>,
         namespace: &str,
         reference: &TargetRef,
-    ) -> Result<Content, TargetError> {
+    ) -> Result<Option<Content>, TargetError> {
         let template = match template {
             Some(template) => template,
             None => {
@@ -312,7 +370,8 @@ impl Reader {
         template.read().await
     }
 
-    async fn turn(&self, hurry: &Notify) {
+    /// Waits for a turn. Returns whether the read was hurried.
+    async fn turn(&self, hurry: &Notify) -> bool {
         let spared = async {
             // The semaphore is never closed.
             let _turn = self.turns.acquire().await;
@@ -320,8 +379,11 @@ impl Reader {
         };
         tokio::select! {
             biased;
-            () = hurry.notified() => self.rate_limiter.count(1, clock::now()),
-            () = spared => {}
+            () = hurry.notified() => {
+                self.rate_limiter.count(1, clock::now());
+                true
+            }
+            () = spared => false,
         }
     }
 }

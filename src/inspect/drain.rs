@@ -48,6 +48,8 @@ pub struct Drained {
     pub unfinished: Vec<String>,
     /// Pods, as namespace/name, that mount a volume of node fencing.
     pub fenced: Vec<String>,
+    /// LeaderLocks, as namespace/name, that an agent of this cluster held when the last replica ended: the agent runs on.
+    pub agents: Vec<String>,
 }
 
 impl Drained {
@@ -59,8 +61,22 @@ impl Drained {
     /// Returns the text for users, one line for each object.
     #[must_use]
     pub fn text(&self) -> String {
+        let agents = self.agents.iter().map(|lock| {
+            format!(
+                "LeaderLock {lock}: its agent runs on and keeps the lock. The operator has removed the label from the pod of the \
+                 agent: in this cluster, no pod is behind a Service that selects the label until an operator runs again\n"
+            )
+        });
         if self.is_clean() {
-            return "drained: no operator runs, and no workload runs under its locks\n".to_owned();
+            let work = if self.agents.is_empty() {
+                "no workload runs under its locks"
+            } else {
+                "no workload that an operator switches runs under its locks"
+            };
+            return [format!("drained: no operator runs, and {work}\n")]
+                .into_iter()
+                .chain(agents)
+                .collect();
         }
         let pods = self
             .pods
@@ -78,7 +94,7 @@ impl Drained {
                     and try again when the pod is gone\n"
             )
         });
-        pods.chain(locks).chain(fenced).collect()
+        pods.chain(locks).chain(fenced).chain(agents).collect()
     }
 }
 
@@ -103,6 +119,11 @@ pub async fn drain(
             let last = gone(&objects, &deployment.selector, 1, until).await?;
             adopted(&objects, &all, &last, until.min(clock::now() + ADOPTION)).await?;
         }
+        let held = objects.unfinished().await?.into_iter();
+        left.agents = held
+            .filter(|lock| lock.held_by_agent)
+            .map(|lock| lock.to_string())
+            .collect();
         report("ending the last replica: it stops the workloads under its locks\n");
         objects.scale(0).await?;
         left.pods = gone(&objects, &deployment.selector, 0, until)
@@ -179,6 +200,7 @@ mod tests {
             pods: vec!["redlock-operator-1".to_owned()],
             unfinished: vec!["billing/report".to_owned()],
             fenced: vec!["billing/report-0".to_owned()],
+            agents: Vec::new(),
         };
         assert!(!left.is_clean());
         let text = left.text();
@@ -190,5 +212,16 @@ mod tests {
             "{text}"
         );
         assert!(Drained::default().is_clean());
+        let agents = Drained {
+            agents: vec!["billing/api".to_owned()],
+            ..Drained::default()
+        };
+        assert!(agents.is_clean());
+        let text = agents.text();
+        assert!(
+            text.contains("LeaderLock billing/api: its agent runs on"),
+            "{text}"
+        );
+        assert!(!text.contains("no workload runs"), "{text}");
     }
 }

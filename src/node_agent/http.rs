@@ -1,20 +1,24 @@
 //! Serves `/livez`, `/readyz` and `/metrics` of the node agent. Reads only.
 
-use std::{io, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::State as Shared,
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::get,
 };
 use redlock_node::agent::{Agent, Report};
-use tokio::{net::TcpListener, time};
+use tokio::time;
 
 use crate::{
     clock,
-    operator::http::{ANSWER, metrics_response},
+    http_server::LargeAnswers,
+    operator::{
+        error::ProcessError,
+        http::{ANSWER, metrics_response},
+    },
     telemetry::NodeMetrics,
 };
 
@@ -23,14 +27,16 @@ struct State {
     metrics: NodeMetrics,
 }
 
-pub(super) async fn serve(listener: TcpListener, agent: Agent) -> io::Result<()> {
-    let metrics = NodeMetrics::new().map_err(io::Error::other)?;
-    let routes = Router::new()
+/// # Errors
+///
+/// Returns an error if the metrics cannot be set up.
+pub(super) fn routes(agent: Agent) -> Result<Router, ProcessError> {
+    let metrics = NodeMetrics::new().map_err(ProcessError::Metrics)?;
+    Ok(Router::new()
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/metrics", get(scrape))
-        .with_state(Arc::new(State { agent, metrics }));
-    axum::serve(listener, routes).await
+        .with_state(Arc::new(State { agent, metrics })))
 }
 
 impl State {
@@ -75,10 +81,11 @@ fn unavailable(text: &str) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, text.to_owned()).into_response()
 }
 
-async fn scrape(Shared(state): Shared<Arc<State>>) -> Response {
+async fn scrape(Shared(state): Shared<Arc<State>>, Extension(large): Extension<LargeAnswers>) -> Response {
+    let place = large.place().await;
     let Some(report) = state.report().await else {
         return unavailable("the task that owns the records of pods does not answer\n");
     };
     let text = state.metrics.scrape(&report, clock::now());
-    metrics_response(text.map_err(|cause| cause.to_string()))
+    metrics_response(place, text.map_err(|cause| cause.to_string()))
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::{
     api::{plan::QuorumPlan, redis_quorum::SecretRef},
-    masters::{Credentials, Secret, Tls},
+    masters::{Credentials, MasterLogin, Secret, Tls},
 };
 
 /// The content of a Secret.
@@ -30,13 +30,13 @@ pub enum SecretError {
     KeyMissing {
         field: &'static str,
         secret: String,
-        key: &'static str,
+        key: String,
     },
     #[error("{field}: key {key:?} of Secret {secret} is not text")]
     NoText {
         field: &'static str,
         secret: String,
-        key: &'static str,
+        key: String,
     },
 }
 
@@ -54,33 +54,48 @@ impl Access {
     }
 }
 
-/// Returns the user and the password, from the Secret of `spec.auth`.
+/// Returns the user and the password, from the Secret of `spec.auth`. The keys `MASTER.username` and `MASTER.password` are for
+/// the master of this name alone.
 pub(crate) fn credentials(plan: &QuorumPlan, data: Option<&Data>) -> Result<Credentials, SecretError> {
     let Some(secret) = Contents::of(AUTH, plan.auth_secret.as_ref(), data) else {
         return Ok(Credentials::default());
     };
-    let password = secret.text("password")?.ok_or_else(|| secret.lacks("password"))?;
+    let mut own = BTreeMap::new();
+    for name in plan.masters.iter().map(|master| &master.name) {
+        if let Some(password) = secret.text(&format!("{name}.password"))? {
+            let username = secret.text(&format!("{name}.username"))?;
+            let password = Secret::new(password);
+            own.insert(name.clone(), MasterLogin { username, password });
+        }
+    }
+    let password = secret.text("password")?;
+    // Without a password, the client would send no user, and the server would use its default user.
+    if password.is_none() && own.len() < plan.masters.len() {
+        return Err(secret.lacks("password"));
+    }
     Ok(Credentials {
         username: secret.text("username")?,
-        password: Some(Secret::new(password)),
+        password: password.map(Secret::new),
+        own,
     })
 }
 
-/// Returns the certificates, from the Secret of `spec.tls`.
+/// Returns the certificates, from the Secret of `spec.tls`. The keys `MASTER.tls.crt` and `MASTER.tls.key` are for the master of
+/// this name alone.
 pub(crate) fn certificates(plan: &QuorumPlan, data: Option<&Data>) -> Result<Tls, SecretError> {
     let Some(secret) = Contents::of(TLS, plan.tls_secret.as_ref(), data) else {
         return Ok(Tls::default());
     };
-    let pem = |key| Ok(secret.text(key)?.map(Secret::new));
-    let client = match (pem("tls.crt")?, pem("tls.key")?) {
-        (Some(certificate), Some(private)) => Some((certificate, private)),
-        (None, None) => None,
-        (Some(_), None) => return Err(secret.lacks("tls.key")),
-        (None, Some(_)) => return Err(secret.lacks("tls.crt")),
-    };
+    let mut own = BTreeMap::new();
+    for name in plan.masters.iter().map(|master| &master.name) {
+        if let Some(client) = secret.client(&format!("{name}.tls.crt"), &format!("{name}.tls.key"))? {
+            own.insert(name.clone(), client);
+        }
+    }
     Ok(Tls {
-        ca: pem("ca.crt")?,
-        client,
+        ca: secret.text("ca.crt")?.map(Secret::new),
+        client: secret.client("tls.crt", "tls.key")?,
+        own,
     })
 }
 
@@ -109,7 +124,7 @@ impl<'a> Contents<'a> {
     }
 
     /// Returns one value, without the line break that `kubectl create secret --from-file` keeps.
-    fn text(&self, key: &'static str) -> Result<Option<String>, SecretError> {
+    fn text(&self, key: &str) -> Result<Option<String>, SecretError> {
         let Some(bytes) = self.data.get(key) else {
             return Ok(None);
         };
@@ -118,16 +133,102 @@ impl<'a> Contents<'a> {
             Err(_) => Err(SecretError::NoText {
                 field: self.field,
                 secret: self.secret(),
-                key,
+                key: key.to_owned(),
             }),
         }
     }
 
-    fn lacks(&self, key: &'static str) -> SecretError {
+    /// Returns a certificate and its key, of which neither is used alone.
+    fn client(&self, certificate: &str, key: &str) -> Result<Option<(Secret, Secret)>, SecretError> {
+        let pem = |key| Ok(self.text(key)?.map(Secret::new));
+        match (pem(certificate)?, pem(key)?) {
+            (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(self.lacks(key)),
+            (None, Some(_)) => Err(self.lacks(certificate)),
+        }
+    }
+
+    fn lacks(&self, key: &str) -> SecretError {
         SecretError::KeyMissing {
             field: self.field,
             secret: self.secret(),
-            key,
+            key: key.to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::validate::validate_quorum;
+
+    fn plan() -> QuorumPlan {
+        let object = "{apiVersion: redlock.dev/v1alpha1, kind: RedisQuorum, metadata: {name: q}, spec: {auth: {secretRef: {name: \
+                      s, namespace: n}}, tls: {secretRef: {name: t, namespace: n}}, masters: [{name: a, url: 'rediss://a'}, \
+                      {name: b, url: 'rediss://b'}, {name: c, url: 'rediss://c'}]}}";
+        validate_quorum(&serde_yaml::from_str(object).unwrap()).unwrap()
+    }
+
+    fn data(keys: &[&str]) -> Data {
+        let value = |key: &&str| ((*key).to_owned(), format!("of {key}\n").into_bytes());
+        keys.iter().map(value).collect()
+    }
+
+    fn login(credentials: &Credentials, master: &str) -> (Option<String>, Option<Secret>) {
+        let (username, password) = credentials.login(master);
+        (username.map(str::to_owned), password.cloned())
+    }
+
+    #[test]
+    fn password_of_one_master_is_for_that_master_alone() {
+        let given = data(&[
+            "username",
+            "password",
+            "b.password",
+            "c.username",
+            "c.password",
+            "z.password",
+        ]);
+        let credentials = credentials(&plan(), Some(&given)).unwrap();
+        let of = |user: &str, key: &str| {
+            let password = Secret::new(format!("of {key}"));
+            (Some(format!("of {user}")), Some(password))
+        };
+        assert_eq!(login(&credentials, "a"), of("username", "password"));
+        assert_eq!(login(&credentials, "b"), of("username", "b.password"));
+        assert_eq!(login(&credentials, "c"), of("c.username", "c.password"));
+        assert_eq!(credentials.own.len(), 2, "no master has the name z");
+    }
+
+    #[test]
+    fn every_master_has_a_password() {
+        let of_all = data(&["a.password", "b.password", "c.password"]);
+        assert_eq!(credentials(&plan(), Some(&of_all)).unwrap().password, None);
+        let error = credentials(&plan(), Some(&data(&["a.password", "b.password"]))).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "spec.auth.secretRef: Secret n/s has no key \"password\""
+        );
+    }
+
+    #[test]
+    fn client_certificate_of_one_master_needs_its_key() {
+        let given = data(&["ca.crt", "tls.crt", "tls.key", "b.tls.crt", "b.tls.key"]);
+        let tls = certificates(&plan(), Some(&given)).unwrap();
+        let common = (Secret::new("of tls.crt".into()), Secret::new("of tls.key".into()));
+        let own = (
+            Secret::new("of b.tls.crt".into()),
+            Secret::new("of b.tls.key".into()),
+        );
+        assert_eq!(
+            (tls.client_for("a"), tls.client_for("b")),
+            (Some(&common), Some(&own))
+        );
+        let error = certificates(&plan(), Some(&data(&["c.tls.crt"]))).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "spec.tls.secretRef: Secret n/t has no key \"c.tls.key\""
+        );
     }
 }

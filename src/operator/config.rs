@@ -8,7 +8,7 @@ use crate::{
         plan::{LockPlan, QuorumPlan},
     },
     lease::{ClusterId, LockName, Participation, Terms, timing},
-    masters::{Credentials, MasterConfig, MastersConfig, Tls},
+    masters::{Credentials, MasterConfig, MastersConfig, ScriptLoading, Tls},
     transport::Transport,
 };
 
@@ -38,6 +38,7 @@ pub(crate) fn masters_config(
         acquire_limit: timing::DEFAULT_ACQUIRE_LIMIT,
         quorum: None,
         reseal,
+        scripts: ScriptLoading::default(),
         transport: Transport::tcp(),
     }
 }

@@ -7,6 +7,7 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 
 use super::{http, quorum::QuorumEnded};
+use crate::http_server;
 
 /// An error that does not depend on the source of the objects.
 #[derive(Debug, Error)]
@@ -53,7 +54,6 @@ impl<C> OperatorError<C> {
 }
 
 /// Binds the listener for `/metrics` and the other paths.
-pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, ProcessError> {
-    let listener = TcpListener::bind(address).await;
-    listener.map_err(|source| ProcessError::Listen { address, source })
+pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, ProcessError> {
+    http_server::bind(address).map_err(|source| ProcessError::Listen { address, source })
 }

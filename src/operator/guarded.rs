@@ -1,4 +1,4 @@
-//! Controls access to `/metrics` and `/locks`, and the address at which these are served.
+//! Controls access to `/metrics` and `/locks`.
 //!
 //! Owns the HTTP layer in front of both. A [`Reviewer`] decides whether a token is valid.
 
@@ -12,7 +12,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::future::BoxFuture;
-use tokio::net::TcpListener;
 
 /// The result of the review of a bearer token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,16 +34,7 @@ pub(crate) trait Reviewer: Send + Sync {
 /// providers with many groups less than 16 KiB.
 const LONGEST_TOKEN: usize = 16 * 1024;
 
-/// The address at which `/metrics` and `/locks` are served, and the access to them.
-#[derive(Default)]
-pub(crate) struct Details {
-    /// The listener of both paths; `None` serves them together with the probes.
-    pub(crate) listener: Option<TcpListener>,
-    /// The reviewer of tokens; `None` gives access to all clients.
-    pub(crate) reviewer: Option<Arc<dyn Reviewer>>,
-}
-
-/// Returns the same routes, served only for tokens that the reviewer allows.
+/// Returns the same routes, served only for tokens that the reviewer allows. Without a reviewer, all clients have access.
 pub(super) fn guarded<S: Clone + Send + Sync + 'static>(
     routes: Router<S>,
     reviewer: Option<Arc<dyn Reviewer>>,

@@ -1,29 +1,35 @@
 //! Serves `/livez`, `/readyz`, `/locks` and `/metrics`. Reads only; every answer is computed on request.
 
-use std::{fmt, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::State as Shared,
     http::{StatusCode, header},
+    middleware,
     response::{IntoResponse, Response},
     routing::{get, post},
-    serve::Listener,
 };
 use futures_util::future::join_all;
 use serde::Serialize;
 use tokio::{task::spawn_blocking, time};
 
 use super::{
-    guarded::{Details, guarded},
+    guarded::{Reviewer, guarded},
     sibling,
     state::ProcessState,
 };
-use crate::{clock, elector::LockView, lease::BootInstant};
+use crate::{
+    clock,
+    elector::LockView,
+    http_server::{LargeAnswerPlace, LargeAnswers},
+    lease::BootInstant,
+};
 
 /// The timeout of an elector's answer, which takes milliseconds even with thousands of locks. The probes of
 /// the kubelet have a timeout of a second.
 pub(crate) const ANSWER: Duration = Duration::from_millis(800);
+
 /// Returns the advice for an address that cannot be bound.
 pub(crate) fn advice(cause: &io::Error) -> &'static str {
     match cause.kind() {
@@ -38,24 +44,49 @@ pub(crate) fn advice(cause: &io::Error) -> &'static str {
 
 const METRICS_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Serves the probes and `/sibling` to every client. Serves `/metrics` and `/locks` at the address and to the
-/// clients that `details` specifies.
-pub(crate) async fn serve<L>(listener: L, state: Arc<ProcessState>, details: Details) -> io::Result<()>
-where
-    L: Listener,
-    L::Addr: fmt::Debug,
-{
-    let private = Router::new()
-        .route("/metrics", get(metrics))
-        .route("/locks", get(locks));
-    let private = guarded(private, details.reviewer);
-    let public = probes().route(sibling::PATH, post(sibling::answer));
-    let Some(other) = details.listener else {
-        return axum::serve(listener, public.merge(private).with_state(state)).await;
-    };
-    let public = axum::serve(listener, public.with_state(state.clone()));
-    let private = axum::serve(other, private.with_state(state));
-    tokio::try_join!(public.into_future(), private.into_future()).map(drop)
+/// The address of `/metrics` and `/locks`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DetailsPlace {
+    WithProbes,
+    Separate,
+}
+
+/// The routes of each address of the operator.
+#[derive(Debug)]
+pub(crate) struct OperatorRoutes {
+    /// The probes and `/sibling`, and `/metrics` and `/locks` unless these have their own address.
+    pub(crate) public: Router,
+    /// `/metrics` and `/locks`, if they have their own address.
+    pub(crate) details: Option<Router>,
+}
+
+impl OperatorRoutes {
+    /// Serves `/metrics` and `/locks` to the clients that the reviewer allows; without a reviewer, to all clients.
+    pub(crate) fn new(
+        state: Arc<ProcessState>,
+        reviewer: Option<Arc<dyn Reviewer>>,
+        details: DetailsPlace,
+    ) -> Self {
+        let private = Router::new()
+            .route("/metrics", get(metrics))
+            .route("/locks", get(locks));
+        let private = guarded(private, reviewer);
+        let of_this_cluster = middleware::from_fn_with_state(state.clone(), sibling::refuse_other_clusters);
+        let siblings = Router::new()
+            .route(sibling::PATH, post(sibling::answer))
+            .route_layer(of_this_cluster);
+        let public = probes().merge(siblings);
+        match details {
+            DetailsPlace::Separate => Self {
+                public: public.with_state(state.clone()),
+                details: Some(private.with_state(state)),
+            },
+            DetailsPlace::WithProbes => Self {
+                public: public.merge(private).with_state(state),
+                details: None,
+            },
+        }
+    }
 }
 
 /// Returns the routes of every long-running process that contends.
@@ -98,17 +129,24 @@ async fn readyz(Shared(state): Shared<Arc<ProcessState>>) -> Response {
     (status, Json(readiness)).into_response()
 }
 
-async fn metrics(Shared(state): Shared<Arc<ProcessState>>) -> Response {
-    // With 10,000 locks this takes a while, during which it would block a thread that renews leases.
+async fn metrics(
+    Shared(state): Shared<Arc<ProcessState>>,
+    Extension(large): Extension<LargeAnswers>,
+) -> Response {
+    let place = large.place().await;
+    // With 10,000 locks this takes a while, during which no probe would be answered.
     let text = spawn_blocking(move || state.scrape()).await;
     let text = text.map_err(|broken| broken.to_string());
-    metrics_response(text.and_then(|text| text.map_err(|cause| cause.to_string())))
+    metrics_response(
+        place,
+        text.and_then(|text| text.map_err(|cause| cause.to_string())),
+    )
 }
 
 /// Returns the answer to a scrape.
-pub(crate) fn metrics_response(text: Result<String, String>) -> Response {
+pub(crate) fn metrics_response(place: LargeAnswerPlace, text: Result<String, String>) -> Response {
     match text {
-        Ok(text) => ([(header::CONTENT_TYPE, METRICS_FORMAT)], text).into_response(),
+        Ok(text) => ([(header::CONTENT_TYPE, METRICS_FORMAT)], place.body(text)).into_response(),
         Err(cause) => {
             let message = format!("writing the metrics: {cause}\n");
             (StatusCode::INTERNAL_SERVER_ERROR, message).into_response()
@@ -147,24 +185,43 @@ struct Lock {
     lease_transitions: u64,
 }
 
-async fn locks(Shared(state): Shared<Arc<ProcessState>>) -> Json<Locks> {
+async fn locks(
+    Shared(state): Shared<Arc<ProcessState>>,
+    Extension(large): Extension<LargeAnswers>,
+) -> Response {
+    let place = large.place().await;
+    match serde_json::to_vec(&locks_of(&state)) {
+        Ok(text) => {
+            let json = [(header::CONTENT_TYPE, "application/json")];
+            (json, place.body(text)).into_response()
+        }
+        Err(cause) => {
+            let message = format!("writing the locks: {cause}\n");
+            (StatusCode::INTERNAL_SERVER_ERROR, message).into_response()
+        }
+    }
+}
+
+fn locks_of(state: &ProcessState) -> Locks {
     let in_use = state.in_use.load_full();
     let mut locks = Vec::new();
     for quorum in &in_use.quorums {
         let (voting, size) = (quorum.masters.voters(), quorum.masters.size());
-        let shown = format!("{voting}/{}", size.masters());
+        let granting = quorum.masters.granting();
+        let shown = format!("{granting}/{}", size.masters());
         for (lock, standing) in quorum.elector.standings() {
             // A lock that was removed is still being released.
             let Some((namespace, name)) = quorum.locks.get(&lock) else {
                 continue;
             };
             let named = (namespace, name, lock.to_string());
-            let decided = voting >= size.majority();
-            locks.push(Lock::new(named, &standing, &state, decided, shown.clone()));
+            let seen = voting >= size.majority();
+            let decided = seen && (granting >= size.majority() || standing.holder_at(clock::now()).is_some());
+            locks.push(Lock::new(named, &standing, state, decided, shown.clone()));
         }
     }
     locks.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-    Json(Locks { locks })
+    Locks { locks }
 }
 
 impl Lock {

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     elector::{AcquireResult, RenewResult, Watcher},
-    lease::{EndReason, LockName, Takeover, Won},
+    lease::{EndReason, FencingToken, LockName, Takeover, Won},
     telemetry::QuorumMeter,
 };
 
@@ -15,8 +15,15 @@ use crate::{
 pub(crate) struct Change {
     pub(crate) quorum: Arc<str>,
     pub(crate) lock: LockName,
-    /// The reason for the end of this process's lease, if it ended.
-    pub(crate) ended: Option<EndReason>,
+    /// The end of this process's lease, if it ended.
+    pub(crate) ended: Option<EndedLease>,
+}
+
+/// The end of a lease of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EndedLease {
+    pub(crate) reason: EndReason,
+    pub(crate) token: Option<FencingToken>,
 }
 
 /// Unbounded on purpose: the elector must never wait, and a lock changes no faster than rounds to its masters end.
@@ -38,7 +45,7 @@ impl MetricsWatcher {
         }
     }
 
-    fn send(&self, lock: &LockName, ended: Option<EndReason>) {
+    fn send(&self, lock: &LockName, ended: Option<EndedLease>) {
         if let Some(changes) = &self.changes {
             // At the end of the process the receiver is gone.
             let _ = changes.send(Change {
@@ -63,9 +70,9 @@ impl Watcher for MetricsWatcher {
         self.meter.acquired(lock, won, takeover);
     }
 
-    fn ended(&self, lock: &LockName, reason: EndReason) {
-        self.meter.ended(lock, reason);
-        self.send(lock, Some(reason));
+    fn ended(&self, lock: &LockName, reason: EndReason, token: Option<FencingToken>) {
+        self.meter.ended(lock, reason, token);
+        self.send(lock, Some(EndedLease { reason, token }));
     }
 
     fn changed(&self, lock: &LockName) {

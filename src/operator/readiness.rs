@@ -103,10 +103,10 @@ impl Readiness {
 impl QuorumReadiness {
     fn of(quorum: &InUseQuorum) -> Self {
         let (status, size) = (quorum.masters.status(), quorum.masters.size());
-        let voting = status.iter().filter(|master| master.votes()).count();
+        let voting = status.iter().filter(|master| master.accepts_writes()).count();
         let missing: Vec<Missing> = status
             .iter()
-            .filter(|master| !master.votes())
+            .filter(|master| !master.accepts_writes())
             .map(Missing::of)
             .collect();
         let mut left: Vec<u64> = missing
@@ -182,6 +182,8 @@ impl Missing {
             unfit.to_string()
         } else if let Some(refusal) = &status.not_permitted {
             refusal.to_string()
+        } else if let Some(refusal) = &status.refused_write {
+            format!("refuses writes: {refusal}")
         } else if let Some(blocked) = &status.seal_blocked {
             format!("cannot be sealed: {blocked}")
         } else if let Some(left) = seconds_left {

@@ -1,11 +1,16 @@
 //! Answers questions of sibling replicas about locks, and sends such questions to them.
 //!
+//! A question names the cluster of the replica that asks in the header [`CLUSTER`]. The server compares it before it reads the
+//! body: a client that does not know the UID of the cluster is refused at the cost of a head.
+//!
 //! Every answer is computed from handles on request: it shows the replica's view at that moment. It names no holder,
 //! and no lock that the question does not name. The client is written by hand: for one path of this project's own
 //! server, an HTTP library would be the larger risk.
 
+mod question;
+
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     io,
     net::SocketAddr,
     sync::Arc,
@@ -13,8 +18,9 @@ use std::{
 
 use axum::{
     Json,
-    extract::State as Shared,
+    extract::{Request, State as Shared},
     http::StatusCode,
+    middleware::Next,
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
@@ -23,6 +29,7 @@ use tokio::{
     time,
 };
 
+pub(crate) use self::question::Question;
 use super::{
     http::ANSWER,
     state::{InUseQuorum, ProcessState},
@@ -36,16 +43,10 @@ use crate::{
 
 /// The path at which a replica answers its siblings.
 pub(crate) const PATH: &str = "/sibling";
+/// The header with the UID of the cluster of the replica that asks.
+const CLUSTER: &str = "redlock-cluster";
 /// The maximum length of an answer; an answer about ten thousand locks has a tenth of it.
 const LONGEST: u64 = 16 * 1024 * 1024;
-
-/// The locks that a replica asks about, by quorum.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Question {
-    /// The UID of the cluster of the replica that asks.
-    pub(crate) cluster: String,
-    pub(crate) quorums: BTreeMap<String, BTreeSet<String>>,
-}
 
 /// The present view of a replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,8 +59,32 @@ pub(crate) struct Answer {
     /// Of the quorums asked about, those that locks of the replica name, even while their masters are unreachable.
     #[serde(default)]
     pub(crate) uses: BTreeSet<String>,
+    /// The age of the last answer of the API server to this replica; `None` for a build that does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) api_contact_age_milliseconds: Option<u64>,
     /// Of the quorums asked about, those in use.
     pub(crate) quorums: BTreeMap<String, QuorumAnswer>,
+}
+
+impl Answer {
+    /// Adds the answer to a further part of the question.
+    fn add(&mut self, other: Self) {
+        self.uses.extend(other.uses);
+        let ages = self
+            .api_contact_age_milliseconds
+            .zip(other.api_contact_age_milliseconds);
+        self.api_contact_age_milliseconds = ages.map(|(one, other)| one.max(other));
+        for (name, answer) in other.quorums {
+            match self.quorums.entry(name) {
+                Entry::Vacant(entry) => _ = entry.insert(answer),
+                Entry::Occupied(mut entry) => {
+                    let quorum = entry.get_mut();
+                    quorum.majority &= answer.majority;
+                    quorum.locks.extend(answer.locks);
+                }
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,14 +116,25 @@ pub(crate) struct LeaseAnswer {
     pub(crate) valid_for_milliseconds: u64,
 }
 
-/// Answers a sibling. A replica of another cluster that uses this address by mistake is refused.
-pub(crate) async fn answer(
+/// Refuses requests that do not name this cluster, without their body. The UID is no secret: it keeps out replicas of other
+/// clusters and clients without access to this one, but does not prove that a replica sent the request.
+pub(super) async fn refuse_other_clusters(
+    Shared(state): Shared<Arc<ProcessState>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let named = request.headers().get(CLUSTER);
+    if named.is_none_or(|named| named.as_bytes() != state.cluster.uid().as_bytes()) {
+        return (StatusCode::FORBIDDEN, "another cluster's replica\n").into_response();
+    }
+    next.run(request).await
+}
+
+/// Answers a sibling.
+pub(super) async fn answer(
     Shared(state): Shared<Arc<ProcessState>>,
     Json(question): Json<Question>,
 ) -> Response {
-    if question.cluster != state.cluster.uid() {
-        return (StatusCode::FORBIDDEN, "another cluster's replica\n").into_response();
-    }
     let in_use = state.in_use.load_full();
     let mut quorums = BTreeMap::new();
     for quorum in &in_use.quorums {
@@ -112,6 +148,10 @@ pub(crate) async fn answer(
         identity: state.identity.to_string(),
         finalizer: in_use.finalizer.clone(),
         uses: in_use.uses(question.quorums.keys()),
+        api_contact_age_milliseconds: in_use.api_server_answered.as_ref().map(|answered| {
+            let age = clock::now().since(*answered.borrow());
+            u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
+        }),
         quorums,
     };
     Json(answer).into_response()
@@ -128,7 +168,7 @@ async fn answer_quorum(
         time::timeout(ANSWER / 4, quorum.elector.answers()).await,
         Ok(true)
     );
-    let majority = quorum.masters.voters() >= quorum.masters.size().majority();
+    let majority = quorum.masters.majority_grants();
     let now = clock::now();
     let known = |name: &String| {
         let lock = LockName::parse(name).ok()?;
@@ -166,19 +206,40 @@ impl LockAnswer {
     }
 }
 
-/// Asks the replica at this address. The caller limits the time.
+/// Asks the replica of the cluster with the UID `cluster` at this address. A question about many locks is sent in parts, and
+/// the answers are put together. The caller limits the time.
 ///
 /// # Errors
 ///
-/// Returns an error if the connection fails, or if the answer is invalid.
+/// Returns an error if a connection fails, or if an answer is invalid.
 pub(crate) async fn ask(
     transport: &Transport,
     address: SocketAddr,
+    cluster: &str,
     question: &Question,
 ) -> io::Result<Answer> {
-    let body = serde_json::to_vec(question)?;
+    let mut whole: Option<Answer> = None;
+    for part in question.parts() {
+        let answer = ask_part(transport, address, cluster, &part).await?;
+        match &mut whole {
+            // Another process has taken over the address, whose answer would prove nothing about the first one.
+            Some(whole) if whole.identity != answer.identity => return Err(invalid()),
+            Some(whole) => whole.add(answer),
+            None => whole = Some(answer),
+        }
+    }
+    whole.ok_or_else(invalid)
+}
+
+async fn ask_part(
+    transport: &Transport,
+    address: SocketAddr,
+    cluster: &str,
+    question: &Question,
+) -> io::Result<Answer> {
+    let body = serde_json::to_vec(&NamedQuestion { cluster, question })?;
     let head = format!(
-        "POST {PATH} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        "POST {PATH} HTTP/1.0\r\nHost: {address}\r\n{CLUSTER}: {cluster}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     let mut stream = transport.connect_to(address).await?;
@@ -189,17 +250,28 @@ pub(crate) async fn ask(
     read(&reply)
 }
 
+/// A question as replicas of the previous release read it: they expect the UID of the cluster in the body.
+#[derive(Serialize)]
+struct NamedQuestion<'a> {
+    cluster: &'a str,
+    #[serde(flatten)]
+    question: &'a Question,
+}
+
+fn invalid() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "not the answer of a sibling")
+}
+
 fn read(reply: &[u8]) -> io::Result<Answer> {
-    let odd = || io::Error::new(io::ErrorKind::InvalidData, "not the answer of a sibling");
     let end = reply
         .windows(4)
         .position(|four| four == b"\r\n\r\n")
-        .ok_or_else(odd)?;
+        .ok_or_else(invalid)?;
     let (head, body) = (&reply[..end], &reply[end + 4..]);
     let first = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let ok = first.split(|byte| *byte == b' ').nth(1) == Some(b"200");
     if !ok {
-        return Err(odd());
+        return Err(invalid());
     }
     Ok(serde_json::from_slice(body)?)
 }
@@ -215,6 +287,7 @@ mod tests {
             identity: "replica-1".into(),
             finalizer: "redlock.dev/in-use-all".into(),
             uses: BTreeSet::from(["default".into()]),
+            api_contact_age_milliseconds: Some(3),
             quorums: BTreeMap::from([(
                 "default".into(),
                 QuorumAnswer {
@@ -246,6 +319,38 @@ mod tests {
             "\r\n\r\n{",
         ] {
             assert!(read(odd.as_bytes()).is_err(), "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn a_majority_is_reported_if_each_part_of_the_answer_reports_it() {
+        let part = |majority, lock: &str| Answer {
+            cluster: "u".into(),
+            identity: "replica-1".into(),
+            finalizer: String::new(),
+            uses: BTreeSet::from(["q".into()]),
+            api_contact_age_milliseconds: Some(if majority { 1 } else { 9 }),
+            quorums: BTreeMap::from([(
+                "q".into(),
+                QuorumAnswer {
+                    majority,
+                    locks: BTreeMap::from([(
+                        lock.to_owned(),
+                        LockAnswer {
+                            contends: true,
+                            lease: None,
+                        },
+                    )]),
+                },
+            )]),
+        };
+        for (first, second, majority) in [(true, true, true), (true, false, false), (false, true, false)] {
+            let mut whole = part(first, "a");
+            whole.add(part(second, "b"));
+            assert_eq!(whole.quorums["q"].majority, majority);
+            assert_eq!(whole.quorums["q"].locks.len(), 2);
+            let oldest = if majority { 1 } else { 9 };
+            assert_eq!(whole.api_contact_age_milliseconds, Some(oldest));
         }
     }
 }

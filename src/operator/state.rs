@@ -7,11 +7,12 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use tokio::sync::watch;
 
 use super::{error::ProcessError, readiness::Readiness};
 use crate::{
     elector::Elector,
-    lease::{ClusterId, HolderIdentity, LockName},
+    lease::{BootInstant, ClusterId, HolderIdentity, LockName},
     masters::Masters,
     telemetry::{Origin, QuorumMeter, SiblingContact, Source, Telemetry, Unreadable},
 };
@@ -119,6 +120,8 @@ pub(crate) struct InUse {
     pub(crate) named: BTreeSet<String>,
     /// The connections to the siblings; `None` before the first answers, and if they are not known.
     pub(crate) siblings: Option<SiblingContact>,
+    /// The time of the last answer of the API server; `None` for a process that uses none.
+    pub(crate) api_server_answered: Option<watch::Receiver<BootInstant>>,
 }
 
 impl InUse {

@@ -138,8 +138,13 @@ fn sealing_left(all: &[MasterStatus], missing: usize) -> Option<Duration> {
 /// Returns how many masters vote, and the problem of each of the others.
 pub(super) fn no_quorum(all: &[MasterStatus]) -> String {
     let voting = all.iter().filter(|one| one.votes()).count();
+    let granting = all.iter().filter(|one| one.grants()).count();
+    let refusals = match granting == voting {
+        true => String::new(),
+        false => format!(", {} of them refuse", voting - granting),
+    };
     let others = all.iter().filter(|one| !one.grants()).map(|one| {
-        let why = match (&one.ineligible, &one.not_permitted, &one.no_vote) {
+        let why = match (&one.ineligible, one.refusal(), &one.no_vote) {
             (Some(unfit), _, _) if one.answers() => unfit.to_string(),
             (_, Some(unknown), _) | (_, None, Some(unknown)) => unknown.to_string(),
             (_, None, None) => "no answer".into(),
@@ -147,5 +152,16 @@ pub(super) fn no_quorum(all: &[MasterStatus]) -> String {
         format!("; {} ({}): {why}", one.name, one.url)
     });
     let others: String = others.collect();
-    format!("{voting} of {} masters vote{others}", all.len())
+    let mut blocked: Vec<String> = Vec::new();
+    for reason in all.iter().filter_map(|one| one.seal_blocked.as_ref()) {
+        let reason = format!("; cannot be sealed: {reason}");
+        if !blocked.contains(&reason) {
+            blocked.push(reason);
+        }
+    }
+    format!(
+        "{voting} of {} masters vote{refusals}{others}{}",
+        all.len(),
+        blocked.concat()
+    )
 }

@@ -10,13 +10,14 @@ use super::{
     reconcile::Reconciler,
 };
 use crate::{
+    http_server::{ServedAddress, serve_on_thread},
     lease::{ClusterId, HolderIdentity},
     masters::{Credentials, Tls},
     operator::{
         access::Access,
         error::{self, ProcessError, listen},
-        guarded::Details,
-        http,
+        http::{DetailsPlace, OperatorRoutes},
+        open_files::{HttpClients, raise_open_files},
         process::{Process, ended},
         quorum::Candidate,
         signals::Signals,
@@ -60,7 +61,11 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
         Ok(loaded) => loaded?,
         Err(broken) => return Err(ended("reads the folder", Err(io::Error::other(broken))).into()),
     };
-    let listener = listen(options.listen).await?;
+    raise_open_files(HttpClients {
+        addresses: 1,
+        long_answers: 0,
+    });
+    let listener = listen(options.listen)?;
     let (identity, cluster) = (options.identity.clone(), options.cluster.clone());
     let state = ProcessState::new(
         "operator",
@@ -93,13 +98,16 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
         "follows the folder",
         folder::follow(options.folder, loaded, sender),
     );
-    process.spawn("serves HTTP", http::serve(listener, state, Details::default()));
+    let routes = OperatorRoutes::new(state, None, DetailsPlace::WithProbes).public;
+    let served = vec![ServedAddress { listener, routes }];
+    process.spawn("serves HTTP", serve_on_thread(served));
     let end = contend(&mut process, &mut reconciler, changes).await;
     // Only the first cause of the end is reported. Further signals have no effect, because a sender that
     // signals a process and its group (`timeout`, a shell) sends two at once.
     if time::timeout(ENDING, reconciler.stop()).await.is_err() {
         tracing::warn!("not every lock was released in time: the remaining leases expire by themselves");
     }
+    process.shut_down().await;
     if end.is_ok() {
         tracing::info!("operator ended");
     }

@@ -15,6 +15,10 @@ use crate::{
     lease::BootInstant,
 };
 
+/// The reason of a late stop that no pod delays.
+const UNCONFIRMED: &str = "the controller of the object has not confirmed the stop, and may create a pod: check the controller \
+                           manager of the cluster";
+
 /// An action on one object. Each call performs one step, and its future may be dropped at any await.
 pub(crate) struct Action {
     kind: Kind,
@@ -142,12 +146,14 @@ impl Action {
         self.explain_step(step)
     }
 
-    /// Returns the parts of the object that a late stop still waits for, and where they run.
+    /// Returns the parts of the object that a late stop still waits for, and where they run. Without a pod, the controller of
+    /// the object is awaited.
     pub(crate) fn late(&self) -> Option<String> {
+        let controlled = |pods: Option<String>| Some(pods.unwrap_or_else(|| UNCONFIRMED.to_owned()));
         match &self.kind {
-            Kind::Scale(action) => action.late(),
-            Kind::SuspendJob(action) => action.late(),
-            Kind::SuspendCronJob(action) => action.late(),
+            Kind::Scale(action) => controlled(action.late()),
+            Kind::SuspendJob(action) => controlled(action.late()),
+            Kind::SuspendCronJob(action) => controlled(action.late()),
             Kind::Lease(action) => action.late(),
             Kind::Patch(action) => action.late(),
             Kind::OncePerSchedule(_) | Kind::LabelPods(_) => None,

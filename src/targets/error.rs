@@ -1,5 +1,6 @@
 //! Failures of requests to the API server.
 
+use kube::core::Status;
 use thiserror::Error;
 
 use super::ConditionReason;
@@ -22,6 +23,8 @@ pub(crate) enum TargetError {
         /// The missing RBAC rule, ready to paste; empty if the action does not know it.
         grant: String,
     },
+    #[error("{what}: denied: {reason}; change the policy, or the object, that denies it")]
+    Denied { what: String, reason: String },
     #[error("apiVersion {api_version:?} of kind {kind} is not valid: write GROUP/VERSION, such as apps/v1")]
     ApiVersion { api_version: String, kind: String },
     #[error(
@@ -95,12 +98,23 @@ fn elsewhere(api_version: &str, kind: &str) -> String {
     })
 }
 
+/// Reports whether a policy, a webhook or a quota denied a valid request of a client that has the right to send it. A missing
+/// right is always reported with the verb and the resource.
+fn is_denied(status: &Status) -> bool {
+    match status.code {
+        403 => !(status.message.contains("User \"") && status.message.contains(" cannot ")),
+        422 => true,
+        _ => false,
+    }
+}
+
 impl TargetError {
     /// Reports whether the request failed without an effect, and cannot take effect later.
     pub(crate) const fn is_refusal(&self) -> bool {
         match self {
             Self::Api { refusal, .. } => *refusal,
             Self::Forbidden { .. }
+            | Self::Denied { .. }
             | Self::ApiVersion { .. }
             | Self::UnknownKind { .. }
             | Self::NotServed { .. }
@@ -132,6 +146,7 @@ impl TargetError {
     pub(crate) const fn reason(&self) -> ConditionReason {
         match self {
             Self::Api { .. } => ConditionReason::TargetUnreachable,
+            Self::Denied { .. } => ConditionReason::RequestDenied,
             Self::Forbidden { .. } | Self::NotAllowed { .. } => ConditionReason::Forbidden,
             Self::ApiVersion { .. } | Self::UnknownKind { .. } | Self::NotServed { .. } => {
                 ConditionReason::KindUnknown
@@ -145,6 +160,10 @@ impl TargetError {
     pub(crate) fn of(what: impl Into<String>, error: &kube::Error) -> Self {
         let what = what.into();
         match error {
+            kube::Error::Api(status) if is_denied(status) => Self::Denied {
+                what,
+                reason: status.message.clone(),
+            },
             kube::Error::Api(status) if status.is_forbidden() => Self::Forbidden {
                 what,
                 reason: status.message.clone(),
@@ -188,6 +207,39 @@ pub(crate) fn deepest(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn denial_by_a_policy_is_not_a_missing_right() {
+        let refused = |code: u16, message: &str| {
+            let status = Status {
+                code,
+                message: message.to_owned(),
+                reason: if code == 403 { "Forbidden" } else { "Invalid" }.to_owned(),
+                ..Status::default()
+            };
+            TargetError::of("writing", &kube::Error::Api(status.boxed())).reason()
+        };
+        let right = r#"deployments.apps "web" is forbidden: User "redlock" cannot patch resource "deployments/scale" in API group "apps""#;
+        assert_eq!(refused(403, right), ConditionReason::Forbidden);
+        for (code, denial) in [
+            (
+                403,
+                r#"admission webhook "freeze.example" denied the request: change freeze"#,
+            ),
+            (
+                403,
+                r#"admission webhook "freeze.example" denied the request: replicas cannot be changed"#,
+            ),
+            (403, r#"pods "web" is forbidden: exceeded quota: team"#),
+            (
+                422,
+                r#"deployments.apps "web" is forbidden: ValidatingAdmissionPolicy 'freeze' denied request: no"#,
+            ),
+        ] {
+            assert_eq!(refused(code, denial), ConditionReason::RequestDenied, "{denial}");
+        }
+        assert_eq!(refused(500, "etcd"), ConditionReason::TargetUnreachable);
+    }
 
     #[test]
     fn well_known_kind_in_the_wrong_group_is_named_with_the_right_one() {

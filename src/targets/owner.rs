@@ -1,6 +1,6 @@
 //! Finds the manager that declares a field: a start does not overwrite the field of another manager.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
 use serde_json::{Map, Value};
 
 /// The prefix of all field managers of the operator.
@@ -42,11 +42,15 @@ pub(super) fn is_own<P: AsRef<str>>(metadata: &ObjectMeta, path: &[P]) -> bool {
     owners(metadata, path).any(|entry| manager(entry).starts_with(OWN))
 }
 
+/// Returns the object that controls this one.
+pub(super) fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    let mut owners = metadata.owner_references.iter().flatten();
+    owners.find(|owner| owner.controller == Some(true))
+}
+
 /// Returns the controller that decides on `spec.suspend` of a Job. It would undo a start, and a stop as well.
 pub(super) fn suspends(metadata: &ObjectMeta) -> Option<String> {
-    let owners = metadata.owner_references.iter().flatten();
-    let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
-    if let Some(set) = controller.filter(|owner| owner.kind == "JobSet") {
+    if let Some(set) = controller(metadata).filter(|owner| owner.kind == "JobSet") {
         return Some(format!("JobSet {}", set.name));
     }
     let queue = metadata.labels.as_ref()?.get(QUEUE)?;

@@ -41,6 +41,10 @@ impl Left {
     pub(super) const fn is_terminating(&self) -> bool {
         self.going.is_some()
     }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 #[derive(Clone)]
@@ -131,14 +135,26 @@ impl Pods {
         selector: &str,
         belong: impl Fn(&ObjectMeta) -> bool,
     ) -> Result<Vec<Left>, TargetError> {
+        let left = self.left_as(selector, |pod| belong(pod).then_some(())).await?;
+        Ok(left.into_iter().map(|(pod, ())| pod).collect())
+    }
+
+    /// Like `left`, for the pods to which `class` gives one.
+    pub(super) async fn left_as<T>(
+        &self,
+        selector: &str,
+        class: impl Fn(&ObjectMeta) -> Option<T>,
+    ) -> Result<Vec<(Left, T)>, TargetError> {
         let left = |pod: PartialObjectMeta<Pod>| {
-            let metadata = Some(pod.metadata).filter(&belong)?;
+            let metadata = pod.metadata;
+            let class = class(&metadata)?;
             let period = metadata.deletion_grace_period_seconds.unwrap_or(0);
-            Some(Left {
+            let left = Left {
                 name: metadata.name.unwrap_or_default(),
                 uid: metadata.uid.unwrap_or_default(),
                 going: metadata.deletion_timestamp.map(|_| period),
-            })
+            };
+            Some((left, class))
         };
         let left = pages::all(&self.metadata, alive(selector), left).await;
         left.map_err(|error| self.failed(&error))
@@ -189,7 +205,7 @@ impl Pods {
                 break;
             }
             // A failed deletion does not hold up the other pods.
-            match self.delete(pod, grace).await {
+            match self.delete(pod, Some(grace)).await {
                 Ok(()) => drop(self.hurried().insert(pod.uid.clone())),
                 Err(error) => end = Err(error),
             }
@@ -201,13 +217,32 @@ impl Pods {
         self.hurried.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn delete(&self, pod: &Left, grace_seconds: u32) -> Result<(), TargetError> {
-        let parameters = DeleteParams::default()
-            .grace_period(grace_seconds)
-            .preconditions(Preconditions {
-                uid: Some(pod.uid.clone()),
-                resource_version: None,
-            });
+    /// Deletes pods that no controller deletes, with their own grace periods.
+    pub(super) async fn end<'a>(
+        &self,
+        pods: impl Iterator<Item = &'a Left>,
+        permit: &StopPermit,
+    ) -> Result<(), TargetError> {
+        let mut end = Ok(());
+        for pod in pods.filter(|pod| !pod.is_terminating()) {
+            if !permit.holds(Found::Running) {
+                break;
+            }
+            // A failed deletion does not hold up the other pods.
+            end = self.delete(pod, None).await.and(end);
+        }
+        end
+    }
+
+    async fn delete(&self, pod: &Left, grace_seconds: Option<u32>) -> Result<(), TargetError> {
+        let parameters = DeleteParams {
+            grace_period_seconds: grace_seconds,
+            ..DeleteParams::default()
+        };
+        let parameters = parameters.preconditions(Preconditions {
+            uid: Some(pod.uid.clone()),
+            resource_version: None,
+        });
         let deleted = self.api.delete(&pod.name, &parameters).await;
         // The pod is gone, or its name belongs to another pod.
         Write::of(deleted, format!("deleting pod {} of {}", pod.name, self.of)).map(drop)

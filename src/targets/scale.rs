@@ -5,6 +5,7 @@
 //! `kubectl scale`, stays. Only the operator's own number, or a default, follows the lock. A stop is done
 //! when the pods are gone, not when the number is written.
 
+mod remains;
 mod start_number;
 mod stop;
 mod subresource;
@@ -25,6 +26,9 @@ use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
     lease::{BootInstant, FencingToken},
 };
+use remains::ReplacedPods;
+#[cfg(test)]
+pub(crate) use remains::plant_forgotten_orphans;
 use start_number::{Numbers, StartMove, start_move};
 use stop::Stopping;
 use subresource::{Object, Snapshot, Write};
@@ -55,6 +59,8 @@ pub(super) struct Scale {
     stopping: Stopping,
     /// The selector of its pods, as it was last read.
     selector: Option<String>,
+    /// Pods that a controller replaces although the object is missing.
+    replaced: Option<ReplacedPods>,
     /// The manager that was reported as the owner of the number.
     left_to: Option<String>,
 }
@@ -76,6 +82,7 @@ impl Scale {
             written: None,
             stopping: Stopping::default(),
             selector: None,
+            replaced: None,
             left_to: None,
         }
     }
@@ -90,13 +97,20 @@ impl Scale {
         Ok(self.object.insert(Arc::new(object)).clone())
     }
 
-    fn state(&self, snapshot: Option<&Snapshot>) -> TargetState {
-        match snapshot {
-            None => TargetState::Standby,
-            Some(snapshot) if snapshot.wanted > self.standby => TargetState::Active,
-            Some(snapshot) if snapshot.counted <= self.standby => TargetState::Standby,
-            Some(_) => TargetState::Changing,
+    const fn state(&self, snapshot: &Snapshot) -> TargetState {
+        if snapshot.wanted > self.standby {
+            TargetState::Active
+        } else if snapshot.counted <= self.standby {
+            TargetState::Standby
+        } else {
+            TargetState::Changing
         }
+    }
+
+    /// Remembers how the pods of the object are found once it is missing.
+    fn find(&mut self, snapshot: &Snapshot) {
+        self.selector.clone_from(&snapshot.selector);
+        self.replaced = None;
     }
 
     /// Settles an unanswered start once the object has a version other than the one that the start was for.
@@ -112,11 +126,11 @@ impl Scale {
         let snapshot = object.read().await?;
         self.settle_start(snapshot.as_ref());
         let Some(snapshot) = snapshot else {
-            return Ok(missing(object));
+            return self.start_missing(object).await;
         };
-        self.selector.clone_from(&snapshot.selector);
+        self.find(&snapshot);
         if let Some(text) = object.scaling_deletes().await? {
-            let state = self.state(Some(&snapshot));
+            let state = self.state(&snapshot);
             return Ok(Step::trouble(state, ConditionReason::TargetNotSafe, text));
         }
         if let Some(step) = self.not_fenced(object, &snapshot).await? {
@@ -130,7 +144,7 @@ impl Scale {
         let numbers = self.numbers(&snapshot);
         match start_move(numbers, object.owner(&snapshot).await?) {
             StartMove::Write => {}
-            StartMove::ReadAgain => return Ok(Step::Working(self.state(Some(&snapshot)))),
+            StartMove::ReadAgain => return Ok(Step::Working(self.state(&snapshot))),
             StartMove::Keep => {
                 self.ran = Some(this);
                 return Ok(Step::Done);
@@ -163,7 +177,7 @@ impl Scale {
 
     async fn not_fenced(&self, object: &Object, snapshot: &Snapshot) -> Result<Option<Step>, TargetError> {
         let names = (&*self.reference.name, object.called());
-        not_fenced(&self.context, object.place(), names, self.state(Some(snapshot))).await
+        not_fenced(&self.context, object.place(), names, self.state(snapshot)).await
     }
 
     /// Writes `activeReplicas` over a standby number, or over an earlier number of this lock.
@@ -195,8 +209,9 @@ impl Scale {
                     Step::Done
                 }
             }
-            Write::Missing => missing(object),
-            Write::Late => Step::Working(self.state(Some(snapshot))),
+            // The next read decides whether pods are left.
+            Write::Missing => Step::Working(TargetState::Changing),
+            Write::Late => Step::Working(self.state(snapshot)),
         })
     }
 
@@ -223,12 +238,13 @@ const AUTOSCALER: &str = "kube-controller-manager";
 /// The name of an unknown writer in messages: see [`Owner`].
 const BY_HAND: &str = "a client of the scale subresource, such as kubectl scale";
 
-fn missing(object: &Object) -> Step {
+/// Reports that there is nothing to start, with a note on its pods.
+fn missing(object: &Object, state: TargetState, left: &str) -> Step {
     let text = format!(
-        "{} does not exist; the operator starts it as soon as it does",
+        "{} does not exist; the operator starts it as soon as it does{left}",
         object.called()
     );
-    Step::trouble(TargetState::Standby, ConditionReason::TargetNotFound, text)
+    Step::trouble(state, ConditionReason::TargetNotFound, text)
 }
 
 /// Describes the conflict, and the line to change.
@@ -282,8 +298,11 @@ impl Scale {
     }
 
     pub(super) async fn observe(&mut self) -> Result<TargetState, TargetError> {
-        let snapshot = self.object().await?.read().await?;
-        Ok(self.state(snapshot.as_ref()))
+        let object = self.object().await?;
+        match object.read().await? {
+            Some(snapshot) => Ok(self.state(&snapshot)),
+            None => self.observe_missing(&object).await,
+        }
     }
 
     pub(super) async fn start(&mut self, permit: &StartPermit) -> Result<Step, TargetError> {
@@ -304,8 +323,10 @@ impl Scale {
         followed(&object, step, TargetState::Standby)
     }
 
+    /// Returns the pods that a late stop waits for; `None` if it waits for the controller of the object.
     pub(super) fn late(&self) -> Option<String> {
-        self.object.as_ref()?.pods().late()
+        let pods = self.object.as_ref().filter(|_| !self.stopping.unobserved)?.pods();
+        pods.late()
     }
 
     /// Reports whether a pod of the object is ready; `None` if the object is missing or has no selector.
@@ -322,17 +343,16 @@ impl Scale {
     /// fenced.
     pub(super) async fn unfenced(&mut self) -> Result<Option<String>, TargetError> {
         let object = self.object().await?;
-        if let Some(snapshot) = object.read().await? {
-            let (names, runs) = (
-                (&*self.reference.name, object.called()),
-                snapshot.wanted > self.standby,
-            );
-            let template = unfenced_template(&self.context, object.place(), names, |_| runs).await?;
-            if template.is_some() {
-                return Ok(template);
-            }
-            self.selector = snapshot.selector;
+        let Some(snapshot) = object.read().await? else {
+            return self.unfenced_of_missing(&object).await;
+        };
+        let names = (&*self.reference.name, object.called());
+        let runs = snapshot.wanted > self.standby;
+        let template = unfenced_template(&self.context, object.place(), names, |_| runs).await?;
+        if template.is_some() {
+            return Ok(template);
         }
+        self.find(&snapshot);
         match &self.selector {
             Some(selector) => unfenced(&self.context, (selector, object.called()), |_| true).await,
             None => Ok(None),

@@ -13,6 +13,8 @@ use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::owner::controller;
+
 /// The label on a Job that was stopped before its end, with the time as Unix seconds. The operator never resumes the
 /// Job.
 pub(super) const ABANDONED: &str = "redlock.dev/abandoned";
@@ -91,6 +93,24 @@ pub(super) fn cron_job(job: &ObjectMeta) -> Option<&OwnerReference> {
     owners.iter().find(|owner| {
         owner.controller == Some(true) && owner.kind == "CronJob" && owner.api_version.starts_with("batch/")
     })
+}
+
+/// Returns the name of the CronJob that created a Job. A deletion of the CronJob with `--cascade=orphan` removes it as the
+/// controller; the name of the Job and its annotation remain.
+pub(super) fn maker(job: &ObjectMeta) -> Option<&str> {
+    if let Some(owner) = cron_job(job) {
+        return Some(&owner.name);
+    }
+    let scheduled = job.annotations.as_ref()?.contains_key(SCHEDULED);
+    let orphaned = scheduled && controller(job).is_none();
+    scheduler(job.name.as_deref()?).filter(|_| orphaned)
+}
+
+/// Returns the name of the CronJob whose controller would give a Job this name.
+pub(super) fn scheduler(job: &str) -> Option<&str> {
+    let (cron_job, slot) = job.rsplit_once('-')?;
+    let is_slot = !slot.is_empty() && slot.bytes().all(|byte| byte.is_ascii_digit());
+    (is_slot && !cron_job.is_empty()).then_some(cron_job)
 }
 
 /// Reduces a Job that has not ended to the fields that are kept.

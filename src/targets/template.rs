@@ -25,7 +25,7 @@ const SECONDS: &str = "terminationGracePeriodSeconds";
 /// The default grace period of Kubernetes.
 const USUAL_GRACE: Duration = Duration::from_secs(30);
 
-/// The values that were read from an object. A value is unknown if the object is missing or does not set it.
+/// The values that were read from an object. A value is unknown if the object does not set it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Content {
     pub(crate) grace: Option<Grace>,
@@ -69,7 +69,8 @@ impl Template {
         })
     }
 
-    pub(crate) async fn read(&mut self) -> Result<Content, TargetError> {
+    /// Reads the object; `None` if it does not exist.
+    pub(crate) async fn read(&mut self) -> Result<Option<Content>, TargetError> {
         let name = &self.reference.name;
         let what = || format!("reading the pod template of {} {name}", self.reference.kind);
         let found = self.place.settle(what, self.api.get(name).await).await?;
@@ -78,7 +79,12 @@ impl Template {
             grace: grace(&object.data),
             rollout: rollout(&self.reference, &object.data),
         };
-        Ok(found.map(content).unwrap_or_default())
+        Ok(found.map(content))
+    }
+
+    /// Reports whether the watch shows changes of the object.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.followed.trouble().is_none()
     }
 
     /// Waits until the desired state of the object differs from the one that was read, or until the object

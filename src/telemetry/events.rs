@@ -35,7 +35,7 @@ pub(super) const VOTES: [&str; 3] = ["granted", "refused", "unknown"];
 pub(super) const ACQUIRE_RESULTS: [&str; 4] = ["acquired", "contended", "no_quorum", "timeout"];
 pub(super) const RENEW_RESULTS: [&str; 3] = ["renewed", "refused", "undecided"];
 pub(super) const SLOT_RESULTS: [&str; 6] = ["claimed", "elsewhere", "passed", "lost", "too_old", "undecided"];
-const END_REASONS: [&str; 7] = [
+const END_REASONS: [&str; 9] = [
     "released",
     "reserved",
     "expired",
@@ -43,6 +43,8 @@ const END_REASONS: [&str; 7] = [
     "refused",
     "stepped_down",
     "clock_stepped",
+    "sealed_for_another",
+    "abandoned",
 ];
 
 pub(super) const fn acquire_result(result: AcquireResult) -> usize {
@@ -71,6 +73,8 @@ const fn end_reason(reason: EndReason) -> &'static str {
         EndReason::Refused => END_REASONS[4],
         EndReason::SteppedDown => END_REASONS[5],
         EndReason::ClockStepped => END_REASONS[6],
+        EndReason::SealedForAnother => END_REASONS[7],
+        EndReason::Abandoned => END_REASONS[8],
     }
 }
 

@@ -15,7 +15,7 @@ struct Master<'a> {
 pub(super) fn write(text: &mut Text, sources: &[Source<'_>]) {
     let statuses: Vec<Vec<MasterStatus>> = sources.iter().map(|source| source.masters.status()).collect();
     type Count = fn(&Source<'_>, &[MasterStatus]) -> usize;
-    let families: [(&str, &str, Count); 4] = [
+    let families: [(&str, &str, Count); 5] = [
         ("redlock_quorum_masters", "Masters of the quorum.", |_, all| {
             all.len()
         }),
@@ -28,6 +28,11 @@ pub(super) fn write(text: &mut Text, sources: &[Source<'_>]) {
             "redlock_quorum_masters_sealed",
             "Masters of the quorum whose votes count now.",
             |_, all| all.iter().filter(|master| master.votes()).count(),
+        ),
+        (
+            "redlock_quorum_masters_granting",
+            "Masters of the quorum whose votes count now, and that accept writes.",
+            |_, all| all.iter().filter(|master| master.accepts_writes()).count(),
         ),
         (
             "redlock_quorum_masters_required",
@@ -71,6 +76,15 @@ fn of_each(text: &mut Text, masters: &[Master<'_>]) {
     text.family(name, "gauge", "Whether the master's votes count.");
     for master in masters {
         text.sample(name, &master.labels, u8::from(master.status.votes()));
+    }
+    let name = "redlock_master_granting";
+    text.family(
+        name,
+        "gauge",
+        "Whether the master's votes count, and it accepts writes.",
+    );
+    for master in masters {
+        text.sample(name, &master.labels, u8::from(master.status.accepts_writes()));
     }
     let name = "redlock_master_clock_offset_seconds";
     text.family(

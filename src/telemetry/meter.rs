@@ -13,7 +13,7 @@ use super::{
 use crate::{
     clock,
     elector::{AcquireResult, Elector, RenewResult, Watcher},
-    lease::{BootInstant, EndReason, LockName, Takeover, Won},
+    lease::{BootInstant, EndReason, FencingToken, LockName, Takeover, Won},
     masters::{Meter, Operation},
 };
 
@@ -108,7 +108,7 @@ impl Watcher for QuorumMeter {
         }
     }
 
-    fn ended(&self, _: &LockName, reason: EndReason) {
+    fn ended(&self, _: &LockName, reason: EndReason, _: Option<FencingToken>) {
         self.telemetry.events.ended(reason);
     }
 }

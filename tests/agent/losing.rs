@@ -93,6 +93,27 @@ fn without_a_majority_the_agent_is_active_until_its_lease_ends_and_then_the_hold
     one.wait_active();
 }
 
+/// A standby answers 409 beside an active process; here no process can become active.
+#[test]
+fn masters_that_refuse_writes_make_an_agent_without_a_holder_unavailable() {
+    let (servers, urls) = masters();
+    for server in servers.iter().take(2) {
+        server.set_config("maxmemory", "1").unwrap();
+    }
+    let agent = Agent::start("one", &urls);
+    eventually_blocking(BOUND, "the refusal is known", || match agent.get("/readyz") {
+        (503, body) if body.contains("OOM") => Ok(()),
+        other => Err(other),
+    });
+    assert_eq!(agent.get("/v1/active").0, 503);
+    assert_eq!(agent.lock()["quorum"], "1/3");
+    for server in servers.iter().take(2) {
+        server.set_config("maxmemory", "0").unwrap();
+    }
+    agent.wait_active();
+    agent.wait_ready();
+}
+
 #[test]
 fn it_is_not_ready_before_the_masters_were_asked() {
     let (servers, urls) = masters();

@@ -147,7 +147,8 @@ async fn the_rules_evaluate_a_real_scrape_correctly() {
     stage.masters[0].kill();
     let fewer = stage.scrape(&[&sealed(2), &down("m0")]);
     stage.masters[1].kill();
-    let lost = stage.scrape(&[&sealed(1), &down("m0"), &down("m1")]);
+    let granting = "redlock_quorum_masters_granting{quorum=\"default\"} 1";
+    let lost = stage.scrape(&[&sealed(1), granting, &down("m0"), &down("m1")]);
 
     let cases = json!({
         "rule_files": [path(RULES)],

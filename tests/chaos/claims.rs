@@ -64,11 +64,13 @@ pub fn overlaps(claims: &[Claim]) -> Vec<Overlap> {
     found
 }
 
+/// Returns the claims whose token is not above that of an earlier one. A process that was stopped after it won reports the
+/// lease once it continues: a claim that is over when it begins gives no right.
 pub fn regressions(claims: &[Claim]) -> Vec<Regression> {
     let mut found = Vec::new();
     for of_lock in by_lock(claims).values() {
         let mut greatest: Option<&Claim> = None;
-        for claim in of_lock {
+        for claim in of_lock.iter().filter(|claim| claim.from < claim.to) {
             match greatest {
                 Some(before) if claim.token <= before.token => found.push(Regression {
                     before: before.clone(),

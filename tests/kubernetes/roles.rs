@@ -94,8 +94,9 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
     // LabelPods needs leases of this length.
     world.apply(&quorum.replace("Seconds: 6", "Seconds: 10"));
-    let auth =
-        format!("  keyPrefix: other\n  auth: {{secretRef: {{name: masters, namespace: {namespace}}}}}\n");
+    let auth = format!(
+        "  firstStart: Immediate\n  keyPrefix: other\n  auth: {{secretRef: {{name: masters, namespace: {namespace}}}}}\n"
+    );
     world.apply(&world.quorum("with-password", &auth));
     world.apply(&lock("report", ""));
     let kubeconfig_of_operator = world.kubeconfig(None).await;

@@ -116,6 +116,11 @@ async fn target_of_an_unserved_version_is_unknown_and_never_stopped() {
     gates.count("gate", 1).await;
     // The gate has its replica from the beginning: the lock adopts it.
     before.until_role("report", "Active").await;
+    // A lock under which nothing was started is left to clusters that serve the kind.
+    eventually(BOUND, "the lock has its finalizer", async || {
+        if is_guarded(&world) { Ok(()) } else { Err(()) }
+    })
+    .await;
     before.child.signal(nix::sys::signal::Signal::SIGKILL);
     before.child.wait(BOUND);
 

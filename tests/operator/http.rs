@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::replica::{BOUND, Folder, Replica, masters, released_in_time, servers};
+use crate::replica::{BOUND, Folder, Replica, masters, released_in_time, seal, servers};
 use redlock_testkit::eventually_blocking;
 
 #[tokio::test]
@@ -13,16 +13,19 @@ async fn ready_means_that_a_majority_is_sealed_and_never_that_it_is_active() {
     let servers = servers(3);
     let folder = Folder::with(&servers, &["a"]);
     let first = Replica::start("first", &folder);
-    eventually_blocking(BOUND, "the seconds left are reported", || {
-        let (status, body) = first.get("/readyz");
-        let answer: Value = serde_json::from_str(&body).unwrap();
-        let left = answer["quorums"][0]["secondsLeft"].as_u64();
-        (status == 503 && left.is_some_and(|left| (1..=15).contains(&left)) && body.contains("s left"))
-            .then_some(())
-            .ok_or(body)
-    });
+    eventually_blocking(
+        BOUND,
+        "the remedy for masters that were never used is reported",
+        || {
+            let (status, body) = first.get("/readyz");
+            (status == 503 && body.contains("redlock init"))
+                .then_some(())
+                .ok_or(body)
+        },
+    );
     assert_eq!(first.lock("a")["role"], "Unknown");
     first.wait_alive();
+    seal(&servers, redlock::masters::Credentials::default()).await;
     let second = Replica::start("second", &folder);
     first.wait_ready();
     second.wait_ready();
@@ -157,7 +160,7 @@ const OF_LOCKS: [&str; 11] = [
     "redlock_acquisitions_total",
     "redlock_renewals_total",
 ];
-const OTHERS: [&str; 20] = [
+const OTHERS: [&str; 22] = [
     "redlock_build_info",
     "redlock_log_lines_dropped_total",
     "redlock_acquire_duration_seconds",
@@ -167,9 +170,11 @@ const OTHERS: [&str; 20] = [
     "redlock_quorum_masters",
     "redlock_quorum_masters_available",
     "redlock_quorum_masters_sealed",
+    "redlock_quorum_masters_granting",
     "redlock_quorum_masters_required",
     "redlock_master_up",
     "redlock_master_sealed",
+    "redlock_master_granting",
     "redlock_master_clock_offset_seconds",
     "redlock_master_info",
     "redlock_master_requests_total",

@@ -150,6 +150,10 @@ impl Replica {
         http::get(self.port, path).unwrap()
     }
 
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     pub fn wait_alive(&self) {
         http::wait_alive(self.port);
     }

@@ -19,6 +19,7 @@ async fn no_password_is_in_a_log_a_metric_or_an_answer() {
     let credentials = Credentials {
         username: Some("app".into()),
         password: Some(Secret::new(PASSWORD.into())),
+        ..Credentials::default()
     };
     seal(&servers, credentials).await;
     let auth = "  auth: {secretRef: {name: s, namespace: n}}\n";

@@ -34,8 +34,13 @@ pub const LAYERS: &[Layer] = &[
     ),
     layer(OPERATOR, &["operator"], "what both forms of the operator share"),
     layer(OPERATOR, &["targets"], "one file an action"),
-    layer(OPERATOR, &["telemetry"], "metrics, logs, the health server"),
+    layer(OPERATOR, &["telemetry"], "metrics, logs"),
     layer(OPERATOR, &["api"], "the types that users write"),
+    layer(
+        OPERATOR,
+        &["http_server"],
+        "HTTP for clients that may be hostile: bounded connections, time and sizes, on its own thread",
+    ),
     layer(
         "redlock-node",
         &[],

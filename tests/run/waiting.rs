@@ -174,9 +174,9 @@ fn a_majority_that_lost_its_memory_is_waited_for_by_a_service() {
     drop(holder);
 }
 
-/// A waiting `redlock run` seals the masters without an operator.
+/// A process that never saw the quorum does not know how long its leases may be.
 #[test]
-fn unsealed_masters_are_sealed_and_the_seconds_reported() {
+fn masters_that_were_never_used_are_reported_with_the_remedy() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let one =
         |(number, server): (usize, &RedisServer)| format!("{{name: m{number}, url: \"{}\"}}", server.url());
@@ -191,9 +191,34 @@ fn unsealed_masters_are_sealed_and_the_seconds_reported() {
     std::fs::write(&quorum, manifest).unwrap();
     let config = ["--config", quorum.to_str().unwrap()];
     let run = |flags: &[&str]| redlock(&[&["run", "l"], &config[..], flags, &["--", "echo", "ran"]].concat());
-    // The wait for a seal is 10 s × 1.02 + 2 × 2 s.
-    run(&["-w", "5"]).expect(69, &["sealing, ", " s left", "0 of 3 masters vote"]);
-    run(&["-w", "60"]).expect(0, &["sealing, ", " s left", "acquired, token", "ran"]);
+    run(&["-w", "5"]).expect(69, &["redlock init", "0 of 3 masters vote"]);
+    redlock(&[&["init"], &config[..]].concat()).expect(0, &[]);
+    run(&["-w", "60"]).expect(0, &["ran"]);
+}
+
+/// A majority answers and votes, and refuses every write: no other candidate holds the lock.
+#[test]
+fn masters_that_refuse_writes_are_reported_and_no_contention() {
+    let quorum = Quorum::start();
+    for (name, refused, accepted, error) in [
+        ("maxmemory", "1", "0", "OOM"),
+        ("min-replicas-to-write", "1", "0", "NOREPLICAS"),
+    ] {
+        for server in quorum.servers.iter().take(2) {
+            server.set_config(name, refused).unwrap();
+        }
+        for flags in [&["-n"][..], &["-w", "6"]] {
+            let (code, out, err) = quorum.ran("l", flags, "echo no");
+            assert_eq!((code, out.as_str()), (69, ""), "{flags:?} {err}");
+            assert!(err.contains(error) && err.contains("2 of them refuse"), "{err}");
+            assert!(!err.contains("other candidates"), "{err}");
+        }
+        for server in quorum.servers.iter().take(2) {
+            server.set_config(name, accepted).unwrap();
+        }
+        let (code, out, err) = quorum.ran("l", &["-w", "30"], "echo ran");
+        assert_eq!((code, out.as_str()), (0, "ran"), "{err}");
+    }
 }
 
 #[test]

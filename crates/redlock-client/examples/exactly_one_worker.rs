@@ -11,7 +11,7 @@ use redlock_client::{
     clock,
     elector::{Elector, Silent},
     lease::{FencingToken, HolderIdentity, LockName, Terms, Timings},
-    masters::{Masters, MastersConfig, init},
+    masters::{Agreement, Masters, MastersConfig, adopt_open, init},
 };
 use redlock_testkit::{RedisServers, ServerOptions};
 use tokio::sync::mpsc;
@@ -98,7 +98,8 @@ pub(crate) async fn work(
     steps: mpsc::UnboundedSender<Step>,
     stop: CancellationToken,
 ) -> Result<()> {
-    let (masters, notices, mut tasks) = Masters::open(&MastersConfig::new(&urls), None)?;
+    let config = MastersConfig::new(&urls);
+    let (_, (masters, notices, mut tasks)) = adopt_open(config, Agreement::Majority).await?;
     masters
         .wait_for_first_poll(Masters::FIRST_POLL_TIMEOUT, |_| false)
         .await;

@@ -11,7 +11,7 @@ use redis::{RedisResult, Script, aio::MultiplexedConnection};
 use redlock_client::{
     clock,
     lease::{Authority, FencingToken, HolderIdentity, LockName},
-    masters::{Acquired, Lease, Masters, MastersConfig, init},
+    masters::{Acquired, Agreement, Lease, Masters, MastersConfig, adopt_open, init},
 };
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 
@@ -66,7 +66,8 @@ pub(crate) async fn seal(urls: &[String]) -> Result<()> {
 
 /// Runs two holders one after the other. The first one does not notice the end of its lease in time.
 pub(crate) async fn run(urls: &[String], resource: &str) -> Result<Outcome> {
-    let (masters, _notices, tasks) = Masters::open(&MastersConfig::new(urls), None)?;
+    let config = MastersConfig::new(urls);
+    let (_, (masters, _notices, tasks)) = adopt_open(config, Agreement::Majority).await?;
     masters
         .wait_for_first_poll(Masters::FIRST_POLL_TIMEOUT, |_| false)
         .await;

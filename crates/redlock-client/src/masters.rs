@@ -21,25 +21,29 @@ mod scripts;
 mod seal;
 mod set;
 mod shared;
+mod status;
 mod turns;
 
 pub use adopt::{AdoptError, Adopted, Agreement, adopt, adopt_open};
 pub use config::{
-    ConfigError, Credentials, DEFAULT_KEY_PREFIX, MasterConfig, MastersConfig, Secret, Tls,
-    without_credentials,
+    ConfigError, Credentials, DEFAULT_KEY_PREFIX, MasterConfig, MasterLogin, MastersConfig, ScriptLoading,
+    Secret, Tls, without_credentials,
 };
 pub use driver::{Call, Meter};
 pub use fence::{FenceReadings, FenceRound};
-pub use link::{MasterStatus, Notice};
+pub use link::Notice;
 pub use preflight::PreflightError;
 pub use redlock_core::{
     Answer, Command, Completion, Fingerprint, FingerprintError, Ineligible, Keyspace, LeaseAttempt, LockKeys,
     MasterFacts, Operation, QuorumId, Refusal, Server, Unknown, server,
 };
-pub use reporters::{Reporters, reporter_lock, scope_reporter_lock};
+pub use reporters::{
+    Reporters, TakesPart, abstaining_lock, declining_lock, reporter_lock, scope_reporter_lock, willing_lock,
+};
 pub use scan::{LockAccount, LockNames};
 pub use seal::{
     Blocked, InitError, InitReport, NotDone, OldServer, Progress, Registers, Remembered, ResealError,
-    ResealReport, RetireOutcome, Slot, init, reseal,
+    ResealReport, RetireOutcome, Slot, begin_init, init, reseal,
 };
 pub use set::{Acquired, Closed, Lease, Masters, Notices, Renewal, TaskEnded, Tasks};
+pub use status::MasterStatus;

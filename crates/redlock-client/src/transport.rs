@@ -32,14 +32,6 @@ impl Transport {
         }
     }
 
-    /// Reports whether connections use TCP, and thus can use TLS.
-    pub(crate) const fn is_tcp(&self) -> bool {
-        #[cfg(all(feature = "virtual", debug_assertions))]
-        return self.network.is_none();
-        #[cfg(not(all(feature = "virtual", debug_assertions)))]
-        true
-    }
-
     /// Resolves the host and connects to the first address that answers.
     ///
     /// # Errors

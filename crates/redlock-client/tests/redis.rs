@@ -13,6 +13,8 @@ mod fence;
 mod fenced_elector;
 #[path = "redis/first_start.rs"]
 mod first_start;
+#[path = "redis/hostile.rs"]
+mod hostile;
 #[path = "redis/identity.rs"]
 mod identity;
 #[path = "redis/lease.rs"]
@@ -52,6 +54,8 @@ mod seal_gate;
 mod slots;
 #[path = "redis/specification.rs"]
 mod specification;
+#[path = "redis/tls.rs"]
+mod tls;
 #[path = "redis/unknown.rs"]
 mod unknown;
 #[path = "redis/waiting.rs"]

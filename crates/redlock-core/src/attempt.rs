@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     BootInstant, FencingToken, Marks, QuorumSize, Sighting, Tally, Verdict, View, Vote,
     fence::{MarkRegister, Succession},
+    plausible::nth_greatest,
     timing,
     vote::MAX_MASTERS,
 };
@@ -90,6 +91,10 @@ pub struct Attempt {
     phase: Phase,
     granted: [Option<u64>; MAX_MASTERS],
     marks: Marks,
+    /// The register `clean` in the grant of each master.
+    cleans: [Option<u64>; MAX_MASTERS],
+    /// The number of masters that must show a clean end.
+    clean_votes: usize,
     /// The fence marks in the grants of a fenced lock.
     registers: Vec<MarkRegister>,
     view: View,
@@ -113,9 +118,17 @@ impl Attempt {
             phase: Phase::Granting(Tally::new(size)),
             granted: [None; MAX_MASTERS],
             marks: Marks::default(),
+            cleans: [None; MAX_MASTERS],
+            clean_votes: size.majority(),
             registers: Vec::new(),
             view: View::new(size),
         }
+    }
+
+    /// Plants a fault: a clean end that one master shows counts.
+    #[cfg(feature = "planted")]
+    pub(crate) const fn believe_one_clean(&mut self) {
+        self.clean_votes = 1;
     }
 
     /// Returns the fence marks in the grants that counted.
@@ -147,6 +160,7 @@ impl Attempt {
             GrantReply::Granted { number, marks, mark } => {
                 self.granted[master] = Some(number);
                 self.marks = self.marks.merged(marks);
+                self.cleans[master] = Some(marks.clean);
                 self.registers.extend(mark.map(|mark| *mark));
                 self.view.record(master, Sighting::FREE);
             }
@@ -236,9 +250,18 @@ impl Attempt {
             token,
             valid_until,
             started: self.started,
-            marks: self.marks,
+            marks: Marks {
+                clean: self.clean(),
+                ..self.marks
+            },
             succession: None,
         })
+    }
+
+    /// Returns the clean end that f+1 masters show. One master alone must not end the takeover delay.
+    fn clean(&self) -> u64 {
+        let cleans = self.cleans.iter().flatten().copied();
+        nth_greatest(cleans, self.clean_votes).unwrap_or_default()
     }
 
     fn lost(&mut self, loss: Loss) -> Step {

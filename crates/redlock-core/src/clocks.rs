@@ -137,6 +137,12 @@ impl Clocks {
         self.masters.get(master)?.not_after(now, deadline)
     }
 
+    /// Returns the time since 1970 by this master's clock at `now`; `None` before the first sample.
+    #[must_use]
+    pub fn unix_time(&self, master: usize, now: BootInstant) -> Option<Duration> {
+        self.masters.get(master)?.unix_time(now)
+    }
+
     /// Returns the offset against `unix_now` (the local wall clock at `now`) in seconds, for display.
     #[must_use]
     pub fn seconds(&self, master: usize, now: BootInstant, unix_now: Duration) -> Option<f64> {

@@ -47,6 +47,12 @@ pub enum Ineligible {
          is sealed again"
     )]
     Evicted(u64),
+    #[error(
+        "the counter of the server is {found}, and no counter above {limit} is plausible by the counters and clocks of the other \
+         masters; the server was changed by hand, or forges numbers: restart it empty, so that its registers are restored \
+         from the other masters and it is sealed again"
+    )]
+    CounterAhead { found: u64, limit: u64 },
     #[error("the clock of the server stepped; its votes count as unknown for {0} s more")]
     ClockStep(u64),
 }

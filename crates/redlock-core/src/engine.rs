@@ -11,6 +11,7 @@
 
 mod batch;
 mod calls;
+mod counters;
 mod dispatch;
 mod fenced;
 mod master;
@@ -40,6 +41,7 @@ use crate::{
     BootInstant, Clocks, ClusterId, Completion, Identity, Keyspace, LeaseAttempt, LockKeys, MasterFacts,
     Operation, QuorumId, QuorumSize, Reply, Request, RequestId, Unknown,
     planted::Plant,
+    plausible::CounterBounds,
     script::{Arguments, Payload},
     seal::Known,
 };
@@ -145,6 +147,8 @@ pub enum Input {
     },
     /// The timeout of the commands that are sent from now on.
     CommandTimeout(Duration),
+    /// The time since 1970 by the wall clock of this process. It bounds the registers of the masters, and nothing else.
+    WallClock(Duration),
     /// The time of [`Engine::next_timeout`] may have come.
     Timeout,
 }
@@ -185,6 +189,8 @@ pub enum Output {
     },
     /// The local clock stepped: every lease that was won before is lost.
     LocalClockStepped,
+    /// A majority of the masters is sealed for another quorum: every lease that was won before is lost.
+    SealedForAnother,
 }
 
 /// The engine of one quorum. See the module.
@@ -204,8 +210,13 @@ pub struct Engine {
     /// The number of steps of the local clock.
     local_steps: u64,
     masters: Vec<Master>,
-    /// The largest counter seen from any master, so that the counters stay together.
-    floor: u64,
+    /// Whether a majority of the masters is sealed for another quorum now, and how often that began.
+    sealed_for_another: bool,
+    quorum_losses: u64,
+    /// What the counters and clocks of the masters bound; `None` while fewer than a majority are known.
+    bounds: Option<CounterBounds>,
+    /// The time since 1970 by the wall clock of this process, at that moment.
+    wall_clock: Option<(Duration, BootInstant)>,
     known: Known,
     batches: BTreeMap<u64, Batch>,
     next_batch: u64,
@@ -237,7 +248,10 @@ impl Engine {
             clocks: Clocks::new(config.size, config.longest_lease),
             local_steps: 0,
             masters: (0..config.size.masters()).map(|_| Master::default()).collect(),
-            floor: 0,
+            sealed_for_another: false,
+            quorum_losses: 0,
+            bounds: None,
+            wall_clock: None,
             known: Known::default(),
             batches: BTreeMap::new(),
             next_batch: 0,
@@ -277,6 +291,7 @@ impl Engine {
                 self.longest_timeout = self.longest_timeout.max(timeout);
                 self.command_timeout = timeout;
             }
+            Input::WallClock(unix) => self.wall_clock = Some((unix, now)),
             Input::Timeout => self.on_timeout(now),
         }
     }

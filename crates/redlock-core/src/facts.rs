@@ -6,6 +6,7 @@ use crate::{
     QuorumId, Server, Unknown, quorum_id,
     reply::{self, Value},
     server,
+    unknown::shown,
 };
 
 /// The facts that a master reports about itself.
@@ -92,7 +93,7 @@ impl MasterFacts {
         }
         server::refusal(&server)?;
         Some(Self {
-            run_id: server::field(info, "run_id").unwrap_or_default().to_owned(),
+            run_id: shown(server::field(info, "run_id").unwrap_or_default(), 64),
             server,
             cluster_mode: server::in_cluster_mode(info),
             ..Self::default()
@@ -123,9 +124,9 @@ impl MasterFacts {
                 items.len()
             )));
         };
-        let text = |v| reply::text(v).map(str::to_owned);
+        let text = |v| plain(v).map(str::to_owned);
         let info = reply::text(info)?;
-        let (fingerprint, quorum) = quorum_id::split(reply::text(fingerprint)?);
+        let (fingerprint, quorum) = quorum_id::split(plain(fingerprint)?);
         Ok(Self {
             run_id: text(run_id)?,
             server: server::identify(info),
@@ -146,6 +147,22 @@ impl MasterFacts {
             replication_at_seal: text(replication_at_seal)?,
         })
     }
+}
+
+/// The longest text of one fact, in bytes.
+const PLAIN_LIMIT: usize = 512;
+
+/// Returns a text that people may read in a log or on a terminal: printable ASCII, as every server that can be a master sends.
+fn plain(value: &Value) -> Result<&str, Unknown> {
+    let text = reply::text(value)?;
+    let printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+    if text.len() > PLAIN_LIMIT || !text.bytes().all(printable) {
+        return Err(Unknown::Reply(format!(
+            "a fact of the master is not printable ASCII of at most {PLAIN_LIMIT} bytes: {:?}",
+            shown(text, 40)
+        )));
+    }
+    Ok(text)
 }
 
 /// Returns the time at which a probe was drawn, from its 32 hex digits: the first 12 are milliseconds since 1970, as in
@@ -184,6 +201,18 @@ mod tests {
             "b1|0",
         ];
         texts.iter().map(|text| Value::from(*text)).collect()
+    }
+
+    #[test]
+    fn facts_that_are_not_printable_are_refused() {
+        let long = "a".repeat(PLAIN_LIMIT + 1);
+        for text in ["\u{1b}[2J", "a\nb", "a\u{202e}b", "a\u{200b}b", &long] {
+            let found = MasterFacts::parse(0, &reply(text, "noeviction", "b1"), None);
+            let Err(Unknown::Reply(error)) = found else {
+                panic!("{text:?}: {found:?}");
+            };
+            assert!(error.is_ascii() && error.len() < 200, "{error}");
+        }
     }
 
     #[test]

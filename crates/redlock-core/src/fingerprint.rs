@@ -57,6 +57,24 @@ impl Fingerprint {
     pub fn seal_wait(&self) -> Duration {
         timing::seal_wait(self.longest_lease, self.acquire_limit)
     }
+
+    /// Returns that wait for a quorum of which nothing is known, so its leases may have any length that is allowed.
+    #[must_use]
+    pub fn longest_seal_wait(&self) -> Duration {
+        self.lengthened(Duration::MAX, Duration::MAX).seal_wait()
+    }
+
+    /// Returns a fingerprint for which a seal waits long enough for these values, too. What a master shows counts up to
+    /// the longest values that are allowed.
+    pub(crate) fn lengthened(&self, longest_lease: Duration, acquire_limit: Duration) -> Self {
+        let longest_lease = longest_lease.min(timing::LONGEST_LEASE_ALLOWED);
+        let acquire_limit = acquire_limit.min(timing::LONGEST_ACQUIRE_LIMIT);
+        Self {
+            names: self.names.clone(),
+            longest_lease: self.longest_lease.max(longest_lease),
+            acquire_limit: self.acquire_limit.max(acquire_limit),
+        }
+    }
 }
 
 impl fmt::Display for Fingerprint {

@@ -1,7 +1,7 @@
 //! Names clusters, candidates and locks.
 //!
 //! Owns the rules for every text that is part of a lease value or a key. Those texts are joined by `|` and read by
-//! people, so a part that contains `|`, white space or a control character is refused here, and only here.
+//! people, so a part that contains `|`, white space, a control character or an invisible one is refused here, and only here.
 
 use std::fmt;
 use std::str::FromStr;
@@ -180,6 +180,21 @@ macro_rules! as_text {
 
 as_text!(HolderIdentity, LockName);
 
+/// Reports whether a character is invisible, or changes the order in which others are shown: people read two names that
+/// differ only in it as one.
+const fn is_hidden(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+    )
+}
+
 fn check(
     what: &'static str,
     text: &str,
@@ -203,7 +218,7 @@ fn check(
     }
     match text
         .chars()
-        .find(|c| c.is_control() || c.is_whitespace() || forbidden.contains(*c))
+        .find(|c| c.is_control() || c.is_whitespace() || is_hidden(*c) || forbidden.contains(*c))
     {
         Some(found) => Err(IdentityError::Character {
             what,
@@ -220,6 +235,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn names_with_invisible_characters_are_refused() {
+        for hidden in ['\u{200b}', '\u{202e}', '\u{2066}', '\u{feff}', '\u{ad}'] {
+            let error = LockName::parse(&format!("team/a{hidden}b")).unwrap_err();
+            assert!(matches!(error, IdentityError::Character { found, .. } if found == hidden));
+            assert!(error.to_string().is_ascii(), "{error}");
+        }
+    }
 
     #[test]
     fn a_cluster_is_written_name_slash_uid() {

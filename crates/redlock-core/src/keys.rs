@@ -11,6 +11,8 @@ pub struct Keyspace {
     prefix: Arc<str>,
     pub meta: Arc<str>,
     pub probe: Arc<str>,
+    /// Of a master without a seal: the process that reads the registers of the others.
+    pub turn: Arc<str>,
     pub channel: Arc<str>,
 }
 
@@ -22,6 +24,7 @@ impl Keyspace {
             prefix: prefix.into(),
             meta: key("meta"),
             probe: key("probe"),
+            turn: key("turn"),
             channel: key("released"),
         }
     }

@@ -19,6 +19,7 @@ pub mod machine;
 pub mod marks;
 pub mod obstacle;
 pub mod planted;
+pub mod plausible;
 pub mod quorum_id;
 pub mod reply;
 mod round;
@@ -48,8 +49,8 @@ pub use lease_attempt::LeaseAttempt;
 pub use machine::{
     Action, EndReason, Event, Machine, Outcome, Participation, ReleaseMode, Round, Takeover, Terms,
 };
-pub use marks::{DeclaredDelay, Mark, Marks, UNDECLARED_DELAY};
-pub use obstacle::{Holder, Obstacle, Sighting, View};
+pub use marks::{DeclaredDelay, DelaySource, Mark, Marks, TakeoverDelay, UNDECLARED_DELAY};
+pub use obstacle::{EndIs, Holder, Obstacle, Sighting, View};
 pub use quorum_id::{Identity, QuorumId};
 pub use reply::{Answer, Reply};
 pub use server::{Refusal, Server};

@@ -82,7 +82,7 @@ struct Held {
     marked: bool,
 }
 
-/// Each state is left by the events named in it, and by `SpecChanged`, `ClockStepped`, `StepDown` and `Shutdown`.
+/// Each state is left by the events named in it, and by `SpecChanged`, `ClockStepped`, `SealedForAnother`, `StepDown` and `Shutdown`.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// Nothing is under way. Left at the timer, on a release, or when the quorum is back.
@@ -192,6 +192,7 @@ impl Machine {
             Event::Marked => self.on_marked(now, &mut out),
             Event::SpecChanged(terms) => self.on_spec(terms, now, &mut out),
             Event::ClockStepped => self.on_clock_step(now, &mut out),
+            Event::SealedForAnother => self.lose(EndReason::SealedForAnother, now, &mut out),
             Event::StepDown { abstain } => {
                 self.standby.abstain_until = now + abstain;
                 self.end(EndReason::SteppedDown, &mut out);
@@ -285,7 +286,7 @@ impl Machine {
             (State::Active(_), ReleaseMode::Reserve) => self.hand_over(self.terms.cluster.clone(), None, out),
             (State::Active(_), ReleaseMode::Abandon) => {
                 out.push(Action::PublishStandby {
-                    ended: Some(EndReason::SteppedDown),
+                    ended: Some(EndReason::Abandoned),
                     holder: None,
                 });
                 self.stop(out);

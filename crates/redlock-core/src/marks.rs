@@ -7,6 +7,10 @@ use std::time::Duration;
 /// is derived, 35 s, plus 5 s.
 pub const UNDECLARED_DELAY: Duration = Duration::from_secs(40);
 
+/// The longest delay that counts: one master must not stop takeovers for years. A lock declares at most a day, unless the
+/// grace periods of its pods are longer.
+const LONGEST_DELAY: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
 /// The register `delay:<lock>`: how long other clusters wait after an unclean end of the lease with this
 /// token. Under one token the delay only rises, since a lower value could arrive after a higher one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +42,24 @@ pub struct Marks {
     pub delay: DeclaredDelay,
 }
 
+/// The wait of a new holder after an unclean end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakeoverDelay {
+    pub length: Duration,
+    pub source: DelaySource,
+}
+
+/// The source of the length of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DelaySource {
+    /// The last holder declared it.
+    LastHolder,
+    /// The waiting candidate was given a longer one.
+    Candidate,
+    /// The delay of the last holder is not known: the longest stop time that is derived is assumed.
+    Undeclared,
+}
+
 impl Marks {
     /// Returns the greatest value of each register.
     #[must_use]
@@ -54,18 +76,22 @@ impl Marks {
     #[must_use]
     pub fn declared_delay(self) -> Option<Duration> {
         let DeclaredDelay { token, milliseconds } = self.delay;
-        (token == self.held).then(|| Duration::from_millis(milliseconds))
+        (token == self.held).then(|| Duration::from_millis(milliseconds).min(LONGEST_DELAY))
     }
 
     /// Returns how long another cluster waits after an unclean end. `explicit` is the delay that it was
     /// given. `planned` is the delay that it would declare itself, its only estimate if the delay of the last
     /// holder is unknown.
     #[must_use]
-    pub fn takeover_delay(self, explicit: Option<Duration>, planned: Duration) -> Duration {
-        match self.declared_delay() {
-            Some(declared) => declared.max(explicit.unwrap_or_default()),
-            None => UNDECLARED_DELAY.max(planned),
-        }
+    pub fn takeover_delay(self, explicit: Option<Duration>, planned: Duration) -> TakeoverDelay {
+        let explicit = explicit.unwrap_or_default();
+        let (length, source) = match self.declared_delay() {
+            Some(declared) if declared >= explicit => (declared, DelaySource::LastHolder),
+            Some(_) => (explicit, DelaySource::Candidate),
+            None if planned > UNDECLARED_DELAY => (planned, DelaySource::Candidate),
+            None => (UNDECLARED_DELAY, DelaySource::Undeclared),
+        };
+        TakeoverDelay { length, source }
     }
 
     /// Reports whether the last holder with targets did not confirm that they stopped. Neither set = never
@@ -88,26 +114,25 @@ mod tests {
             clean: 0,
             delay: DeclaredDelay { token, milliseconds },
         };
-        for (marks, explicit, waited) in [
-            (marks(5, 5, 20_000), None, seconds(20)),
-            (marks(5, 5, 20_000), Some(seconds(3)), seconds(20)),
-            (marks(5, 5, 20_000), Some(seconds(60)), seconds(60)),
-            (marks(5, 5, 0), None, seconds(0)),
-            (marks(5, 5, 120_000), None, seconds(120)),
+        use DelaySource::{Candidate, LastHolder, Undeclared};
+        for (marks, explicit, length, source) in [
+            (marks(5, 5, 20_000), None, seconds(20), LastHolder),
+            (marks(5, 5, 20_000), Some(seconds(3)), seconds(20), LastHolder),
+            (marks(5, 5, 20_000), Some(seconds(60)), seconds(60), Candidate),
+            (marks(5, 5, 0), None, seconds(0), LastHolder),
+            (marks(5, 5, 120_000), None, seconds(120), LastHolder),
             // A delay of an earlier holder, or of one whose `held` is not known, counts as missing.
-            (marks(5, 4, 20_000), None, UNDECLARED_DELAY),
-            (marks(5, 6, 20_000), None, UNDECLARED_DELAY),
-            (marks(5, 0, 0), Some(seconds(3)), UNDECLARED_DELAY),
-            (marks(5, 0, 0), Some(seconds(60)), seconds(60)),
+            (marks(5, 4, 20_000), None, UNDECLARED_DELAY, Undeclared),
+            (marks(5, 6, 20_000), None, UNDECLARED_DELAY, Undeclared),
+            (marks(5, 0, 0), Some(seconds(3)), UNDECLARED_DELAY, Undeclared),
+            (marks(5, 0, 0), Some(seconds(60)), seconds(60), Candidate),
         ] {
             let planned = explicit.unwrap_or(seconds(10));
             let found = marks.takeover_delay(explicit, planned);
-            assert_eq!(found, waited, "{marks:?} {explicit:?}");
+            assert_eq!(found, TakeoverDelay { length, source }, "{marks:?} {explicit:?}");
         }
-        assert_eq!(
-            marks(5, 4, 20_000).takeover_delay(None, seconds(125)),
-            seconds(125)
-        );
+        let found = marks(5, 4, 20_000).takeover_delay(None, seconds(125));
+        assert_eq!((found.length, found.source), (seconds(125), Candidate));
         // Among several masters, the greatest token counts, and under it the longest delay.
         let merged = marks(5, 5, 20_000).merged(marks(4, 4, 90_000));
         assert_eq!(merged.declared_delay(), Some(seconds(20)));

@@ -23,6 +23,16 @@ impl Obstacle {
     }
 }
 
+/// The relation of an end to what the master shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
+pub enum EndIs {
+    Shown,
+    /// The master shows more time than any key can have: its clock was set back since it set the key, or it misbehaves.
+    /// No holder relies on the lease for longer than until this end.
+    Bounded,
+}
+
 /// The state of a lock on one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
@@ -31,6 +41,7 @@ pub struct Sighting {
     pub obstacle: Option<Obstacle>,
     /// The latest time at which the obstacle ends: reply received + remaining time. `NEVER` without an expiry.
     pub ends: BootInstant,
+    pub end_is: EndIs,
     /// Whether the lock is free and reserved for this cluster.
     pub reserved_for_us: bool,
 }
@@ -39,6 +50,7 @@ impl Sighting {
     pub const FREE: Self = Self {
         obstacle: None,
         ends: BootInstant::from_nanos(0),
+        end_is: EndIs::Shown,
         reserved_for_us: false,
     };
     pub const OURS: Self = Self {
@@ -51,6 +63,18 @@ impl Sighting {
         Self {
             obstacle: Some(obstacle),
             ends,
+            end_is: EndIs::Shown,
+            reserved_for_us: false,
+        }
+    }
+
+    /// Returns an obstacle whose end is not known: it counts until `latest`.
+    #[must_use]
+    pub const fn bounded(obstacle: Obstacle, latest: BootInstant) -> Self {
+        Self {
+            obstacle: Some(obstacle),
+            ends: latest,
+            end_is: EndIs::Bounded,
             reserved_for_us: false,
         }
     }
@@ -108,6 +132,14 @@ impl View {
         let mut ends: Vec<BootInstant> = self.known().map(|s| s.ends).collect();
         ends.sort_unstable();
         ends.get(self.size.majority() - 1).copied()
+    }
+
+    /// Reports whether the time at which a majority can be free is only bounded: fewer than a majority show an end that
+    /// a key can have.
+    #[must_use]
+    pub fn is_bounded(&self) -> bool {
+        let shown = self.known().filter(|s| s.end_is == EndIs::Shown).count();
+        self.decided() && shown < self.size.majority()
     }
 
     /// Reports whether a majority is free.

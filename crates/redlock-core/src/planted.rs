@@ -42,6 +42,12 @@ pub enum Plant {
     RenewedAtTheReply,
     /// Script calls have no end: their `not_after` is never reached.
     CallsWithoutEnd,
+    /// A holder continues although a majority of the masters is sealed for another quorum.
+    ForeignMajorityIgnored,
+    /// A counter that no other master reached counts.
+    CountersBelieved,
+    /// A clean end that one master shows counts.
+    OneCleanCounts,
     /// Contrary evidence does not end a permit.
     ContraryIgnored,
     /// A frozen pod is thawed by the permit of another lineage.

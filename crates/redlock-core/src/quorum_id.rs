@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{MasterFacts, eligibility};
+use crate::{MasterFacts, eligibility, seal::Seen};
 
 /// Separates the fingerprint from the id where both are stored.
 const SEPARATOR: &str = " quorum=";
@@ -65,6 +65,7 @@ pub struct Identity {
     /// The id for a quorum that has none yet. It stays for the life of the process: a seal whose reply was lost is
     /// never followed by another id.
     drawn: Option<QuorumId>,
+    seen: Seen,
 }
 
 #[derive(Clone, Debug)]
@@ -81,6 +82,7 @@ impl Identity {
             fingerprint,
             pinned: None,
             drawn: None,
+            seen: Seen::default(),
         };
         if let Some(id) = id {
             identity.pin(id);
@@ -111,13 +113,18 @@ impl Identity {
         self.pinned = Some(Pinned { id, stamp });
     }
 
+    /// Reports whether the server is sealed for this quorum.
+    pub(crate) fn is_sealed_here(&self, facts: &MasterFacts) -> bool {
+        facts.sealed() && self.fits(facts)
+    }
+
     /// Pins the id that at least `majority` sealed servers agree on. Returns true if this call pinned it.
     pub fn learn<'a>(&mut self, shown: impl Iterator<Item = &'a MasterFacts>, majority: usize) -> bool {
         if self.id().is_some() {
             return false;
         }
         let mut servers: BTreeMap<&QuorumId, BTreeSet<&str>> = BTreeMap::new();
-        for facts in shown.filter(|facts| facts.sealed() && self.fits(facts)) {
+        for facts in shown.filter(|facts| self.is_sealed_here(facts)) {
             if let Some(id) = &facts.quorum {
                 servers.entry(id).or_default().insert(&facts.run_id);
             }
@@ -148,6 +155,24 @@ impl Identity {
         }
         let chosen = counts.into_iter().max_by_key(|(_, count)| *count);
         chosen.map(|(id, _)| id.clone())
+    }
+
+    /// Records the fingerprint that a master shows.
+    pub fn note(&mut self, master: usize, facts: &MasterFacts) {
+        self.seen.note(master, facts);
+    }
+
+    /// Returns the fingerprints that the masters have shown.
+    #[must_use]
+    pub fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// Reports whether a server is sealed for another fingerprint, or for another quorum than the known one.
+    #[must_use]
+    pub fn is_foreign(&self, facts: &MasterFacts) -> bool {
+        let other_id = self.id().is_some_and(|own| facts.quorum.as_ref() != Some(own));
+        facts.sealed() && (facts.fingerprint != self.fingerprint || other_id)
     }
 
     /// Returns the id that was drawn for a quorum without one.

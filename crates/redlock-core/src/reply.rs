@@ -1,8 +1,11 @@
 //! Reads replies of the scripts. A reply of an undocumented shape is an unknown vote.
 
+use std::time::Duration;
+
 use crate::{
     BootInstant, DeclaredDelay, LeaseValue, Marks, Obstacle, Sighting, SlotRegister, Unknown,
     fence::{MarkError, MarkRegister},
+    timing,
 };
 
 /// One value of a reply, as RESP transports it. An error of the server is not a value but an [`Unknown`].
@@ -80,6 +83,17 @@ impl Answer {
         mark: None,
     };
 
+    /// Refuses to believe a grant number above the counter of the same reply, which is checked against the other masters.
+    #[must_use]
+    pub fn within(self, counter: u64) -> Self {
+        match self {
+            Self::Granted { number, .. } if number > counter => Self::Unknown(Unknown::Reply(format!(
+                "grant number {number} is above the counter {counter}"
+            ))),
+            answer => answer,
+        }
+    }
+
     /// Keeps only a refusal, which counts whatever a clock shows: it can only end authority, or delay it.
     #[must_use]
     pub fn only_refusals(self, doubt: Unknown) -> Self {
@@ -116,7 +130,7 @@ pub fn number(value: &Value) -> Result<u64, Unknown> {
 /// The greatest token. The scripts count in doubles: 2^53 + 1 is 2^53, which would be granted repeatedly. A
 /// master whose counter is greater was changed by hand, or forges numbers: it has no vote, and the floors of
 /// other masters ignore it. At this value the numbers are exhausted, and no candidate gets a token.
-const LAST_TOKEN: u64 = (1 << 53) - 1;
+pub const LAST_TOKEN: u64 = (1 << 53) - 1;
 
 pub(crate) fn token(value: &Value) -> Result<u64, Unknown> {
     match number(value)? {
@@ -156,13 +170,13 @@ impl Reply {
     }
 }
 
-/// Returns the answer for one lock, received at `now`.
+/// Returns the answer for one lock, received at `now`. No key lives for longer than `longest`.
 #[must_use]
-pub fn answer(item: &Value, now: BootInstant) -> Answer {
-    parse_answer(item, now).unwrap_or_else(Answer::Unknown)
+pub fn answer(item: &Value, now: BootInstant, longest: Duration) -> Answer {
+    parse_answer(item, now, longest).unwrap_or_else(Answer::Unknown)
 }
 
-fn parse_answer(item: &Value, now: BootInstant) -> Result<Answer, Unknown> {
+fn parse_answer(item: &Value, now: BootInstant, longest: Duration) -> Result<Answer, Unknown> {
     match item {
         Value::Int(1) => return Ok(Answer::DONE),
         Value::Int(0) => return Ok(Answer::Refused(Sighting::FREE)),
@@ -193,11 +207,11 @@ fn parse_answer(item: &Value, now: BootInstant) -> Result<Answer, Unknown> {
                 Ok(lease) => Obstacle::Lease(lease),
                 Err(_) => Obstacle::Foreign(value.chars().take(600).collect()),
             };
-            Ok(Answer::Refused(Sighting::blocked(obstacle, ends(left, now)?)))
+            Ok(Answer::Refused(sighting(obstacle, left, now, longest)?))
         }
         ("reserved", [cluster, left]) => {
             let obstacle = Obstacle::Reserved(text(cluster)?.chars().take(200).collect());
-            Ok(Answer::Refused(Sighting::blocked(obstacle, ends(left, now)?)))
+            Ok(Answer::Refused(sighting(obstacle, left, now, longest)?))
         }
         ("slot", [last, floor]) => {
             let (slot, job) = text(last)?
@@ -223,8 +237,8 @@ fn parse_marks(marks: &[Value]) -> Result<Marks, Unknown> {
         return Err(bad("held, clean and delay", &Value::Array(marks.to_vec())));
     };
     Ok(Marks {
-        held: number(held)?,
-        clean: number(clean)?,
+        held: token(held)?,
+        clean: token(clean)?,
         delay: declared(text(delay)?).ok_or_else(|| bad("delay", delay))?,
     })
 }
@@ -237,19 +251,31 @@ pub(crate) fn unreadable(error: &MarkError) -> Unknown {
 #[must_use]
 pub fn declared(text: &str) -> Option<DeclaredDelay> {
     let (token, milliseconds) = text.split_once('|')?;
-    Some(DeclaredDelay {
+    let delay = DeclaredDelay {
         token: token.parse().ok()?,
         milliseconds: milliseconds.parse().ok()?,
-    })
+    };
+    (delay.token <= LAST_TOKEN).then_some(delay)
 }
 
-/// Returns the own observed end: received + remaining. -1 is a key without expiry, -2 one that is just gone.
-fn ends(left: &Value, now: BootInstant) -> Result<BootInstant, Unknown> {
-    match left {
-        Value::Int(-1) => Ok(BootInstant::NEVER),
-        Value::Int(-2) => Ok(now),
-        _ => Ok(now + std::time::Duration::from_millis(number(left)?)),
-    }
+/// Returns an obstacle with the own observed end: received + remaining. -1 is a key without expiry, -2 one that is just
+/// gone. The clock of a master may run slower than the own one, within the drift.
+fn sighting(
+    obstacle: Obstacle,
+    left: &Value,
+    now: BootInstant,
+    longest: Duration,
+) -> Result<Sighting, Unknown> {
+    let left = match left {
+        Value::Int(-1) => return Ok(Sighting::blocked(obstacle, BootInstant::NEVER)),
+        Value::Int(-2) => Duration::ZERO,
+        _ => Duration::from_millis(number(left)?),
+    };
+    Ok(if left > longest {
+        Sighting::bounded(obstacle, now + timing::outlived(longest))
+    } else {
+        Sighting::blocked(obstacle, now + left)
+    })
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 //! Each writing script begins with the same check: the seal, the fingerprint with the quorum id, `not_after`. The two
 //! that write to a master without a seal begin with a check of the run, of the missing seal and of `not_after`.
 
-use std::{sync::Arc, sync::LazyLock, time::Duration};
+use std::{sync::Arc, sync::LazyLock};
 
 use crate::{
     ClusterId, Keyspace, LeaseAttempt, LockKeys, Mark,
     command::{Command, Item, Operation},
     fence::{FenceMark, FencedLease, Removal, own_reservation},
+    timing::millis_down,
 };
 
 /// A script by its name and its text.
@@ -59,27 +60,27 @@ macro_rules! scripts {
 }
 
 scripts! {
-    GRANT = "fields_marks.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "grant.lua" "granted.lua"
+    GRANT = "fields_marks.lua" "preamble.lua" "shortened.lua" "obstacle.lua" "cluster.lua" "grant.lua" "granted.lua"
         => layout(BOTH, &["floor", "cluster"], &["stem", "milliseconds", "name"]);
     CONFIRM = "fields_none.lua" "preamble.lua" "confirm.lua" => layout(LEASE, &[], &["value", "token"]);
-    RENEW = "fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "renew.lua"
+    RENEW = "fields_none.lua" "preamble.lua" "shortened.lua" "obstacle.lua" "cluster.lua" "renew.lua"
         => layout(BOTH, &["cluster"], &["stem", "token", "milliseconds"]);
     RELEASE = "fields_none.lua" "preamble.lua" "cluster.lua" "release.lua"
         => layout(BOTH, &["cluster", "channel"], &["stem", "published name"]);
-    RESERVE = "fields_none.lua" "preamble.lua" "cluster.lua" "reserve.lua"
+    RESERVE = "fields_none.lua" "preamble.lua" "shortened.lua" "cluster.lua" "reserve.lua"
         => layout(BOTH, &["channel", "cluster"], &["stem", "name", "to cluster"]);
-    OBSERVE = "fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "observe.lua"
+    OBSERVE = "fields_none.lua" "preamble.lua" "remaining.lua" "obstacle.lua" "cluster.lua" "observe.lua"
         => layout(BOTH, &["cluster"], &[]);
-    BREAK = "fields_none.lua" "preamble.lua" "break.lua" => layout(BOTH, &["milliseconds"], &[]);
+    BREAK = "fields_none.lua" "preamble.lua" "shortened.lua" "break.lua" => layout(BOTH, &["milliseconds"], &[]);
     MARK = "fields_none.lua" "preamble.lua" "mark.lua"
         => layout(LEASE, &[], &["stem", "name", "token", "delay"]);
     CLAIM = "fields_none.lua" "preamble.lua" "claim.lua" => layout(&[], &[], &["field", "slot", "job"]);
     SLOTS = "fields_none.lua" "preamble.lua" "slots.lua" => layout(&[], &[], &["field"]);
-    GRANT_FENCED = "fields_fenced.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "grant.lua" "granted_fenced.lua"
+    GRANT_FENCED = "fields_fenced.lua" "preamble.lua" "shortened.lua" "obstacle.lua" "cluster.lua" "grant.lua" "granted_fenced.lua"
         => layout(BOTH, &["floor", "cluster"], &["stem", "milliseconds", "name"]);
-    RENEW_FENCED = "fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "raise.lua" "renew_fenced.lua"
+    RENEW_FENCED = "fields_none.lua" "preamble.lua" "shortened.lua" "obstacle.lua" "cluster.lua" "raise.lua" "renew_fenced.lua"
         => layout(BOTH, &["cluster"], &["stem", "token", "milliseconds", "name", "mark", "delay", "own reservation"]);
-    RESERVE_FENCED = "fields_none.lua" "preamble.lua" "cluster.lua" "reserve_fenced.lua"
+    RESERVE_FENCED = "fields_none.lua" "preamble.lua" "shortened.lua" "cluster.lua" "reserve_fenced.lua"
         => layout(BOTH, &["channel", "cluster"], &["stem", "name", "to cluster", "keep"]);
     MARK_FENCED = "fields_none.lua" "preamble.lua" "raise.lua" "mark_fenced.lua"
         => layout(LEASE, &[], &["stem", "name", "token", "mark", "delay"]);
@@ -90,6 +91,7 @@ scripts! {
     INSPECT = "inspect.lua";
     SCRATCH = "scratch.lua";
     PROBE = "unsealed.lua" "probe.lua";
+    TURN = "unsealed.lua" "turn.lua";
     SEAL = "unsealed.lua" "history.lua" "seal.lua";
     RETIRE = "retire.lua";
 }
@@ -200,15 +202,11 @@ impl Payload {
                     Item::Command(Command::Break { longest_lease }) => Some(*longest_lease),
                     _ => None,
                 });
-                to.number(milliseconds(longest.unwrap_or_default()));
+                to.number(millis_down(longest.unwrap_or_default()));
             }
             Operation::Confirm | Operation::Mark | Operation::Claim | Operation::Slots => {}
         }
     }
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn write_item(to: &mut impl Arguments, lock: &LockKeys, item: &Item, master: usize) {
@@ -253,7 +251,7 @@ fn write_command(to: &mut impl Arguments, name: &str, command: &Command) {
             lease_duration,
         } => {
             to.text(attempt.stem.as_str());
-            to.number(milliseconds(*lease_duration));
+            to.number(millis_down(*lease_duration));
             to.text(name);
         }
         Command::Renew {
@@ -263,11 +261,11 @@ fn write_command(to: &mut impl Arguments, name: &str, command: &Command) {
         } => {
             to.text(attempt.stem.as_str());
             to.number(token.0);
-            to.number(milliseconds(*lease_duration));
+            to.number(millis_down(*lease_duration));
             if let Some(fence) = attempt.fence() {
                 to.text(name);
                 write_fence(to, fence);
-                to.number(milliseconds(own_reservation(*lease_duration, attempt.lifetime)));
+                to.number(millis_down(own_reservation(*lease_duration, attempt.lifetime)));
             }
         }
         Command::Release { attempt } => {
@@ -311,7 +309,7 @@ fn write_mark(to: &mut impl Arguments, fence: Option<&FencedLease>, mark: Mark) 
             to.text("");
             to.text("");
         }
-        (None, Mark::Held { delay }) => to.number(milliseconds(delay)),
+        (None, Mark::Held { delay }) => to.number(millis_down(delay)),
         (_, Mark::Clean | Mark::Closed) => to.text(""),
     }
 }

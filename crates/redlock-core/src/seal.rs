@@ -5,7 +5,9 @@
 mod known;
 mod plan;
 mod registers;
+mod seen;
 
 pub use known::{Known, Remembered};
-pub use plan::{Blocked, Plan, Quarantine, Read, Response, Step};
+pub use plan::{Blocked, Plan, Quarantine, Read, Response, SealedBy, Step};
 pub use registers::{Account, Past, Registers, Slot};
+pub use seen::{Knowledge, Seen, init_probe};

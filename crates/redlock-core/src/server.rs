@@ -4,6 +4,8 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::unknown::shown;
+
 /// A program and its own version. Several of them also report the version of Redis that they imitate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
@@ -77,8 +79,10 @@ const SENTINEL: Fault = (
 #[must_use]
 pub fn identify(info: &str) -> Server {
     let field = |name| field(info, name);
-    let compatible = || field("redis_version").unwrap_or_default().to_owned();
-    let version = |name| field(name).map_or_else(compatible, str::to_owned);
+    // Names and versions are written into statuses and logs.
+    let printed = |text: &str| shown(text, 40);
+    let compatible = || printed(field("redis_version").unwrap_or_default());
+    let version = |name| field(name).map_or_else(compatible, printed);
     let active_replica = field("role") == Some("active-replica");
     if field("dragonfly_version").is_some() {
         return Server::Dragonfly(version("dragonfly_version"));
@@ -109,15 +113,16 @@ pub fn identify(info: &str) -> Server {
     }
     match (field("server_name"), field("redis_version")) {
         (Some(name), _) if !["", "redis"].contains(&name) => other(name, compatible()),
-        (_, Some(version)) => Server::Redis(version.to_owned()),
+        (_, Some(version)) => Server::Redis(printed(version)),
         (_, None) => Server::Unknown,
     }
 }
 
 fn other(name: &str, compatible: String) -> Server {
-    // The name is written into statuses, so its length is limited.
-    let name = name.chars().take(40).collect();
-    Server::Other { name, compatible }
+    Server::Other {
+        name: shown(name, 40),
+        compatible,
+    }
 }
 
 /// Returns the reason why this program cannot be a master, whatever its role and its other settings. An

@@ -16,6 +16,13 @@ pub use error::{TimingError, TimingField};
 /// than this (65 s by default), so the value covers a pod with the usual grace period of 30 s, and no more.
 pub const DEFAULT_LONGEST_LEASE: Duration = Duration::from_secs(60);
 
+/// The longest lease that any quorum may allow: the upper end of `maxLeaseDurationSeconds`. A process that knows nothing
+/// of a quorum assumes leases of this length.
+pub const LONGEST_LEASE_ALLOWED: Duration = Duration::from_secs(86_400);
+
+/// The longest `T_acquire` that any quorum may have.
+pub const LONGEST_ACQUIRE_LIMIT: Duration = Duration::from_secs(60);
+
 /// `T_acquire`, the longest time that one attempt may take. Four command timeouts: a grant, a confirm and one retry of
 /// each on a slow link. Every re-seal waits for it twice, so it stays small compared with the longest lease.
 pub const DEFAULT_ACQUIRE_LIMIT: Duration = Duration::from_secs(2);
@@ -282,7 +289,7 @@ fn round_up(value: u64, step: u64) -> u64 {
 }
 
 /// Rounds down. A duration that grants time is rounded down; one that takes time is rounded up.
-fn millis_down(duration: Duration) -> u64 {
+pub(crate) fn millis_down(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -2,6 +2,9 @@
 
 use thiserror::Error;
 
+/// The codes of servers that answer and refuse writes.
+const WRITE_REFUSALS: [&str; 4] = ["MISCONF", "NOREPLICAS", "OOM", "READONLY"];
+
 /// The reason why no answer counts.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
@@ -43,6 +46,21 @@ pub enum Unknown {
     Reply(String),
 }
 
+/// Returns the first characters of a text that a server sent. Control characters, and all others outside of ASCII, are escaped:
+/// some of them are invisible, or change the order in which a terminal shows the text.
+#[must_use]
+pub fn shown(text: &str, most: usize) -> String {
+    let mut shown = String::new();
+    for character in text.chars().take(most) {
+        if character.is_control() || !character.is_ascii() {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
 impl Unknown {
     /// Returns an error that the server gave.
     #[must_use]
@@ -50,14 +68,18 @@ impl Unknown {
         // The wording of Redis 7, and of Redis 8 and Valkey, for a command that is not permitted inside a
         // script.
         const IN_SCRIPT: [&str; 2] = ["user executing the script can't", "ACL failure in script"];
-        let forbidden = code == "ERR" && IN_SCRIPT.iter().any(|text| detail.contains(text));
+        let by_script = code == "ERR";
+        let forbidden = by_script && IN_SCRIPT.iter().any(|text| detail.contains(text));
+        // Redis 6.2 wraps the error of a command inside a script: `Error running script …: -OOM command not allowed …`.
+        let mut refusals = WRITE_REFUSALS.into_iter().filter(|_| by_script);
+        let refusal = refusals.find(|refusal| detail.contains(&format!("-{refusal} ")));
         Self::Server {
-            code: if forbidden {
-                "NOPERM".into()
-            } else {
-                code.to_owned()
+            code: match (forbidden, refusal) {
+                (true, _) => "NOPERM".into(),
+                (false, Some(refusal)) => refusal.into(),
+                (false, None) => shown(code, 40),
             },
-            detail: detail.chars().take(200).collect(),
+            detail: shown(detail, 200),
         }
     }
 
@@ -71,6 +93,13 @@ impl Unknown {
     #[must_use]
     pub fn is_no_permission(&self) -> bool {
         matches!(self, Self::Server { code, .. } if code == "NOPERM")
+    }
+
+    /// Reports whether the server refused to write, although it answers: its disk or memory is full, it misses replicas, or it
+    /// is a replica. The next write is refused, too, until a person or the server changes that.
+    #[must_use]
+    pub fn is_refused_write(&self) -> bool {
+        matches!(self, Self::Server { code, .. } if WRITE_REFUSALS.contains(&code.as_str()))
     }
 
     /// Reports whether the command or its answer took too long, which does not predict the next one.
@@ -109,6 +138,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_error_of_a_server_is_bounded_and_has_no_control_character() {
+        let unknown = Unknown::server(
+            &"X".repeat(1_000_000),
+            &format!("\u{1b}[2J\rü{}", "y".repeat(1_000)),
+        );
+        let Unknown::Server { code, detail } = unknown else {
+            panic!("{unknown}");
+        };
+        assert_eq!(code, "X".repeat(40));
+        assert_eq!(detail, format!("\\u{{1b}}[2J\\r\\u{{fc}}{}", "y".repeat(194)));
+    }
+
+    #[test]
     fn permission_that_a_script_lacks_is_known_by_the_words_of_every_server() {
         for detail in [
             "The user executing the script can't run this command or subcommand script: 5c, on @user_script:42.",
@@ -118,6 +160,17 @@ mod tests {
             let unknown = Unknown::server("ERR", detail);
             assert!(unknown.is_no_permission() && unknown.is_auth(), "{unknown}");
             assert!(!unknown.may_be_of_another_program(), "{unknown}");
+        }
+        let wrapped = "Error running script (call to f_cf04): @user_script:29: @user_script: 29: -OOM command not allowed \
+                       when used memory > 'maxmemory'.";
+        for refused in [
+            Unknown::server("ERR", wrapped),
+            Unknown::server("OOM", "command not allowed"),
+        ] {
+            assert!(
+                refused.is_refused_write() && !refused.may_be_of_another_program(),
+                "{refused}"
+            );
         }
         let other = Unknown::server("ERR", "unknown command 'EVALSHA'");
         assert!(!other.is_no_permission() && other.may_be_of_another_program());

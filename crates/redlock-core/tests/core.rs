@@ -14,6 +14,8 @@ mod checks;
 mod faults;
 #[path = "core/fenced.rs"]
 mod fenced;
+#[path = "core/forger.rs"]
+mod forger;
 #[path = "core/master.rs"]
 mod master;
 #[path = "core/plant.rs"]

@@ -142,6 +142,7 @@ impl Resolver for FileResolver {
             credentials: Credentials {
                 username: user.username.clone(),
                 password: user.password_file.as_ref().map(read).transpose()?,
+                ..Credentials::default()
             },
             ..Access::default()
         })

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use redlock_client::{
-    masters::{Credentials, MasterConfig, MastersConfig, QuorumId, Tls},
+    masters::{Credentials, MasterConfig, MastersConfig, QuorumId, ScriptLoading, Tls},
     transport::Transport,
 };
 use redlock_core::{ClusterId, LockName, fence::Pace};
@@ -154,6 +154,7 @@ impl QuorumSpec {
             acquire_limit: Duration::from_millis(self.acquire_limit_milliseconds),
             quorum: self.id.as_ref().map(id).transpose()?,
             reseal: false,
+            scripts: ScriptLoading::ByHash,
             transport: Transport::tcp(),
         })
     }

@@ -14,6 +14,7 @@ mod connection;
 mod eventually;
 mod executable;
 mod fake;
+mod http_attack;
 pub mod masters;
 mod proxy;
 mod tls;
@@ -23,5 +24,8 @@ pub use connection::{admin, patient};
 pub use eventually::{eventually, eventually_blocking, pause_after};
 pub use executable::write_executable;
 pub use fake::{FakeServer, Scripts};
+pub use http_attack::{
+    AttackReport, AttackedPaths, HttpAttack, attack_http, limit_open_files, peak_resident_kib,
+};
 pub use proxy::{Mode, Proxy};
 pub use tls::TlsMaterial;

@@ -2,7 +2,7 @@
 //!
 //! Owns the life of `redis-server` child processes: a free loopback port, a folder of their own, start, pause, kill,
 //! restart with or without memory. No server outlives the program that started it, however that program ends. The only
-//! Redis command here is the PING that detects a running server. Servers that another program started are never
+//! Redis commands here are the PING that detects a running server, and CONFIG SET. Servers that another program started are never
 //! touched.
 //!
 //! The calls block for a few milliseconds and take `&self`. Sync code can use them directly, and async code that
@@ -17,7 +17,8 @@ mod servers;
 
 use std::fmt;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -120,6 +121,21 @@ impl RedisServer {
     /// restart.
     pub fn data_folder(&self) -> PathBuf {
         self.path().join("data")
+    }
+
+    /// Changes a setting of the running server, which needs no password.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer, or refuses the value.
+    pub fn set_config(&self, name: &str, value: &str) -> io::Result<()> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port()))?;
+        stream.write_all(format!("CONFIG SET {name} {value}\r\n").as_bytes())?;
+        let mut reply = [0; 5];
+        stream.read_exact(&mut reply)?;
+        match &reply {
+            b"+OK\r\n" => Ok(()),
+            _ => Err(io::Error::other(format!("CONFIG SET {name} {value} was refused"))),
+        }
     }
 
     /// Sends SIGSTOP: the server hangs while its sockets stay open. Returns once it has stopped.

@@ -10,8 +10,8 @@ use serde::{
 };
 
 use crate::api::{
-    COORDINATOR_SCOPE, PAUSED, STOPPED, UNSEEN_QUORUMS, abstention::ABSTAIN, bounds::RECORD_LIMIT,
-    hand_over::REQUEST, in_force::IN_FORCE,
+    CLUSTER_COPY, COORDINATOR_SCOPE, PAUSED, STOPPED, UNSEEN_QUORUMS, abstention::ABSTAIN,
+    bounds::RECORD_LIMIT, hand_over::REQUEST, in_force::IN_FORCE,
 };
 
 /// Returns the longest value of an annotation that is read, in bytes; `None` for an annotation that is never read. A longer
@@ -21,7 +21,7 @@ fn limit(annotation: &str) -> Option<usize> {
         PAUSED | ABSTAIN => Some(512),
         REQUEST => Some(1_024),
         IN_FORCE => Some(RECORD_LIMIT),
-        COORDINATOR_SCOPE => Some(64),
+        COORDINATOR_SCOPE | CLUSTER_COPY => Some(64),
         // Up to seven names and urls, or 32 names.
         STOPPED | UNSEEN_QUORUMS => Some(8_192),
         _ => None,

@@ -6,8 +6,9 @@ use schemars::Schema;
 use super::{message_expression, of_items, required, rule};
 use crate::api::reasons;
 
-/// White space and control characters as Rust knows them, in the words of RE2.
-const REFUSED: &str = r"\\p{Z}\\p{Cc}";
+/// White space and control characters as Rust knows them, and the invisible characters that the names of the core refuse, in
+/// the words of RE2.
+const REFUSED: &str = r"\\p{Z}\\p{Cc}\\x{ad}\\x{61c}\\x{180e}\\x{200b}-\\x{200f}\\x{202a}-\\x{202e}\\x{2060}-\\x{206f}\\x{feff}";
 
 pub(in crate::api) fn lock_name_characters() -> Rule {
     rule(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::api::target::TargetRef;
+use crate::api::{plan::AwaitedTemplate, target::TargetRef};
 
 /// The time that the pods of an object may take to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,17 +33,33 @@ impl Grace {
 /// The times that the pods of objects in this cluster may take to end, as far as their templates were read. Empty if
 /// the caller cannot read any template.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Graces(BTreeMap<TargetRef, Grace>);
+pub struct Graces {
+    read: BTreeMap<TargetRef, Grace>,
+    /// The objects whose templates are not known yet, and may become known.
+    awaited: BTreeMap<TargetRef, AwaitedTemplate>,
+}
 
 impl Graces {
+    /// Returns the times with the objects whose templates are not known yet.
+    pub fn awaiting(self, awaited: BTreeMap<TargetRef, AwaitedTemplate>) -> Self {
+        Self { awaited, ..self }
+    }
+
     pub(super) fn of(&self, object: &TargetRef) -> Option<Grace> {
-        self.0.get(object).copied()
+        self.read.get(object).copied()
+    }
+
+    pub(super) fn awaited(&self, object: &TargetRef) -> Option<AwaitedTemplate> {
+        self.awaited.get(object).copied()
     }
 }
 
 impl<G: Into<Grace>> FromIterator<(TargetRef, G)> for Graces {
     fn from_iter<I: IntoIterator<Item = (TargetRef, G)>>(read: I) -> Self {
         let read = read.into_iter();
-        Self(read.map(|(object, grace)| (object, grace.into())).collect())
+        Self {
+            read: read.map(|(object, grace)| (object, grace.into())).collect(),
+            awaited: BTreeMap::new(),
+        }
     }
 }

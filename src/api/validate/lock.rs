@@ -123,11 +123,12 @@ fn names(problems: &mut Problems, object: &LeaderLock) -> (String, String) {
 
 /// Returns the delay that the targets of this cluster need, for a lock that does not give one.
 pub(super) fn takeover_delay(targets: &[TargetPlan]) -> Duration {
-    if targets.iter().any(|target| target.work.is_undone()) {
-        longest_stop(targets) + TAKEOVER_MARGIN
-    } else {
-        Duration::ZERO
-    }
+    let undone = || targets.iter().filter(|target| target.work.is_undone());
+    let known = undone().filter(|target| target.awaits.is_none());
+    // A target whose template is awaited is not started: its assumed time counts only where no time is known.
+    let longest = known.map(|target| target.stop).max();
+    let longest = longest.or_else(|| undone().map(|target| target.stop).max());
+    longest.map_or(Duration::ZERO, |longest| longest + TAKEOVER_MARGIN)
 }
 
 /// Refuses settings that leave pods running without the lock: the agents of the nodes freeze them.

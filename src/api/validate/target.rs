@@ -61,6 +61,10 @@ pub(super) fn targets(problems: &mut Problems, spec: &LeaderLockSpec, graces: &G
         check_blocks(problems, &field, target);
         let stop = stop(problems, &field, target);
         let grace = target.reference.as_ref().and_then(|object| graces.of(object));
+        let awaits = target
+            .reference
+            .as_ref()
+            .and_then(|object| graces.awaited(object));
         let pods = pods_to_stop(target);
         let derived = match target.action {
             Action::Lease => LEASE_STOP,
@@ -73,6 +77,7 @@ pub(super) fn targets(problems: &mut Problems, spec: &LeaderLockSpec, graces: &G
                 name: target.name.clone(),
                 work,
                 stop: stop.unwrap_or(derived.min(limit)),
+                awaits: awaits.filter(|_| stop.is_none() && !fenced),
                 too_short: Some(derived).filter(|derived| stop.is_none() && *derived > limit),
                 one_by_one: grace.filter(|grace| grace.one_by_one).map(|_| pods),
                 declared: Arc::new(target.clone()),

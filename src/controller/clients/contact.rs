@@ -47,8 +47,18 @@ impl Contact {
     }
 }
 
-/// Probes forever; `lost` shows whether the observed state of the cluster is stale.
-pub(super) async fn keep(probe: Client, renewals: Vec<Renewal>, lost: watch::Sender<bool>) {
+/// What the other tasks of the process know about the API server.
+#[derive(Debug)]
+pub(super) struct ContactViews {
+    /// Whether the observed state of the cluster is stale.
+    pub(super) lost: watch::Sender<bool>,
+    /// The time of the last answer.
+    pub(super) answered: watch::Sender<BootInstant>,
+}
+
+/// Probes forever, and shows the results in `views`.
+pub(super) async fn keep(probe: Client, renewals: Vec<Renewal>, views: ContactViews) {
+    let ContactViews { lost, answered } = views;
     let mut contact = Contact {
         answered: clock::now(),
         failed: false,
@@ -56,9 +66,10 @@ pub(super) async fn keep(probe: Client, renewals: Vec<Renewal>, lost: watch::Sen
     loop {
         let asked = time::timeout(PATIENCE, ask(&probe)).await;
         match asked {
-            // Any answer of the API server proves that it is reachable.
-            Ok(Ok(()) | Err(kube::Error::Api(_))) => {
-                if contact.answer(clock::now()) {
+            Ok(result) if is_contact(&result) => {
+                let now = clock::now();
+                answered.send_replace(now);
+                if contact.answer(now) {
                     tracing::warn!("the API server answers again: watches continue over new connections");
                     for renewal in &renewals {
                         if let Err(error) = renewal.renew() {
@@ -67,7 +78,7 @@ pub(super) async fn keep(probe: Client, renewals: Vec<Renewal>, lost: watch::Sen
                     }
                 }
             }
-            Ok(Err(_)) | Err(_) => contact.fail(),
+            Ok(_) | Err(_) => contact.fail(),
         }
         let now_lost = contact.is_lost(clock::now());
         let changed = lost.send_if_modified(|lost| std::mem::replace(lost, now_lost) != now_lost);
@@ -78,6 +89,16 @@ pub(super) async fn keep(probe: Client, renewals: Vec<Renewal>, lost: watch::Sen
             );
         }
         time::sleep(if contact.failed { AGAIN } else { EVERY }).await;
+    }
+}
+
+/// Reports whether the API server works for this process: it refuses only this request. A server that has lost its store
+/// answers with an error of its own, and the token of a pod that is gone is not accepted.
+fn is_contact(result: &kube::Result<()>) -> bool {
+    match result {
+        Ok(()) => true,
+        Err(kube::Error::Api(status)) => status.code < 500 && status.code != 401,
+        Err(_) => false,
     }
 }
 
@@ -94,6 +115,23 @@ mod tests {
 
     fn at(seconds: u64) -> BootInstant {
         BootInstant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn server_that_refuses_the_request_alone_is_in_contact() {
+        for (code, contact) in [
+            (403, true),
+            (404, true),
+            (429, true),
+            (401, false),
+            (500, false),
+            (503, false),
+        ] {
+            let status = kube::core::Status::failure("refused", "test").with_code(code);
+            let answer = Err(kube::Error::Api(Box::new(status)));
+            assert_eq!(is_contact(&answer), contact, "{code}");
+        }
+        assert!(is_contact(&Ok(())));
     }
 
     #[test]

@@ -9,15 +9,14 @@ use crate::{
     clock,
     controller::{
         coordination::CoordinatorView,
-        index::{AfterStop, Effect, Input, PATIENCE, TargetTaskStart},
+        index::{AfterStop, Effect, Input, PATIENCE, TargetTaskStart, WillingQuestion},
         object::ObjectKey,
         sibling_answers::Round,
         target_task::{self, Command, Config, StopRequest},
     },
     elector::Elector,
-    lease::LockName,
-    lease::Terms,
-    masters::{self, Masters},
+    lease::{ClusterId, LockName, ReleaseMode, Terms},
+    masters::{self, Masters, TakesPart},
     operator::state::InUse,
 };
 
@@ -86,6 +85,7 @@ impl Executor {
                 }
             }
             Effect::Publish(shown) => self.publish(*shown),
+            Effect::EndProcess => self.ends = true,
             effect => return self.change_quorum(effect),
         }
         None
@@ -139,6 +139,11 @@ impl Executor {
                 }
             }
             Effect::PutInternal { quorum, lock, terms } => self.put_internal(&quorum, lock, terms),
+            Effect::RemoveInternal { quorum, lock } => {
+                if let Some(running) = self.quorums.get(&quorum) {
+                    running.elector.remove(lock, ReleaseMode::Release);
+                }
+            }
             Effect::HandOver {
                 quorum,
                 lock,
@@ -167,42 +172,43 @@ impl Executor {
     /// Sends requests to the masters, each in a task.
     fn ask_masters(&mut self, effect: Effect) {
         match effect {
+            Effect::BeginInitialization(name) => {
+                let broken = Input::InitializationBegun(name.clone(), None);
+                self.ask_quorum(&name.clone(), broken, |masters| async move {
+                    let end = masters::begin_init(&masters).await;
+                    Input::InitializationBegun(name, Some(end))
+                });
+            }
             Effect::InitializeMasters(name) => {
-                let Some(masters) = self.masters_of(&name) else {
-                    return;
-                };
                 let broken = Input::Initialized(name.clone(), None);
-                self.tasks.jobs.start(broken, async move {
+                self.ask_quorum(&name.clone(), broken, |masters| async move {
                     let end = masters::init(&masters).await;
                     Input::Initialized(name, Some(end))
                 });
             }
             Effect::AskClusters(name) => {
-                let Some(masters) = self.masters_of(&name) else {
-                    return;
-                };
-                self.tasks.jobs.start(Input::Nothing, async move {
+                self.ask_quorum(&name.clone(), Input::Nothing, |masters| async move {
                     let reporters = masters.clusters(WALK).await;
                     Input::Clusters(name, reporters)
                 });
             }
+            Effect::AskWilling { quorum, questions } => {
+                let broken = Input::Willing(quorum.clone(), Vec::new());
+                self.ask_quorum(&quorum.clone(), broken, |masters| async move {
+                    Input::Willing(quorum, answers(&masters, questions).await)
+                });
+            }
             Effect::AskCounter { key, quorum, written } => {
-                let Some(masters) = self.masters_of(&quorum) else {
-                    return;
-                };
                 let broken = Input::Counter(key.clone(), written, None);
-                self.tasks.jobs.start(broken, async move {
+                self.ask_quorum(&quorum, broken, |masters| async move {
                     let largest = masters.largest_counter().await;
                     Input::Counter(key, written, largest)
                 });
             }
             Effect::RetireUrl(retired, old_server) => {
-                let Some(masters) = self.masters_of(&retired.quorum) else {
-                    return;
-                };
                 let reason = "the check of the two servers ended unexpectedly; retrying".to_owned();
                 let broken = Input::Retired(retired.clone(), Err(reason));
-                self.tasks.jobs.start(broken, async move {
+                self.ask_quorum(&retired.quorum.clone(), broken, |masters| async move {
                     let urls = (&*retired.old, &*retired.new);
                     let outcome = masters.retire(&retired.master, urls, old_server).await;
                     Input::Retired(retired, outcome.map_err(|error| error.to_string()))
@@ -210,6 +216,16 @@ impl Executor {
             }
             // All other effects are performed by the callers.
             _ => {}
+        }
+    }
+
+    /// Sends a request to the masters of a quorum, if it is open. `broken` is the result of a task that panics.
+    fn ask_quorum<F>(&mut self, quorum: &str, broken: Input, ask: impl FnOnce(Masters) -> F)
+    where
+        F: Future<Output = Input> + Send + 'static,
+    {
+        if let Some(masters) = self.masters_of(quorum) {
+            self.tasks.jobs.start(broken, ask(masters));
         }
     }
 
@@ -301,6 +317,29 @@ impl Executor {
 
     fn publish(&self, shown: InUse) {
         let quorums = self.quorums.in_use();
-        self.state.in_use.store(Arc::new(InUse { quorums, ..shown }));
+        let api_server_answered = Some(self.kubernetes.clients.answered.clone());
+        self.state.in_use.store(Arc::new(InUse {
+            quorums,
+            api_server_answered,
+            ..shown
+        }));
     }
+}
+
+/// Asks the masters all questions at once.
+async fn answers(
+    masters: &Masters,
+    questions: Vec<WillingQuestion>,
+) -> Vec<(WillingQuestion, Vec<TakesPart>)> {
+    let pairs = |question: &WillingQuestion| {
+        let pair = |cluster: &ClusterId| (question.lock.clone(), cluster.clone());
+        question.clusters.iter().map(pair).collect::<Vec<_>>()
+    };
+    let all: Vec<_> = questions.iter().flat_map(pairs).collect();
+    let mut taken = masters.take_part(&all).await.into_iter();
+    let answered = questions.into_iter().map(|question| {
+        let own = taken.by_ref().take(question.clusters.len()).collect();
+        (question, own)
+    });
+    answered.collect()
 }

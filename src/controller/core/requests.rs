@@ -1,6 +1,6 @@
 //! Sends the requests to the API server that concern neither statuses nor events.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
@@ -21,6 +21,7 @@ use crate::{
     },
     clock,
     controller::{
+        coordination::CoordinatorRecord,
         index::{
             CoordinatorWrite, CoordinatorWriteEnd, FinalizerChange, FinalizerEnd, Guarded, LockReadEnd,
             has_finalizer,
@@ -75,7 +76,7 @@ fn record_text(record: &InForce) -> Result<String, String> {
 /// Adds or removes the finalizer of the object with this UID.
 pub(super) async fn set_finalizer(
     client: Client,
-    rate_limiter: &RateLimiter,
+    rate_limiter: &Arc<RateLimiter>,
     key: &ObjectKey,
     uid: Option<&str>,
     change: &FinalizerChange,
@@ -87,7 +88,7 @@ pub(super) async fn set_finalizer(
     // An addition waits for its turn, since every start of targets needs the finalizer. A removal does not
     // wait: the deletion of the object waits for it, and the last replica has little time at shutdown.
     if present {
-        rate_limiter.sent().await;
+        rate_limiter.sent(&key.namespace).await;
     } else {
         rate_limiter.count(1, clock::now());
     }
@@ -136,7 +137,10 @@ pub(super) async fn write_coordinator(
         Ok(end) => return end,
         Err(present) => present,
     };
-    if write.record.holder.is_empty() {
+    let known = CoordinatorRecord::of(&present);
+    // A resignation is repeated while the Lease has the term that this replica resigns from.
+    if write.record.holder.is_empty() && known.transitions == write.record.transitions {
+        write.record.copy = known.copy;
         write.version.clone_from(&present.metadata.resource_version);
         return try_coordinator(&api, name, &write)
             .await
@@ -183,10 +187,10 @@ async fn try_coordinator(
 /// Reads an object from the API server, not from a cache. Returns the time at which the request was sent.
 pub(super) async fn read_lock(
     client: Client,
-    rate_limiter: &RateLimiter,
+    rate_limiter: &Arc<RateLimiter>,
     key: &ObjectKey,
 ) -> (BootInstant, LockReadEnd) {
-    rate_limiter.sent().await;
+    rate_limiter.sent(&key.namespace).await;
     let sent = clock::now();
     let end = match get_lock(client, key).await {
         Ok(DeserializeGuard(Ok(object))) => LockReadEnd::Read(Box::new(object)),
@@ -282,11 +286,11 @@ pub(super) async fn abstain(
 /// is gone.
 pub(super) async fn read_deleted(
     client: Client,
-    rate_limiter: &RateLimiter,
+    rate_limiter: &Arc<RateLimiter>,
     key: &ObjectKey,
 ) -> Option<Box<Value>> {
     loop {
-        rate_limiter.sent().await;
+        rate_limiter.sent(&key.namespace).await;
         match get_text(&client, key).await {
             Ok(text) => return outline(&text).map(Box::new),
             Err(kube::Error::Api(status)) if status.is_not_found() => return None,

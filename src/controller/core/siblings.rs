@@ -21,10 +21,7 @@ impl Executor {
         patience: Duration,
     ) -> impl Future<Output = Round> + use<> {
         let (cluster, identity) = (self.cluster.uid().to_owned(), self.identity.to_string());
-        let question = Question {
-            cluster: cluster.clone(),
-            quorums,
-        };
+        let question = Question { quorums };
         let transport = self.quorums.transport.clone();
         let known = self.siblings.are_known(clock::now());
         let ready = |address: &SocketAddr| self.siblings.ready_pod(*address).map(str::to_owned);
@@ -33,7 +30,7 @@ impl Executor {
             let sent = clock::now();
             let asked = addresses
                 .into_iter()
-                .map(|address| time::timeout(patience, ask(&transport, address, &question)));
+                .map(|address| time::timeout(patience, ask(&transport, address, &cluster, &question)));
             let answers: Vec<Option<Answer>> = join_all(asked)
                 .await
                 .into_iter()

@@ -26,11 +26,15 @@ impl Views for Executor {
 
     fn has_majority(&self, quorum: &str) -> bool {
         let running = self.quorums.get(quorum);
-        running.is_some_and(|running| running.masters.voters() >= running.masters.size().majority())
+        running.is_some_and(|running| running.masters.majority_grants())
     }
 
     fn quorum_id(&self, quorum: &str) -> Option<QuorumId> {
         self.quorums.get(quorum)?.masters.quorum_id()
+    }
+
+    fn is_api_server_lost(&self) -> bool {
+        *self.kubernetes.clients.lost.borrow()
     }
 
     fn unready(&self) -> Option<Unready> {

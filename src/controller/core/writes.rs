@@ -151,7 +151,7 @@ impl Executor {
         let broken = Input::QuorumFinalizers(name.clone(), broken);
         self.tasks.jobs.start(broken, async move {
             if adds {
-                rate_limiter.sent().await;
+                rate_limiter.sent("").await;
             } else {
                 rate_limiter.count(1, clock::now());
             }

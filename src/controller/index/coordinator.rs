@@ -11,8 +11,8 @@ use crate::{
     controller::{
         backoff::Backoff,
         coordination::{
-            CoordinatorRecord, CoordinatorView, EXPIRES, OtherCoordinator, RENEWED_EVERY, SETTLES,
-            UnseenQuorums,
+            ClusterCopy, CoordinatorRecord, CoordinatorView, EXPIRES, OtherCoordinator, RENEWED_EVERY,
+            SETTLES, UnseenQuorums,
         },
         index::quorum_store::QuorumEntry,
         observe::Observation,
@@ -37,10 +37,14 @@ pub(super) struct CoordinatorElection {
     own: String,
     scope: String,
     lease: ObservedLease,
+    /// The mark of a copy that this replica writes: that with which it started, or a new one.
+    pub(super) copy: Option<ClusterCopy>,
+    /// The quorum whose masters show that this cluster is a copy.
+    pub(super) copied_on: Option<String>,
     /// Whether a write is under way.
     writing: bool,
     /// The time from which the next write may be sent.
-    next: BootInstant,
+    pub(super) next: BootInstant,
     backoff: Backoff,
     /// Whether this replica ends, and takes part no longer.
     resigned: bool,
@@ -85,7 +89,10 @@ pub(in crate::controller) enum CoordinatorWriteEnd {
 impl CoordinatorElection {
     /// Returns the election in which this replica takes part, if there is one.
     pub(super) fn of(me: &Replica) -> Option<Self> {
-        let own = || Self::new(me.identity.to_string(), me.scope.as_str().to_owned());
+        let own = || Self {
+            copy: me.copy.clone(),
+            ..Self::new(me.identity.to_string(), me.scope.as_str().to_owned())
+        };
         me.coordinates.then(own)
     }
 
@@ -93,6 +100,8 @@ impl CoordinatorElection {
         Self {
             own,
             scope,
+            copy: None,
+            copied_on: None,
             lease: ObservedLease::Unknown,
             writing: false,
             next: BootInstant::default(),
@@ -103,7 +112,7 @@ impl CoordinatorElection {
     }
 
     /// Returns the last observed version, and the time at which its renewal was first observed.
-    fn present(&self) -> Option<(&CoordinatorRecord, &ObjectMeta, BootInstant)> {
+    pub(super) fn present(&self) -> Option<(&CoordinatorRecord, &ObjectMeta, BootInstant)> {
         match &self.lease {
             ObservedLease::Present {
                 record,
@@ -132,7 +141,7 @@ impl CoordinatorElection {
     }
 
     /// Returns the other replica that coordinates.
-    fn other(&self, now: BootInstant) -> Option<OtherCoordinator> {
+    pub(super) fn other(&self, now: BootInstant) -> Option<OtherCoordinator> {
         let (record, _, since) = self.present()?;
         let counts = !record.holder.is_empty() && record.holder != self.own && record.scope == self.scope;
         (counts && now < since + EXPIRES).then(|| OtherCoordinator {
@@ -140,6 +149,14 @@ impl CoordinatorElection {
             until: since + EXPIRES,
             unseen: record.unseen.clone(),
         })
+    }
+
+    /// Reports whether this replica coordinates, and no other one may take its place because it sees more.
+    pub(super) fn is_settled_here(&self, now: BootInstant) -> bool {
+        let here = self
+            .present()
+            .is_some_and(|(record, _, since)| record.holder == self.own && now < since + EXPIRES);
+        here && self.published.as_ref().is_some_and(|view| now >= view.settles_at)
     }
 
     /// Returns the write that is due.
@@ -161,6 +178,7 @@ impl CoordinatorElection {
                 transitions,
                 scope: self.scope.clone(),
                 unseen: unseen.clone(),
+                copy: self.copy.clone(),
             },
         };
         let Some((seen, metadata, since)) = self.present() else {
@@ -168,12 +186,20 @@ impl CoordinatorElection {
         };
         let version = metadata.resource_version.clone();
         if seen.holder == self.own {
-            let renews = now >= since + RENEWED_EVERY || seen.unseen != *unseen || seen.scope != self.scope;
+            let renews = now >= since + RENEWED_EVERY
+                || seen.unseen != *unseen
+                || seen.scope != self.scope
+                || seen.copy != self.copy;
             return renews.then(|| write(version, seen.acquired, seen.transitions));
         }
         let free = seen.holder.is_empty() || now >= since + EXPIRES;
         let taken = free || seen.unseen.is_exceeded_by(unseen);
-        taken.then(|| write(version, Some(stamp), seen.transitions.saturating_add(1)))
+        taken.then(|| {
+            let mut write = write(version, Some(stamp), seen.transitions.saturating_add(1));
+            // Only the coordinator marks a copy.
+            write.record.copy.clone_from(&seen.copy);
+            write
+        })
     }
 
     /// Returns the write by which this replica resigns, if it is the coordinator.
@@ -233,6 +259,7 @@ impl Index {
             // A Lease that cannot be read, or a watch that fails, changes nothing that is known about the coordinator.
             Observation::Synced | Observation::Malformed(..) | Observation::Failed(_) => {}
         }
+        self.follow_copy();
         self.publish_coordinator(at);
     }
 
@@ -247,6 +274,7 @@ impl Index {
                 "the Lease by which the replicas elect a coordinator could not be written; retrying"
             );
         }
+        self.follow_copy();
         self.publish_coordinator(at);
     }
 

@@ -45,6 +45,8 @@ struct DecisionFacts<'a> {
     in_force: Option<FormerLock>,
     /// Whether the annotation forbids to switch the targets.
     paused: bool,
+    /// Whether this cluster can switch no target of the lock, and none was started.
+    unswitchable: bool,
     /// Whether this replica holds the lock.
     holds: bool,
     /// Whether this replica has to stop targets whose lock no replica of this cluster is known to hold.
@@ -84,7 +86,7 @@ fn decide(facts: &DecisionFacts<'_>) -> Decision {
     };
     // The name, or the lock, belongs to another cluster or object.
     let lost = |problem: &Problem| {
-        [Reason::ClusterNameNotUnique, Reason::DuplicateLockName].contains(&problem.reason)
+        problem.reason.is_of_another_cluster() || problem.reason == Reason::DuplicateLockName
     };
     match facts.wanted {
         _ if facts.deleted || !facts.declared => Decision::Withdraw,
@@ -92,6 +94,8 @@ fn decide(facts: &DecisionFacts<'_>) -> Decision {
         Err(_) if facts.overtaken => Decision::Withdraw,
         Err(_) => Decision::Keep,
         Ok(plan) if plan.identity() != active.identity() => Decision::Withdraw,
+        // Another cluster may be able to switch the targets. None was started here, so none has to be stopped.
+        Ok(plan) if facts.unswitchable && !gives_up(plan) => Decision::Activate(observe_only(plan)),
         // The new plan gives up the lock at once, so the holder stops running targets first.
         Ok(plan) if gives_up(plan) && stops_first(plan, active, facts) => Decision::Withdraw,
         Ok(plan) if facts.confirmed => Decision::Activate(plan.clone()),
@@ -156,7 +160,7 @@ impl Index {
         self.follow_templates(key);
         let view = self.quorums.view(quorum.as_deref().unwrap_or_default());
         let others = self.locks.resolve(key, view, &self.me.cluster);
-        self.hurry_templates(key);
+        self.hurry_templates(key, at);
         self.due.locks.extend(others);
         let (Some(wanted), Some(entry)) = (self.locks.resolution(key), self.locks.get(key)) else {
             return;
@@ -209,6 +213,7 @@ impl Index {
             guarded,
             in_force: self.former_lock(entry, wanted),
             paused: paused(&entry.object).is_some(),
+            unswitchable: !guarded && entry.phase.report().is_some_and(|report| report.unswitchable),
             holds: self.holds(key, at),
             in_charge: guarded && !awaited && self.in_charge(key, entry, patience, at),
         })

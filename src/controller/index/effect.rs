@@ -11,6 +11,7 @@ use super::{
     drain::{Drained, Purpose},
     failover::Failover,
     urls::RetiredUrl,
+    willing::WillingQuestion,
 };
 use crate::{
     api::{
@@ -133,8 +134,15 @@ pub(in crate::controller) enum Effect {
     ReplaceUrl(RetiredUrl),
     /// Remove the vote of the server behind the old URL.
     RetireUrl(RetiredUrl, OldServer),
+    /// Write the probes of `init` on new masters.
+    BeginInitialization(String),
     InitializeMasters(String),
     AskClusters(String),
+    /// Ask the masters of a quorum whether other clusters take part in locks.
+    AskWilling {
+        quorum: String,
+        questions: Vec<WillingQuestion>,
+    },
     /// Read the largest counter that a majority reports, to check a token in the status of a lock.
     AskCounter {
         key: ObjectKey,
@@ -146,6 +154,8 @@ pub(in crate::controller) enum Effect {
         token: FencingToken,
     },
     ForgetQuorumMetrics(String),
+    /// End the process in the ordinary way. The kubelet starts the next one.
+    EndProcess,
     /// Report that the object of a quorum is gone.
     QuorumGone(String),
 
@@ -160,6 +170,11 @@ pub(in crate::controller) enum Effect {
         quorum: String,
         lock: LockName,
         terms: Terms,
+    },
+    /// Release a lock of the operator itself, and no longer contend for it.
+    RemoveInternal {
+        quorum: String,
+        lock: LockName,
     },
     HandOver {
         quorum: String,

@@ -1,5 +1,5 @@
-//! Fails over a lock whose targets do not become ready: another cluster gets the lock, and this cluster
-//! abstains for a time.
+//! Fails over a lock whose targets do not become ready: another cluster that is willing to take the lock gets it, and this
+//! cluster abstains for a time. While no other cluster is willing, the lock stays.
 //!
 //! The abstention is written into the object before any target is stopped. Without the API server there is no failover,
 //! and the siblings know of the abstention by the time the reservation no longer excludes them.
@@ -13,6 +13,7 @@ use super::{
     Effect, Index, Planted, World,
     drain::{Drain, Drained, Purpose},
     targets::paused,
+    willing::OtherClusters,
 };
 use crate::{
     api::{
@@ -34,13 +35,13 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(in crate::controller) struct Failover {
     token: FencingToken,
-    to: ClusterId,
+    pub(super) to: ClusterId,
     /// The drain that counts as under way until the abstention is written.
     drain: Drain,
 }
 
 impl Index {
-    /// Fails over the locks whose targets have been unready for too long. Without another live cluster the lock stays.
+    /// Fails over the locks whose targets have been unready for too long.
     pub(super) fn check_unready(&mut self, at: &World<'_>) {
         let unready = self.locks.with_targets().filter(|(_, entry, task)| {
             let unready = task.last.as_ref().is_some_and(|report| report.unready);
@@ -61,9 +62,12 @@ impl Index {
         if !plan.switches() || plan.state != LockState::Enabled || paused(&entry.object).is_some() {
             return;
         }
-        let Some(to) = choose(&self.others(&plan.quorum), plan) else {
+        let plan = plan.clone();
+        let others = self.willing(key, &plan, at);
+        let Some(to) = choose(&others.willing, &plan) else {
             return;
         };
+        let Some(entry) = self.locks.get(key) else { return };
         let bound = plan.stop_bound();
         let next = Abstention::next(
             abstention(&entry.object).as_ref(),
@@ -167,7 +171,8 @@ impl Index {
         }
     }
 
-    /// Returns the plan, with an abstention if this cluster leaves the lock to others and one of them is alive.
+    /// Returns the plan, with an abstention if this cluster leaves the lock to others and one of them may be willing to take
+    /// it.
     pub(super) fn with_abstention(
         &mut self,
         key: &ObjectKey,
@@ -181,8 +186,12 @@ impl Index {
         if !holds || self.plants(Planted::ContendsWhileAbstaining) {
             return plan;
         }
+        if plan.state != LockState::Enabled {
+            return plan;
+        }
         self.due.abstaining.insert(key.clone());
-        if self.others(&plan.quorum).is_empty() {
+        let others = self.willing(key, &plan, at);
+        if others == OtherClusters::default() {
             return plan;
         }
         Arc::new(LockPlan {

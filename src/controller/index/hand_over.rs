@@ -1,17 +1,55 @@
 //! Handles requests for a hand-over.
 
+use std::time::Duration;
+
 use super::{
     Effect, Index, World,
     drain::{Drained, Purpose},
+    lock_store::LockEntry,
     targets::paused,
 };
 use crate::{
-    api::hand_over::HandOverAnswer,
+    api::hand_over::{HandOverAnswer, HandOverRequest, read},
     controller::{
         hand_over::{Held, acceptance, decide, refusal, request},
         object::ObjectKey,
     },
+    lease::ClusterId,
+    masters::TakesPart,
 };
+
+/// The time after which a cluster that does not take part is one that will not: while its operator is rolled out, no replica
+/// shows that the cluster takes part.
+const REPLACED: Duration = Duration::from_secs(25);
+
+fn declined(to: &ClusterId) -> String {
+    format!(
+        "cluster {to} would not take the lock: there, the lock is stepped down, frozen or paused, or its targets are in \
+         trouble (see its status)"
+    )
+}
+
+fn unknown(to: &ClusterId) -> String {
+    format!(
+        "too few masters answered whether cluster {to} takes the lock within {} s: ask again",
+        REPLACED.as_secs()
+    )
+}
+
+fn unwilling(to: &ClusterId) -> String {
+    format!(
+        "cluster {to} does not take part in the lock: there, the object is missing, stepped down, paused, deleted or without \
+         failoverAfterUnreadySeconds, its targets are in trouble (see its status), or its operator is older or does not run"
+    )
+}
+
+impl LockEntry {
+    /// Returns the cluster that the hand-over request of the object names.
+    pub(super) fn handed_to(&self) -> Option<ClusterId> {
+        let request: HandOverRequest = read(request(&self.object.metadata)?)?;
+        request.cluster()
+    }
+}
 
 impl Index {
     /// Answers a request for a hand-over if this replica holds the lock; otherwise the holder answers it.
@@ -27,7 +65,10 @@ impl Index {
             }
             return;
         }
-        let Some(text) = text else { return };
+        let Some(text) = text else {
+            self.in_flight.asked.remove(key);
+            return;
+        };
         if self.in_flight.answering.get(key) == Some(&text) {
             return;
         }
@@ -41,7 +82,25 @@ impl Index {
             plan: &plan,
             paused: paused(&entry.object),
         };
-        let decision = decide(&text, held, &self.me.cluster, at.unix);
+        let mut decision = decide(&text, held, &self.me.cluster, at.unix);
+        if let Some(to) = decision.to.take_if(|_| plan.switches()) {
+            // Running targets are not stopped for a cluster that would not take the lock.
+            let since = self.in_flight.first_asked(key, &text, at.now);
+            let waited = at.now.since(since) >= REPLACED;
+            let chosen = plan.failover_after_unready.is_some();
+            match self.takes_part(key, &plan, &to, since) {
+                TakesPart::Willing | TakesPart::Abstaining => decision.to = Some(to),
+                // Only locks that fail over are shown by a cluster that takes part.
+                TakesPart::NotShown if !chosen => decision.to = Some(to),
+                TakesPart::Declining => decision.answer = refusal(&text, declined(&to)),
+                TakesPart::NotShown if waited => decision.answer = refusal(&text, unwilling(&to)),
+                TakesPart::Unknown if waited => decision.answer = refusal(&text, unknown(&to)),
+                TakesPart::NotShown | TakesPart::Unknown => {
+                    self.due.tasks.insert(key.clone());
+                    return;
+                }
+            }
+        }
         let (to, reason) = (decision.to, decision.answer.message.clone());
         tracing::info!(object = %format!("LeaderLock {key}"), to = to.as_ref().map(ToString::to_string), reason,
             "hand-over requested");
@@ -112,5 +171,6 @@ impl Index {
 
     pub(super) fn on_answered(&mut self, key: &ObjectKey) {
         self.in_flight.answering.remove(key);
+        self.in_flight.asked.remove(key);
     }
 }

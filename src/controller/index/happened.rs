@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use crate::{
     api::{
         LeaderLock,
-        lock_status::{LeaderLockStatus, TargetState, TargetStatus},
+        lock_status::{LeaderLockStatus, Role, TargetState, TargetStatus},
     },
-    controller::{events::EventReason, problem::Reason, target_task::TargetReport},
+    controller::{
+        events::EventReason, index::LockSnapshot, problem::Reason, status::postponed,
+        target_task::TargetReport,
+    },
 };
 
 /// The reason why nothing is switched.
@@ -42,6 +45,21 @@ pub(super) fn happened(
     all
 }
 
+/// Returns the event of a wait before a start, once for each lease.
+pub(super) fn start_postponed(
+    before: Option<&TargetReport>,
+    now: &TargetReport,
+    snapshot: Option<&LockSnapshot>,
+    off: Option<Off>,
+) -> Option<(EventReason, String)> {
+    let wait = now.takeover.filter(|_| off.is_none())?;
+    if before.and_then(|report| report.takeover) == Some(wait) {
+        return None;
+    }
+    let last = snapshot.and_then(|snapshot| snapshot.last_holder.as_ref());
+    Some((EventReason::StartPostponed, postponed(&wait, last)))
+}
+
 /// The last settled state of each target, running or stopped, according to the statuses of its lock.
 #[derive(Debug, Default)]
 pub(in crate::controller) struct Settled(BTreeMap<String, TargetState>);
@@ -64,7 +82,10 @@ impl Settled {
     pub(super) fn stopped_unwritten(&mut self, report: &TargetReport) -> Vec<(EventReason, String)> {
         let standby = |target: &&TargetStatus| target.observed == TargetState::Standby;
         let stopped = || report.targets.iter().filter(standby);
-        let news = stopped().filter_map(|target| self.switched(target)).collect();
+        let role = Some(Role::Standby);
+        let news = stopped()
+            .filter_map(|target| self.switched(target, role))
+            .collect();
         self.take(stopped());
         news
     }
@@ -73,19 +94,32 @@ impl Settled {
     /// targets, and one replica writes them.
     pub(super) fn news(&self, status: &LeaderLockStatus) -> Vec<(EventReason, String)> {
         let targets = status.targets.iter();
-        targets.filter_map(|target| self.switched(target)).collect()
+        targets
+            .filter_map(|target| self.switched(target, status.role))
+            .collect()
     }
 
-    fn switched(&self, target: &TargetStatus) -> Option<(EventReason, String)> {
+    fn switched(&self, target: &TargetStatus, role: Option<Role>) -> Option<(EventReason, String)> {
         let (before, name) = (self.0.get(&target.name), &target.name);
         match target.observed {
             _ if before == Some(&target.observed) => None,
-            TargetState::Active => Some((EventReason::TargetActivated, format!("target {name} runs"))),
+            TargetState::Active => match role? {
+                Role::Active | Role::Activating => {
+                    Some((EventReason::TargetActivated, format!("target {name} runs")))
+                }
+                // Another writer, or a node that is reachable again: no candidate of this cluster started the target.
+                Role::Standby => Some((
+                    EventReason::TargetFoundRunning,
+                    format!("target {name} runs, and this cluster does not hold the lock"),
+                )),
+                // This cluster may hold the lock.
+                Role::Stopping | Role::Unknown => None,
+            },
             // A target that is found stopped at first was not stopped by the operator.
             TargetState::Standby => {
                 before.map(|_| (EventReason::TargetStopped, format!("target {name} is stopped")))
             }
-            _ => None,
+            TargetState::Changing | TargetState::Unknown => None,
         }
     }
 }
@@ -146,7 +180,8 @@ mod tests {
 
     #[test]
     fn a_target_is_reported_when_it_has_changed_since_it_was_last_settled() {
-        let status = |observed| LeaderLockStatus {
+        let status = |role, observed| LeaderLockStatus {
+            role: Some(role),
             targets: vec![target(Active, observed)],
             ..LeaderLockStatus::default()
         };
@@ -156,21 +191,25 @@ mod tests {
         )
         .unwrap();
         // In order, each state that is written, and the event that it leads to.
-        for (observed, event) in [
-            (Unknown, None),
-            (Standby, None),
-            (Changing, None),
-            (Active, Some(EventReason::TargetActivated)),
-            (Active, None),
-            (Unknown, None),
-            (Active, None),
-            (Changing, None),
-            (Standby, Some(EventReason::TargetStopped)),
-            (Standby, None),
+        for (role, observed, event) in [
+            (Role::Active, Unknown, None),
+            (Role::Active, Standby, None),
+            (Role::Activating, Changing, None),
+            (Role::Active, Active, Some(EventReason::TargetActivated)),
+            (Role::Active, Active, None),
+            (Role::Active, Unknown, None),
+            (Role::Active, Active, None),
+            (Role::Stopping, Changing, None),
+            (Role::Standby, Standby, Some(EventReason::TargetStopped)),
+            (Role::Standby, Standby, None),
+            (Role::Standby, Active, Some(EventReason::TargetFoundRunning)),
+            (Role::Stopping, Active, None),
+            (Role::Standby, Standby, Some(EventReason::TargetStopped)),
+            (Role::Unknown, Active, None),
         ] {
-            lock.status = Some(status(observed));
+            lock.status = Some(status(role, observed));
             let news = settled.news(lock.status.as_ref().unwrap()).into_iter().next();
-            assert_eq!(news.map(|(what, _)| what), event, "{observed:?}");
+            assert_eq!(news.map(|(what, _)| what), event, "{role:?} {observed:?}");
             settled.see(&lock);
         }
     }

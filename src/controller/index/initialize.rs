@@ -1,9 +1,12 @@
 //! Implements `firstStart: Immediate`: seals new masters without delay, once.
 //!
-//! The status records the first start before it begins. In the opposite order, this sequence breaks S1: the
+//! The status records the first start before a master is sealed. In the opposite order, this sequence breaks S1: the
 //! masters are initialised, the API server is unavailable and nothing is recorded, leases are granted, all
 //! masters lose their memory, and a second `init` admits others while the first holders still rely on their
-//! leases.
+//! leases. The probes of `init` come before the record: a replica that ends after the record leaves masters that any
+//! process with this fingerprint seals after the full wait.
+
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -11,8 +14,12 @@ use super::{Effect, Index, World};
 use crate::{
     api::{RedisQuorum, redis_quorum::FirstStart},
     controller::writer::Item,
+    lease::BootInstant,
     masters::{InitError, InitReport, MasterFacts, MasterStatus},
 };
+
+/// The pause before the probes are tried again.
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// The progress of the first start, which is recorded before it begins: a replica that finds the record must not begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +27,13 @@ pub(super) enum Initialization {
     /// Not begun, as far as this replica knows.
     #[default]
     No,
-    /// All masters are new; the status is being written.
+    /// All masters are new; the probes of `init` are being written.
+    Probing,
+    /// The probes could not be written. They are tried again at this time.
+    NotProbed {
+        again: BootInstant,
+    },
+    /// All masters carry probes of `init`; the status is being written.
     Remembering(Time),
     /// This replica wrote the record, and may begin.
     Allowed(Time),
@@ -33,7 +46,7 @@ impl Initialization {
     /// Returns the time for the status.
     pub(super) fn time(&self) -> Option<&Time> {
         match self {
-            Self::No => None,
+            Self::No | Self::Probing | Self::NotProbed { .. } => None,
             Self::Remembering(time) | Self::Allowed(time) | Self::Running(time) | Self::Over(time) => {
                 Some(time)
             }
@@ -70,31 +83,67 @@ impl Index {
         if entry.object.spec.first_start != FirstStart::Immediate {
             return;
         }
-        let remembered = entry
-            .object
-            .status
-            .as_ref()
-            .is_some_and(|status| status.initialized_time.is_some());
         match &entry.initialization {
-            Initialization::No if !remembered => {
+            Initialization::NotProbed { again } if at.now < *again => {}
+            Initialization::No | Initialization::NotProbed { .. } if is_remembered(&entry.object) => {}
+            Initialization::No | Initialization::NotProbed { .. } => {
                 let used = status
                     .iter()
                     .any(|master| master.facts.as_ref().is_some_and(MasterFacts::sealed));
-                let now = Time(at.stamp());
-                entry.initialization = match used {
-                    true => Initialization::Over(now),
-                    false if status.iter().all(is_new) => Initialization::Remembering(now),
-                    false => return,
-                };
-                self.writer.push(Item::Quorum(name.to_owned()));
+                if used {
+                    entry.initialization = Initialization::Over(Time(at.stamp()));
+                    self.writer.push(Item::Quorum(name.to_owned()));
+                } else if status.iter().all(is_new) {
+                    entry.initialization = Initialization::Probing;
+                    self.effects.push(Effect::BeginInitialization(name.to_owned()));
+                }
             }
             Initialization::Allowed(time) => {
                 entry.initialization = Initialization::Running(time.clone());
                 tracing::info!(quorum = name, "first start: initialising the masters");
                 self.effects.push(Effect::InitializeMasters(name.to_owned()));
             }
-            _ => {}
+            Initialization::Probing
+            | Initialization::Remembering(_)
+            | Initialization::Running(_)
+            | Initialization::Over(_) => {}
         }
+    }
+
+    /// Handles the end of the writes of the probes; `None` if they ended unexpectedly.
+    pub(super) fn on_initialization_begun(
+        &mut self,
+        quorum: &str,
+        end: Option<Result<(), InitError>>,
+        at: &World<'_>,
+    ) {
+        let Some(entry) = self.quorums.get_mut(quorum) else {
+            return;
+        };
+        if entry.initialization != Initialization::Probing {
+            return;
+        }
+        let reason = match end {
+            Some(Ok(())) if is_remembered(&entry.object) => {
+                entry.initialization = Initialization::No;
+                return;
+            }
+            Some(Ok(())) => {
+                entry.initialization = Initialization::Remembering(Time(at.stamp()));
+                self.writer.push(Item::Quorum(quorum.to_owned()));
+                return;
+            }
+            Some(Err(error)) => error.to_string(),
+            None => "the task ended unexpectedly".to_owned(),
+        };
+        tracing::warn!(
+            quorum,
+            reason,
+            "the first start could not begin: it is tried again"
+        );
+        entry.initialization = Initialization::NotProbed {
+            again: at.now + AGAIN,
+        };
     }
 
     /// Handles a written status of this replica. If it records the first start, the first start may begin.
@@ -135,6 +184,11 @@ impl Index {
             }
         }
     }
+}
+
+fn is_remembered(quorum: &RedisQuorum) -> bool {
+    let status = quorum.status.as_ref();
+    status.is_some_and(|status| status.initialized_time.is_some())
 }
 
 fn is_new(master: &MasterStatus) -> bool {

@@ -10,6 +10,7 @@ use super::{
     in_use::Guarded,
     lock_read::LockReadEnd,
     urls::RetiredUrl,
+    willing::WillingQuestion,
 };
 use crate::{
     api::{LeaderLock, RedisQuorum},
@@ -23,7 +24,7 @@ use crate::{
         writer::{Item, Written},
     },
     lease::{BootInstant, FencingToken},
-    masters::{InitError, InitReport, Reporters, RetireOutcome},
+    masters::{InitError, InitReport, Reporters, RetireOutcome, TakesPart},
     operator::metrics_watcher::Change,
 };
 
@@ -76,12 +77,16 @@ pub(in crate::controller) enum Input {
     NotOpened(String, String),
     /// The masters still use the old URL.
     NotReplaced(RetiredUrl, String),
+    /// Whether the new masters carry the probes of `init`; `None` if the task ended unexpectedly.
+    InitializationBegun(String, Option<Result<(), InitError>>),
     /// The result of the first start of the masters; `None` if it ended unexpectedly.
     Initialized(String, Option<Result<InitReport, InitError>>),
     /// The token in a status, and the largest counter that a majority reports.
     Counter(ObjectKey, i64, Option<FencingToken>),
     /// The clusters that report on a quorum.
     Clusters(String, Reporters),
+    /// Whether other clusters take part in locks of a quorum; empty if the question ended unexpectedly.
+    Willing(String, Vec<(WillingQuestion, Vec<TakesPart>)>),
     /// Whether the server behind the old URL has lost its vote.
     Retired(RetiredUrl, Result<RetireOutcome, String>),
     SiblingsAnswered(Round),

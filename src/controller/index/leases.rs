@@ -12,6 +12,7 @@ use crate::{
         status::{HolderFacts, taken},
     },
     lease::{BootInstant, ClusterId, EndReason, Holder},
+    operator::metrics_watcher::EndedLease,
 };
 
 impl Index {
@@ -20,7 +21,7 @@ impl Index {
         &mut self,
         key: &ObjectKey,
         snapshot: &LockSnapshot,
-        ended: Option<EndReason>,
+        ended: Option<EndedLease>,
         at: &World<'_>,
     ) {
         let Some(entry) = self.locks.get(key) else { return };
@@ -40,40 +41,10 @@ impl Index {
         &self,
         entry: &LockEntry,
         snapshot: &LockSnapshot,
-        ended: Option<EndReason>,
+        ended: Option<EndedLease>,
     ) -> Option<(EventReason, String)> {
-        let token = snapshot.last_token.map_or(0, |token| token.0);
-        let me = format!("{}/{}", self.me.cluster.name(), self.me.identity);
-        if let Some(reason) = ended {
-            return Some(match reason {
-                EndReason::Released => (
-                    EventReason::Released,
-                    format!("{me} released the lock, token {token}"),
-                ),
-                EndReason::Reserved => (
-                    EventReason::Released,
-                    format!("{me} passed the lock on, token {token}"),
-                ),
-                EndReason::SteppedDown => {
-                    (EventReason::Released, format!("{me} stepped down, token {token}"))
-                }
-                EndReason::Expired => (
-                    EventReason::LeaseLost,
-                    format!("{me} did not renew the lease in time, token {token}"),
-                ),
-                EndReason::QuorumLost => (
-                    EventReason::LeaseLost,
-                    format!("{me} lost the majority of the masters, token {token}"),
-                ),
-                EndReason::ClockStepped => (
-                    EventReason::LeaseLost,
-                    format!("{me} lost the lease: the clock of its machine stepped, token {token}"),
-                ),
-                EndReason::Refused => (
-                    EventReason::LeaseLost,
-                    format!("{me} lost the lease: the masters refused to renew it, token {token}"),
-                ),
-            });
+        if let Some(ended) = ended {
+            return Some(self.lease_ended(ended));
         }
         snapshot.authority?;
         let holder = holder_facts(snapshot, &self.me.cluster, &self.me.identity)?;
@@ -87,6 +58,39 @@ impl Index {
             },
             note,
         ))
+    }
+
+    /// Returns the event about the end of the lease of this process.
+    fn lease_ended(&self, ended: EndedLease) -> (EventReason, String) {
+        let (event, text) = match ended.reason {
+            EndReason::Released => (EventReason::Released, "released the lock"),
+            EndReason::Reserved => (EventReason::Released, "passed the lock on"),
+            EndReason::SteppedDown => (EventReason::Released, "stepped down"),
+            EndReason::Abandoned => (
+                EventReason::Abandoned,
+                "gave the lock up without a release, since its targets may run: other candidates wait until its lease has \
+                 ended",
+            ),
+            EndReason::Expired => (EventReason::LeaseLost, "did not renew the lease in time"),
+            EndReason::QuorumLost => (EventReason::LeaseLost, "lost the majority of the masters"),
+            EndReason::ClockStepped => (
+                EventReason::LeaseLost,
+                "lost the lease: the clock of its machine stepped",
+            ),
+            EndReason::SealedForAnother => (
+                EventReason::LeaseLost,
+                "lost the lease: the masters are sealed for another quorum",
+            ),
+            EndReason::Refused => (
+                EventReason::LeaseLost,
+                "lost the lease: the masters refused to renew it",
+            ),
+        };
+        let token = ended
+            .token
+            .map_or_else(String::new, |token| format!(", token {}", token.0));
+        let me = format!("{}/{}", self.me.cluster.name(), self.me.identity);
+        (event, format!("{me} {text}{token}"))
     }
 
     /// Returns the event about the lease of an agent of this cluster. Only the replica that reports emits the

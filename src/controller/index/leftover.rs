@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Effect, Index, Planted, World, decide::observe_only};
+use super::{Effect, Index, World, decide::observe_only};
 use crate::{
     api::{leader_lock::Enforcement, plan::LockPlan},
     controller::{
@@ -44,9 +44,8 @@ impl Index {
         }
         // No target has to be stopped first: the lock would be withdrawn at once, and activated again
         // endlessly.
-        let observed = plan.enforcement == Enforcement::Observe
-            && entry.object.metadata.deletion_timestamp.is_none()
-            && !self.plants(Planted::StopsObserved);
+        let observed =
+            plan.enforcement == Enforcement::Observe && entry.object.metadata.deletion_timestamp.is_none();
         let reason = wanted.as_ref().err().map(|problem| problem.reason);
         tracing::warn!(object = %format!("LeaderLock {key}"), reason = reason.map(Reason::name),
             "the LeaderLock cannot be used, and an earlier operator may have left its targets running: the operator \

@@ -90,6 +90,13 @@ impl LockEntry {
         InForce::new(plan, all.map(|target| target.declared.as_ref().clone()).collect())
     }
 
+    /// Reports whether targets that this plan does not declare may run, according to the object.
+    pub(super) fn may_have_left(&self, plan: Option<&LockPlan>) -> bool {
+        let unrecorded = self.phase.plan().is_some_and(|plan| plan.has_leftovers);
+        let declared = plan.map(undone_keys).unwrap_or_default();
+        unrecorded || !self.recorded_keys().is_subset(&declared)
+    }
+
     /// Reports whether the record names targets that neither the plan nor the target task has any longer.
     pub(super) fn records_too_much(&self, plan: &LockPlan) -> bool {
         let wanted = self.wanted_record(plan).targets;

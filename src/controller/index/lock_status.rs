@@ -60,10 +60,14 @@ impl Index {
                 .and_then(|token| entry.status.is_plausible(token))
                 == Some(false),
             holder,
+            last_holder: snapshot
+                .as_ref()
+                .and_then(|snapshot| snapshot.last_holder.as_ref()),
             masters: health.map_or(0, |health| health.masters),
             no_majority: health.and_then(|health| health.no_majority_of(&object.spec.quorum_ref.name)),
             paused: paused(&object),
             abstains: abstains_until(&object, active),
+            leftovers: entry.may_have_left(resolution.as_deref().ok()),
             targets: entry.phase.report(),
             surges: &entry.templates.surges(),
             guards: &self.guards,

@@ -15,6 +15,7 @@ use super::{
     resolve::{self, QuorumView},
     status_memory::StatusMemory,
     target_key::{TargetKey, target_keys},
+    willing::WillingReads,
 };
 use crate::controller::{
     object::{ObjectKey, age, is_older},
@@ -56,6 +57,8 @@ pub(super) struct LockEntry {
     pub(super) read_under: Option<FencingToken>,
     /// Whether the task is ordered to stop the targets for a departure.
     pub(super) departs: bool,
+    /// The answers of the masters about other clusters.
+    pub(super) willing: WillingReads,
 }
 
 impl LockEntry {
@@ -78,6 +81,7 @@ impl LockEntry {
             reads: LockReads::default(),
             read_under: None,
             departs: false,
+            willing: WillingReads::default(),
         }
     }
 
@@ -88,6 +92,7 @@ impl LockEntry {
         if self.object.metadata.uid != object.metadata.uid {
             self.status.settled = Settled::default();
             self.finalizer = FinalizerWrites::default();
+            self.willing = WillingReads::default();
             self.reads.forget_object();
         }
         if object.metadata.deletion_timestamp.is_none() {

@@ -13,7 +13,7 @@ use crate::{
         status::HolderFacts,
         writer::Item,
     },
-    lease::{FencingToken, LockName},
+    lease::{Authority, FencingToken, LockName},
     operator::metrics_watcher::Change,
     targets::Origin,
 };
@@ -76,10 +76,13 @@ impl Index {
         self.writer.push(Item::Lock(key));
     }
 
-    /// Returns the token in the status, if this cluster holds or held the lock with it.
+    /// Returns the token in the status, if this cluster holds or held the lock with it. The name of the cluster proves
+    /// nothing: an object may be copied from another cluster of the same name. A status of an older operator has no UID.
     fn own_token(&self, object: &LeaderLock) -> Option<u64> {
         let status = object.status.as_ref()?;
-        let own = status.holder_cluster.as_deref() == Some(self.me.cluster.name());
+        // An older operator writes the name, and leaves the UID of an earlier holder in the status.
+        let own = status.holder_cluster_uid.as_deref() == Some(self.me.cluster.uid())
+            && status.holder_cluster.as_deref() == Some(self.me.cluster.name());
         u64::try_from(status.fencing_token.filter(|_| own)?).ok()
     }
 
@@ -89,10 +92,21 @@ impl Index {
         self.view(&plan.quorum, &plan.lock_name, at)
     }
 
-    /// Returns the state of a lock on an open quorum.
+    /// Returns the state of a lock on an open quorum; `None` while the view shows a lease that this replica has given up.
     pub(super) fn view(&self, quorum: &str, lock: &LockName, at: &World<'_>) -> Option<LockSnapshot> {
         self.open.get(quorum)?;
-        at.views.lock(quorum, lock, at.now)
+        let view = at.views.lock(quorum, lock, at.now)?;
+        let given_up = |authority: Authority| self.open.has_given_up(quorum, lock, authority.token);
+        (!view.authority.is_some_and(given_up)).then_some(view)
+    }
+
+    /// Forgets the leases that were given up and have ended.
+    pub(super) fn forget_given_up(&mut self, at: &World<'_>) {
+        let shown = |quorum: &str, lock: &LockName| {
+            let view = at.views.lock(quorum, lock, at.now)?;
+            view.authority.map(|authority| authority.token)
+        };
+        self.open.forget_given_up(shown);
     }
 
     /// Handles a change of holder.
@@ -103,6 +117,7 @@ impl Index {
         };
         let snapshot = self.view(&change.quorum, &change.lock, at);
         self.writer.push(Item::Lock(key.clone()));
+        self.hurry_templates(&key, at);
         self.answer_hand_over(&key, at);
         if let Some(snapshot) = snapshot {
             self.emit_lease_event(&key, &snapshot, change.ended, at);
@@ -218,6 +233,7 @@ pub(super) fn holder_facts(
         return Some(HolderFacts {
             identity: identity.to_string(),
             cluster: cluster.name().to_owned(),
+            cluster_uid: cluster.uid().to_owned(),
             own_cluster: true,
             token: Some(authority.token.0),
             acquired: snapshot.acquired.map(timestamp_at),
@@ -237,6 +253,7 @@ pub(super) fn holder_facts(
         } else {
             holder.cluster.name().to_owned()
         },
+        cluster_uid: holder.cluster.uid().to_owned(),
         own_cluster,
         token: snapshot.last_token.map(|token| token.0),
         acquired: None,

@@ -9,7 +9,7 @@ use crate::{
         object::ObjectKey,
         problem::Problem,
     },
-    lease::{BootInstant, LockName},
+    lease::{BootInstant, FencingToken, LockName},
 };
 
 #[derive(Debug)]
@@ -17,12 +17,18 @@ pub(super) struct OpenQuorum {
     pub(super) plan: QuorumPlan,
     /// The object for which each lock was activated.
     pub(super) names: BTreeMap<LockName, ObjectKey>,
+    /// The locks of the operator itself by which this replica shows that its cluster takes part in locks.
+    pub(super) shown: BTreeSet<LockName>,
+    /// Whether a question about other clusters is under way.
+    pub(super) asks_willing: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct OpenQuorums {
     open: BTreeMap<String, OpenQuorum>,
     closing: BTreeSet<String>,
+    /// The leases of this replica that it has given up, by quorum and lock, while the views still show them.
+    given_up: BTreeMap<(String, LockName), FencingToken>,
     /// The quorums that could not be opened, with the reason.
     failed: BTreeMap<String, Failure>,
 }
@@ -54,8 +60,30 @@ impl OpenQuorums {
     }
 
     pub(super) fn open(&mut self, plan: QuorumPlan) {
-        let names = BTreeMap::new();
-        self.open.insert(plan.name.clone(), OpenQuorum { plan, names });
+        let quorum = OpenQuorum {
+            names: BTreeMap::new(),
+            shown: BTreeSet::new(),
+            asks_willing: false,
+            plan,
+        };
+        self.open.insert(quorum.plan.name.clone(), quorum);
+    }
+
+    /// Records that this replica gives up the lock, which it holds with this token.
+    pub(super) fn give_up(&mut self, quorum: &str, lock: &LockName, token: FencingToken) {
+        self.given_up.insert((quorum.to_owned(), lock.clone()), token);
+    }
+
+    /// Reports whether this replica has given up the lease with this token. The elector ends it later: until then, the view of
+    /// the lock still shows the authority.
+    pub(super) fn has_given_up(&self, quorum: &str, lock: &LockName, token: FencingToken) -> bool {
+        !self.given_up.is_empty() && self.given_up.get(&(quorum.to_owned(), lock.clone())) == Some(&token)
+    }
+
+    /// Forgets the leases that were given up and that the views no longer show.
+    pub(super) fn forget_given_up(&mut self, shown: impl Fn(&str, &LockName) -> Option<FencingToken>) {
+        self.given_up
+            .retain(|(quorum, lock), token| shown(quorum, lock) == Some(*token));
     }
 
     /// Closes the quorum and returns whether it was open.
@@ -116,6 +144,19 @@ impl OpenQuorums {
 mod tests {
     use super::*;
     use crate::controller::problem::Reason;
+
+    #[test]
+    fn lease_that_was_given_up_counts_no_longer_until_the_views_forget_it() {
+        let mut quorums = OpenQuorums::default();
+        let lock = LockName::parse("n/a").unwrap();
+        let (old, new) = (FencingToken(1), FencingToken(2));
+        quorums.give_up("q", &lock, old);
+        quorums.forget_given_up(|_, _| Some(old));
+        assert!(quorums.has_given_up("q", &lock, old));
+        assert!(!quorums.has_given_up("q", &lock, new) && !quorums.has_given_up("r", &lock, old));
+        quorums.forget_given_up(|_, _| None);
+        assert!(!quorums.has_given_up("q", &lock, old));
+    }
 
     #[test]
     fn quorum_is_retried_once_for_each_failure() {

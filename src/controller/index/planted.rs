@@ -33,6 +33,8 @@ pub(super) enum Planted {
     OpensQuorumOnce,
     /// A lock is contended for although the object contains an abstention of this cluster.
     ContendsWhileAbstaining,
+    /// A lock is passed on, or left, to a cluster that is alive and not known to be willing.
+    PassesToUnwilling,
     /// Targets are stopped for a failover that could not be written into the object.
     DrainsWithoutAbstention,
     /// Targets are stopped to hand over a lease that has ended.
@@ -53,14 +55,14 @@ pub(super) enum Planted {
     ForgetsUnserved,
     /// The target task of an object that is gone keeps running.
     TaskOutlivesLock,
-    /// Observed targets are stopped as leftovers, again and again.
-    StopsObserved,
     /// A target is switched for two locks.
     SharesTarget,
     /// At the end of the process, targets are not stopped before their lock is released.
     ReleasesAtEnd,
     /// At the end of the process, targets that a sibling would take over are stopped.
     StopsDespiteSuccessor,
+    /// A replica that is cut off from the API server ends although no sibling reaches it.
+    EndsBesideCutOffSibling,
     /// The last status of a released lock reports a lease that is running out.
     ReportsLeaseAfterEnd,
 }

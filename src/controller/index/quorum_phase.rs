@@ -108,9 +108,7 @@ impl QuorumPhase {
             Self::New => QuorumView::Missing,
             Self::NotInUse { problem, .. } => QuorumView::NotUsable(problem),
             Self::InUse(in_use) => match &in_use.problem {
-                Some(problem) if problem.reason == Reason::ClusterNameNotUnique => {
-                    QuorumView::NotUsable(problem)
-                }
+                Some(problem) if problem.reason.is_of_another_cluster() => QuorumView::NotUsable(problem),
                 _ => QuorumView::Usable(&in_use.plan),
             },
         }

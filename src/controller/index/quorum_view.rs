@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use kube::Resource;
 
-use super::{Effect, Index, World, reporter::Turn, sight::SightChange};
+use super::{
+    Effect, Index, World,
+    reporter::{ReporterDuty, Turn},
+    sight::SightChange,
+};
 use crate::{
     api::quorum_status::{NotReadyReplica, RedisQuorumStatus},
     controller::{
@@ -26,16 +30,20 @@ impl Index {
     pub(super) fn check_quorum(&mut self, name: &str, at: &World<'_>) {
         let masters = self.open.get(name).and_then(|_| at.views.masters(name));
         let health = masters.as_deref().map(Health::of);
-        let leaves_reporting = self.is_coordinated_elsewhere(name, at);
+        let duty = ReporterDuty {
+            leaves: self.is_coordinated_elsewhere(name, at),
+            coordinator: self.known_coordinator(name, at),
+        };
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
         entry.sight.note(health.as_ref(), at.now);
         let Some(health) = health else { return };
-        let Some(turn) = entry.reporting.observe(name, leaves_reporting, at) else {
+        let Some(turn) = entry.reporting.observe(name, &duty, at) else {
             return;
         };
         let change = entry.sight.take(health, at.now);
+        self.judge_copy(name, turn.copied);
         self.queue_changes(name, turn, &change, at);
         let entry = self.quorums.get(name);
         if entry.is_some_and(|entry| entry.reporting.is_mine()) {
@@ -110,13 +118,13 @@ impl Index {
             self.effects
                 .push(Effect::Record(EventRecord { reason, object, note }));
         };
-        if change.lost {
-            emit(EventReason::QuorumLost, change.why.clone().unwrap_or_default());
+        if let Some((reason, why)) = &change.lost {
+            emit(*reason, why.clone());
         }
         if restored {
             emit(
                 EventReason::QuorumRestored,
-                "a majority of the masters votes".into(),
+                "a majority of the masters votes and accepts writes".into(),
             );
         }
         for master in &change.quarantined {
@@ -197,6 +205,8 @@ impl Index {
         let quorum_id = open.and_then(|_| at.views.quorum_id(name));
         let quorum_id = quorum_id.map(|id| id.to_string());
         let kept_by = self.kept_by(name);
+        let contact = self.asking.reported.as_ref();
+        let unanswered = contact.map(|contact| contact.unanswered.iter().cloned().collect());
         let entry = self.quorums.get_mut(name)?;
         let beat = entry.reporting.is_mine() && entry.heartbeat.is_due();
         let reporters = if beat {
@@ -214,6 +224,7 @@ impl Index {
             quorum_id,
             reporters,
             not_ready,
+            unanswered,
             initialized: entry.initialization.time().cloned(),
             kept_by,
             now: stamp,

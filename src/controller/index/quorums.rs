@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Effect, Index, Planted, World};
+use super::{Effect, Index, Planted, World, name_clash::clash};
 use crate::{
     api::{RedisQuorum, plan::QuorumPlan, vocabulary::ConditionType},
     controller::{
@@ -13,7 +13,6 @@ use crate::{
         secrets::Found,
         writer::Item,
     },
-    lease::ClusterId,
     masters::QuorumId,
     operator::{access::Access, quorum::check},
     targets::Origin,
@@ -165,14 +164,17 @@ impl Index {
             if let Some(problem) = self.open.refusal(name, at.now) {
                 return Err(problem.clone());
             }
-            self.open_quorum(&in_use, access, at);
+            self.open_quorum(&in_use, *access, at);
             if in_use != plan {
                 self.due.quorums.insert(name.to_owned());
             }
             return Ok(Some(in_use));
         };
         open.plan = in_use.clone();
-        self.effects.push(Effect::AdjustQuorum { plan: in_use, access });
+        self.effects.push(Effect::AdjustQuorum {
+            plan: in_use,
+            access: *access,
+        });
         self.start_reporter(&plan, at);
         self.change_urls(name, &plan, at).map_or(Ok(Some(plan)), Err)
     }
@@ -222,6 +224,7 @@ impl Index {
             cluster: &self.me.cluster,
             scope: &self.me.scope,
             command_timeout: plan.command_timeout,
+            elects_coordinator: self.me.coordinates,
             longest_lease: plan.longest_lease,
         };
         let reporter = Reporter::new(&terms, at.now).ok();
@@ -335,19 +338,6 @@ fn is_another(running: &QuorumPlan, plan: &QuorumPlan) -> bool {
         || running.longest_lease != plan.longest_lease
 }
 
-fn clash(own: &ClusterId, other: &ClusterId) -> Problem {
-    Problem::new(
-        Reason::ClusterNameNotUnique,
-        format!(
-            "another cluster also has the name {:?}: its UID is {}, the UID of this cluster is {}; give this cluster \
-             another name by the Helm value clusterName, or --cluster of `redlock operator`",
-            own.name(),
-            other.uid(),
-            own.uid()
-        ),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -368,16 +358,5 @@ mod tests {
                 "{named:?} {away:?}"
             );
         }
-    }
-
-    /// A user of the chart knows its values, and never typed the flag.
-    #[test]
-    fn clash_names_the_value_of_the_chart_before_the_flag() {
-        let named = |uid: &str| ClusterId::new("eu-1", uid).unwrap();
-        let text = clash(&named("2420"), &named("0b7e")).message;
-        let value = text.find("Helm value clusterName").unwrap();
-        assert!(text.find("--cluster").unwrap() > value, "{text}");
-        let values = include_str!("../../../charts/redlock-operator/values.yaml");
-        assert!(values.contains("\nclusterName: "));
     }
 }

@@ -10,7 +10,10 @@
 
 use std::time::Duration;
 
-use super::LockSnapshot;
+use super::{
+    LockSnapshot,
+    coordinator_seat::{CoordinatorSeat, KnownCoordinator},
+};
 use crate::{
     api::in_use,
     lease::{
@@ -28,8 +31,11 @@ const LEASE: Duration = Duration::from_secs(15);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::controller) enum View {
     Mine,
-    /// A candidate holds the lock. The candidate is a sibling if its cluster has the UID of this cluster.
-    Held(ClusterId),
+    /// A candidate with this identity holds the lock. The candidate is a sibling if its cluster has the UID of this cluster.
+    Held {
+        cluster: ClusterId,
+        identity: String,
+    },
     /// No holder is seen.
     Free,
 }
@@ -39,7 +45,10 @@ fn view(seen: &LockSnapshot) -> View {
         return View::Mine;
     }
     match &seen.holder {
-        Some(holder) => View::Held(holder.cluster.clone()),
+        Some(holder) => View::Held {
+            cluster: holder.cluster.clone(),
+            identity: holder.identity.clone(),
+        },
         None => View::Free,
     }
 }
@@ -66,7 +75,7 @@ impl Seat {
         let before = std::mem::replace(&mut self.mine, *seen == View::Mine);
         self.free_since = match seen {
             View::Free => self.free_since.or(Some(now)),
-            View::Mine | View::Held(_) => None,
+            View::Mine | View::Held { .. } => None,
         };
         before != self.mine
     }
@@ -74,6 +83,14 @@ impl Seat {
     fn absent_for(&self, now: BootInstant) -> Option<Duration> {
         self.free_since.map(|since| now.since(since))
     }
+}
+
+/// What this replica has to do as reporter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::controller) struct ReporterDuty {
+    /// Whether another replica coordinates, and sees the masters.
+    pub(in crate::controller) leaves: bool,
+    pub(in crate::controller) coordinator: KnownCoordinator,
 }
 
 /// The namespaces that the replicas of one Deployment watch, encoded for the name of a lock.
@@ -108,6 +125,8 @@ pub(in crate::controller) struct Reporter {
     confirmed: bool,
     clash: Option<ClusterId>,
     name_free_since: Option<BootInstant>,
+    /// `None` if the replicas elect no coordinator.
+    coordinator: Option<CoordinatorSeat>,
 }
 
 /// The identity of a reporter, and the limits of its quorum.
@@ -116,6 +135,8 @@ pub(super) struct ReporterTerms<'a> {
     pub(super) scope: &'a Scope,
     pub(super) command_timeout: Duration,
     pub(super) longest_lease: Duration,
+    /// Whether the replicas elect a coordinator.
+    pub(super) elects_coordinator: bool,
 }
 
 /// The changes found by one observation of the locks.
@@ -127,6 +148,8 @@ pub(in crate::controller) struct Turn {
     pub(in crate::controller) locks: bool,
     /// Whether the ownership of the cluster name has changed.
     pub(in crate::controller) name: bool,
+    /// Whether the objects of this cluster are a copy of those of another cluster.
+    pub(in crate::controller) copied: bool,
     /// The new terms of locks that are to be contended for from now on, or no longer.
     pub(in crate::controller) put: Vec<(LockName, Terms)>,
 }
@@ -142,6 +165,7 @@ impl Reporter {
             scope,
             command_timeout,
             longest_lease,
+            elects_coordinator,
         } = *terms;
         let given = GivenTimings {
             lease_duration: Some(LEASE.min(longest_lease)),
@@ -151,6 +175,10 @@ impl Reporter {
         let timings = Timings::resolve(given, Duration::ZERO, Some(command_timeout), longest_lease)
             .or_else(|_| Timings::resolve(given, Duration::ZERO, None, longest_lease))
             .unwrap_or_else(|_| Timings::derive(Duration::ZERO));
+        let coordinator = match elects_coordinator {
+            true => Some(CoordinatorSeat::new(cluster, &scope.0)?),
+            false => None,
+        };
         Ok(Self {
             cluster: cluster.clone(),
             quorum: Seat::new(reporter_lock(cluster)?, now),
@@ -163,13 +191,21 @@ impl Reporter {
             confirmed: false,
             clash: None,
             name_free_since: None,
+            coordinator,
         })
     }
 
-    /// Returns the initial terms: all locks are contended for.
+    /// Returns the initial terms: all locks are contended for, except that of the coordinator.
     pub(in crate::controller) fn first_terms(&self) -> impl Iterator<Item = (LockName, Terms)> {
         let all = [&self.quorum.lock, &self.locks.lock, &self.name];
-        all.map(|lock| self.terms(lock, true)).into_iter()
+        let seat = self.coordinator.as_ref();
+        let seat = seat.map(|seat| self.terms(seat.lock(), false));
+        all.map(|lock| self.terms(lock, true)).into_iter().chain(seat)
+    }
+
+    /// Returns the terms of a lock that only the reporter contends for.
+    pub(super) fn shown_terms(&self, lock: &LockName) -> Terms {
+        self.terms(lock, true).1
     }
 
     fn terms(&self, lock: &LockName, contends: bool) -> (LockName, Terms) {
@@ -190,12 +226,11 @@ impl Reporter {
         (lock.clone(), terms)
     }
 
-    /// Observes the locks. The caller polls this, because some changes result from time alone. `leaves_reporting` is true
-    /// while another replica coordinates, and sees the masters.
+    /// Observes the locks. The caller polls this, because some changes result from time alone.
     pub(in crate::controller) fn observe(
         &mut self,
         lock: &dyn Fn(&LockName) -> Option<LockSnapshot>,
-        leaves_reporting: bool,
+        duty: &ReporterDuty,
         now: BootInstant,
     ) -> Turn {
         let seen = |name: &LockName| lock(name).map_or(View::Free, |seen| view(&seen));
@@ -203,8 +238,17 @@ impl Reporter {
         let before = (self.confirmed, self.clash.clone());
         let contended = (self.contends_for_name, self.contends_to_report);
         self.judge_name(name, now);
-        self.contends_to_report = !leaves_reporting;
+        self.contends_to_report = !duty.leaves;
         let mut put = Vec::new();
+        let mut copied = false;
+        if let Some(seat) = &mut self.coordinator {
+            let contended = seat.contends();
+            copied = seat.observe(&seen(seat.lock()), &duty.coordinator, now);
+            let (lock, contends) = (seat.lock().clone(), seat.contends());
+            if contends != contended {
+                put.push(self.terms(&lock, contends));
+            }
+        }
         if self.contends_for_name != contended.0 {
             put.push(self.terms(&self.name, self.contends_for_name));
         }
@@ -216,6 +260,7 @@ impl Reporter {
             quorum: self.quorum.observe(&quorum, now),
             locks: self.locks.observe(&locks, now),
             name: before != (self.confirmed, self.clash.clone()),
+            copied,
             put,
         }
     }
@@ -226,11 +271,11 @@ impl Reporter {
     fn judge_name(&mut self, seen: View, now: BootInstant) {
         match seen {
             View::Mine => (self.confirmed, self.clash, self.name_free_since) = (true, None, None),
-            View::Held(cluster) if cluster.uid() == self.cluster.uid() => {
+            View::Held { cluster, .. } if cluster.uid() == self.cluster.uid() => {
                 (self.confirmed, self.clash, self.name_free_since) = (true, None, None);
                 self.contends_for_name = true;
             }
-            View::Held(cluster) => {
+            View::Held { cluster, .. } => {
                 (self.confirmed, self.clash, self.name_free_since) = (false, Some(cluster), None);
                 self.contends_for_name = false;
             }
@@ -289,6 +334,13 @@ mod tests {
         scope_reporter_lock(&cluster, &Scope::of(&namespaces).0).unwrap()
     }
 
+    fn held(cluster: &str, identity: &str) -> View {
+        View::Held {
+            cluster: cluster.parse().unwrap(),
+            identity: identity.to_owned(),
+        }
+    }
+
     #[test]
     fn each_set_of_namespaces_has_a_reporter_of_its_own() {
         assert_eq!(lock(&["a", "b"]), lock(&["b", "a", "b"]));
@@ -309,7 +361,7 @@ mod tests {
         let mut seat = Seat::new(lock(&[]), at(1));
         assert!(!seat.observe(&View::Free, at(3)));
         assert_eq!(seat.absent_for(at(4)), Some(Duration::from_secs(3)));
-        assert!(!seat.observe(&View::Held("eu/u".parse().unwrap()), at(5)));
+        assert!(!seat.observe(&held("eu/u", "other"), at(5)));
         assert_eq!(seat.absent_for(at(5)), None);
         assert!(seat.observe(&View::Mine, at(6)));
         assert!(seat.observe(&View::Free, at(7)));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     World,
-    reporter::{Reporter, Turn},
+    reporter::{Reporter, ReporterDuty, Turn},
 };
 use crate::{
     controller::sibling_answers::Witness,
@@ -63,10 +63,10 @@ impl Reporting {
     }
 
     /// Observes the internal locks; the caller polls this. Returns `None` while the quorum is not open.
-    pub(super) fn observe(&mut self, quorum: &str, leaves_reporting: bool, at: &World<'_>) -> Option<Turn> {
+    pub(super) fn observe(&mut self, quorum: &str, duty: &ReporterDuty, at: &World<'_>) -> Option<Turn> {
         let reporter = self.reporter.as_mut()?;
         let lock = |lock: &LockName| at.views.lock(quorum, lock, at.now);
-        let turn = reporter.observe(&lock, leaves_reporting, at.now);
+        let turn = reporter.observe(&lock, duty, at.now);
         if reporter.quorum_unreported(at.now).is_none() {
             (self.caretaker, self.contradicted) = (reporter.reports_quorum(), false);
         }

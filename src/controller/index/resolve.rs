@@ -40,9 +40,7 @@ pub(in crate::controller) fn plan(
             format!("spec.quorumRef.name: there is no RedisQuorum {name:?}"),
         )),
         // The lock is refused for the same reason, under the same reason name.
-        QuorumView::NotUsable(problem) if problem.reason == Reason::ClusterNameNotUnique => {
-            Err(problem.clone())
-        }
+        QuorumView::NotUsable(problem) if problem.reason.is_of_another_cluster() => Err(problem.clone()),
         QuorumView::NotUsable(problem) => Err(Problem::new(
             Reason::QuorumNotUsable,
             format!(

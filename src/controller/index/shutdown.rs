@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Index, Planted, World};
+use super::{Effect, Index, Planted, World};
 use crate::{
     api::{
         leader_lock::{Candidates, Enforcement},
@@ -41,11 +41,35 @@ impl Handed {
     }
 }
 
+/// Reports whether a sibling would take over the lock of this plan, or manages the targets of an agent's lock.
+pub(super) fn has_successor(siblings: &Round, plan: &LockPlan) -> bool {
+    let observed = plan.candidates == Candidates::Agents;
+    siblings.has_successor(&plan.quorum, &plan.lock_name, observed)
+}
+
 impl Index {
     /// Announces to the siblings that this replica takes nothing over from now on.
     pub(in crate::controller) fn begin_stop(&mut self, at: &World<'_>) {
         self.resign_coordinator(at);
+        self.hide_willing();
         self.publish(true);
+    }
+
+    /// Ends the process in the ordinary way.
+    pub(super) fn end_process(&mut self) {
+        self.ends = true;
+        self.effects.push(Effect::EndProcess);
+    }
+
+    /// Returns the locks whose targets this replica is responsible for, with the plans in force.
+    pub(super) fn with_own_targets(&self, at: &World<'_>) -> impl Iterator<Item = (&ObjectKey, &LockPlan)> {
+        let plans = self.locks.with_targets();
+        let plans = plans.filter_map(|(key, entry, _)| Some((key, entry.phase.active_plan()?.as_ref())));
+        plans.filter(|(key, plan)| {
+            // Every replica manages the targets of an agent's lock, so the last one stops them.
+            let is_responsible = plan.candidates == Candidates::Agents || self.holds(key, at);
+            is_responsible && plan.enforcement != Enforcement::Observe
+        })
     }
 
     /// Decides how each lock is given up. A lock with targets goes to a sibling that sees a majority of the
@@ -57,17 +81,8 @@ impl Index {
         let unreadable = self.locks.unreadable.keys();
         let unreadable = unreadable.filter_map(|key| self.locks.get(key)?.phase.active_plan());
         unreadable.for_each(|plan| handed.keep(plan));
-        for (key, entry, _) in self.locks.with_targets() {
-            let Some(plan) = entry.phase.active_plan() else {
-                continue;
-            };
-            // Every replica manages the targets of an agent's lock, so the last one stops them.
-            let is_responsible = plan.candidates == Candidates::Agents || self.holds(key, at);
-            if !is_responsible || plan.enforcement == Enforcement::Observe {
-                continue;
-            }
-            let observed = plan.candidates == Candidates::Agents;
-            let taken = successors.has_successor(&plan.quorum, &plan.lock_name, observed);
+        for (key, plan) in self.with_own_targets(at) {
+            let taken = has_successor(successors, plan);
             if taken && !self.plants(Planted::StopsDespiteSuccessor) {
                 handed.keep(plan);
                 continue;
@@ -83,7 +98,7 @@ impl Index {
             };
             handed.stops.push(LastStop {
                 key: key.clone(),
-                plan: plan.as_ref().clone(),
+                plan: plan.clone(),
                 halt,
             });
         }

@@ -22,6 +22,8 @@ use crate::{
 const EVERY: Duration = Duration::from_millis(400);
 /// Interval between questions to a sibling at rest: a connection that is lost is reported before it is needed.
 const AT_REST: Duration = Duration::from_secs(30);
+/// Interval between questions of a replica that is cut off from the API server.
+const CUT_OFF: Duration = Duration::from_secs(2);
 /// The time after which a sibling that did not answer is asked again.
 const CONFIRMED: Duration = Duration::from_secs(3);
 /// Timeout of an answer.
@@ -44,6 +46,8 @@ pub(super) struct Asking {
     waiting: BTreeMap<ObjectKey, (String, LockName)>,
     /// The time at which the last round began.
     at: Option<BootInstant>,
+    /// The time at which a replica that is cut off asks again.
+    cut_off_at: BootInstant,
     /// Whether the reason why this replica is not ready was reported, or the replica was ready.
     pub(super) reported_not_ready: bool,
     /// The connections that the last round has shown, and since when; and those that are reported: a second round
@@ -59,7 +63,14 @@ impl Index {
         if self.asking.under_way || self.asking.at.is_some_and(|asked| now < asked + EVERY) {
             return;
         }
-        let quorums = self.unseen(at);
+        let mut quorums = self.unseen(at);
+        if self.is_cut_off(at) && now >= self.asking.cut_off_at {
+            self.asking.cut_off_at = now + CUT_OFF;
+            // The answers show whether a sibling can take over.
+            for (quorum, locks) in self.last_question() {
+                quorums.entry(quorum).or_default().extend(locks);
+            }
+        }
         if quorums.is_empty() && !self.checks_connections(now) {
             return;
         }
@@ -97,12 +108,16 @@ impl Index {
             tracing::info!(pod, "the other replica answers again, or is gone");
         }
         if reported != *contact {
+            for quorum in self.quorums.names() {
+                self.writer.push(Item::Quorum(quorum));
+            }
             self.publish(false);
         }
     }
 
-    pub(super) fn on_siblings_answered(&mut self, round: Round) {
+    pub(super) fn on_siblings_answered(&mut self, round: Round, at: &World<'_>) {
         self.asking.under_way = false;
+        self.end_if_cut_off(&round, at);
         if let Some(sent) = round.sent {
             self.report_contact(&round.contact(), sent);
         }

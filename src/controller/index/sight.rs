@@ -1,13 +1,16 @@
 //! Tracks this replica's view of the masters of a quorum.
 
-use crate::{controller::status::Health, lease::BootInstant};
+use crate::{
+    controller::{events::EventReason, status::Health},
+    lease::BootInstant,
+};
 
 #[derive(Debug, Default)]
 pub(super) struct Sight {
     health: Option<Health>,
     /// The time since which this replica has seen no majority of the masters.
     blind_since: Option<BootInstant>,
-    /// The time at which a majority was last missing after there had been one; reset when its return is
+    /// The time at which no majority last accepted writes after one had; reset when its return is
     /// reported.
     lost: Option<BootInstant>,
 }
@@ -18,10 +21,8 @@ pub(super) struct SightChange {
     pub(super) anything: bool,
     /// Whether a majority was lost or regained: the statuses of locks depend on nothing else.
     pub(super) crossed: bool,
-    /// Whether there was a majority and it is lost.
-    pub(super) lost: bool,
-    /// The reason why there is no majority.
-    pub(super) why: Option<String>,
+    /// The event about a majority that no longer votes, or no longer accepts writes.
+    pub(super) lost: Option<(EventReason, String)>,
     /// Masters that lost their memory.
     pub(super) quarantined: Vec<String>,
 }
@@ -43,22 +44,27 @@ impl Sight {
         let known =
             |master: &str| before.is_some_and(|before| before.quarantined().any(|other| other == master));
         let quarantined = health.quarantined().filter(|master| !known(master));
-        let has = health.has_majority();
+        let reason = match health.votes_by_majority() {
+            true => EventReason::WritesRefused,
+            false => EventReason::QuorumLost,
+        };
         let change = SightChange {
             anything: before != Some(&health),
-            crossed: had != Some(has),
-            lost: had == Some(true) && !has,
-            why: health.no_majority(),
+            crossed: had != Some(health.has_majority()),
+            lost: health
+                .no_majority()
+                .filter(|_| had == Some(true))
+                .map(|why| (reason, why)),
             quarantined: quarantined.map(str::to_owned).collect(),
         };
-        if change.lost || (!has && self.lost.is_some()) {
+        if change.lost.is_some() || (!health.has_majority() && self.lost.is_some()) {
             self.lost = Some(now);
         }
         self.health = Some(health);
         change
     }
 
-    /// Returns when a majority was last missing, if there is one now and its return was not reported yet.
+    /// Returns when no majority last accepted writes, if one does now and its return was not reported yet.
     pub(super) fn regained(&mut self) -> Option<BootInstant> {
         if self.has_majority() {
             self.lost.take()
@@ -107,7 +113,7 @@ mod tests {
     #[test]
     fn the_text_for_locks_is_the_same_for_every_minority() {
         let texts: BTreeSet<_> = (0..3)
-            .map(|voting| Health::sample(voting, 5).no_majority_of("q"))
+            .map(|voting| Health::sample(voting, 5).no_majority_of("q").unwrap().message)
             .collect();
         assert_eq!(texts.len(), 1, "{texts:?}");
         assert_eq!(Health::sample(3, 5).no_majority_of("q"), None);

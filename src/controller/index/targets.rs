@@ -3,7 +3,7 @@
 
 use super::{
     Effect, FinalizerChange, FinalizerEnd, Index, Planted, TargetTaskStart, World,
-    happened::{Off, happened},
+    happened::{Off, happened, start_postponed},
     lock_store::LockEntry,
     phase::{LockPhase, TargetTask},
 };
@@ -28,6 +28,7 @@ impl Index {
     /// Starts, updates or ends the target task of an active lock.
     pub(super) fn apply_targets(&mut self, key: &ObjectKey, at: &World<'_>) {
         let unreadable = self.locks.unreadable.contains_key(key);
+        let shown = self.snapshot(key, at);
         let starts_anyway = self.plants(Planted::StartsWithoutFinalizer);
         let Some(entry) = self.locks.get_mut(key) else {
             return;
@@ -56,7 +57,7 @@ impl Index {
             if self.open.get(&plan.quorum).is_none() {
                 return;
             }
-            if at.views.lock(&plan.quorum, &plan.lock_name, at.now).is_none() {
+            if shown.is_none() {
                 // The lock has just become active; the elector shows it at the next read.
                 self.due.tasks.insert(key);
                 return;
@@ -98,6 +99,7 @@ impl Index {
         let key = report.key.clone();
         let now = at.now;
         let held = self.held_by_us(&key, at);
+        let snapshot = self.snapshot(&key, at);
         let Some(entry) = self.locks.get_mut(&key) else {
             return;
         };
@@ -118,12 +120,17 @@ impl Index {
         }
         let off = off(&entry.object, entry.phase.active_plan().map(AsRef::as_ref));
         let mut happened = happened(last, &report, off);
+        happened.extend(start_postponed(last, &report, snapshot.as_ref(), off));
         if unwritten && off.is_none() {
             happened.extend(entry.status.settled.stopped_unwritten(&report));
         }
         // Each note is emitted once: the report is stored, and read again, without its notes.
         let notes = std::mem::take(&mut report.notes).into_iter();
         happened.extend(notes.map(|note| (note.reason, note.text)));
+        if report.unswitchable != last.is_some_and(|last| last.unswitchable) {
+            // The lock is contended for only where a target can be switched.
+            self.due.locks.insert(key.clone());
+        }
         if last.is_none_or(|last| last.has != report.has) {
             // Other locks may wait for targets that this lock no longer has.
             self.due.locks.insert(key.clone());
@@ -265,6 +272,7 @@ impl Index {
         self.due.locks.append(&mut self.due.tasks);
         // Their abstention may have ended.
         self.due.locks.append(&mut self.due.abstaining);
+        self.show_willing(at);
         self.check_unready(at);
         self.check_finalizers(at);
         self.check_reads(at);
@@ -318,6 +326,7 @@ fn hands(entry: &LockEntry, plan: &LockPlan) -> Permissions {
     Permissions {
         off: off(&entry.object, Some(plan)).is_some(),
         guarded: entry.is_recorded(plan),
+        finalizer: has_finalizer(&entry.object),
         unreadable: false,
         starts: (entry.object.metadata.deletion_timestamp.is_none() && !entry.phase.is_leaving())
             || plants(WorldMistake::DepartsUnrecorded),

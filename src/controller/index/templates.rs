@@ -1,7 +1,11 @@
 //! Follows pod templates: a lock is judged again when one of its templates has been read.
 
-use super::{Effect, Index};
-use crate::controller::{object::ObjectKey, problem::Reason, templates::Read};
+use super::{Effect, Index, World};
+use crate::controller::{
+    object::ObjectKey,
+    problem::{Problem, Reason},
+    templates::Read,
+};
 
 impl Index {
     /// Follows the templates that the stop times of this lock depend on.
@@ -19,13 +23,13 @@ impl Index {
         self.effects.extend(ended.chain(begun));
     }
 
-    /// Reads templates without delay if the lock cannot be used before.
-    pub(super) fn hurry_templates(&mut self, key: &ObjectKey) {
-        let Some(entry) = self.locks.get(key) else { return };
-        if entry
-            .problem()
-            .is_some_and(|problem| problem.reason == Reason::Opening)
-        {
+    /// Reads templates without delay if the lock cannot be used, or its targets are not started, before.
+    pub(super) fn hurry_templates(&mut self, key: &ObjectKey, at: &World<'_>) {
+        let Some(entry) = self.locks.get(key).filter(|entry| entry.templates.awaited()) else {
+            return;
+        };
+        let opening = |problem: &Problem| problem.reason == Reason::Opening;
+        if entry.problem().is_some_and(opening) || self.holds(key, at) {
             let hurried = entry.templates.unread();
             let hurried = hurried.map(|one| Effect::HurryTemplate(key.clone(), one.clone()));
             self.effects.extend(hurried);

@@ -100,19 +100,6 @@ impl Index {
         }
     }
 
-    /// Reports, once, that targets of a withdrawn lock run on because the lock is paused.
-    fn report_paused_departure(&mut self, key: &ObjectKey) {
-        self.due.tasks.insert(key.clone());
-        let Some(entry) = self.locks.get_mut(key) else {
-            return;
-        };
-        if !std::mem::replace(&mut entry.status.departure_reported, true) {
-            let note = "the lock is to be given up, and redlock.dev/paused forbids to stop its targets: the lease and the \
-                        finalizer stay. Remove the annotation, or set deletionPolicy: Orphan before the deletion";
-            self.warn(key, EventReason::DepartureBlocked, note.to_owned());
-        }
-    }
-
     /// Returns the facts about a lock that is to be withdrawn; `None` if no plan is applied.
     fn departing(&self, key: &ObjectKey, at: &World<'_>) -> Option<Departing> {
         let now = at.now;
@@ -128,13 +115,15 @@ impl Index {
         let sibling_ruled_out = observed && !self.sibling_is_responsible(key, at);
         let holds = self.holds(key, at);
         let held_by_sibling = self.held_by_us(key, at) && !holds;
-        // A replica that sees the masters knows that no sibling holds the lock.
-        let blind = !at.views.has_majority(&plan.quorum);
+        // A replica that observes the lock on the masters knows that no sibling holds it.
+        let blind = entry.phase.contention().is_none() || !at.views.has_majority(&plan.quorum);
         let coordinated = blind
             && self.is_coordinated_elsewhere(&plan.quorum, at)
             && !self.plants(Planted::StopsDespiteCoordinator);
+        // The targets may run under another lock, which the record names.
+        let may_run = has_finalizer(&entry.object);
         let for_sibling = plan.candidates == Candidates::Operator
-            && (held_by_sibling || (guarded && (!sibling_ruled_out || coordinated)))
+            && (held_by_sibling || (may_run && (!sibling_ruled_out || coordinated)))
             && !self.plants(Planted::StopsDespiteSibling);
         Some(Departing {
             orphan: deleted && entry.object.spec.deletion_policy == DeletionPolicy::Orphan,
@@ -248,6 +237,9 @@ impl Index {
     /// Gives the lock up.
     fn finish_departure(&mut self, key: &ObjectKey, stopped: bool, at: &World<'_>) {
         let releases = stopped || self.plants(Planted::ReleasesUnstopped);
+        if !stopped {
+            self.report_targets_left(key, at);
+        }
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
@@ -272,7 +264,7 @@ impl Index {
         // Other locks that wait for its targets are judged again, too.
         self.due.locks.insert(key.clone());
         if let Some(plan) = active {
-            self.remove_from_quorum(key, &plan, release_mode);
+            self.remove_from_quorum(key, &plan, release_mode, at);
         }
         // An object that stays guards the targets that were not stopped; a deleted object does not wait any
         // longer.
@@ -303,6 +295,7 @@ impl Index {
         self.due.locks.insert(key.clone());
         let started = self.started_under_lease(key, at);
         let unreadable = self.locks.unreadable.contains_key(key);
+        self.in_flight.asked.remove(key);
         let Some(entry) = self.locks.forget(key) else {
             return;
         };
@@ -322,7 +315,7 @@ impl Index {
             self.effects.push(Effect::EndTargetTask(key.clone()));
         }
         if let Some(plan) = entry.phase.active_plan() {
-            self.remove_from_quorum(key, plan, release_mode);
+            self.remove_from_quorum(key, plan, release_mode, at);
         }
     }
 
@@ -338,7 +331,17 @@ impl Index {
     }
 
     /// Gives up the lock of an object, unless another object owns its name now.
-    fn remove_from_quorum(&mut self, key: &ObjectKey, plan: &LockPlan, release_mode: ReleaseMode) {
+    fn remove_from_quorum(
+        &mut self,
+        key: &ObjectKey,
+        plan: &LockPlan,
+        release_mode: ReleaseMode,
+        at: &World<'_>,
+    ) {
+        let view = self.view(&plan.quorum, &plan.lock_name, at);
+        let token = view
+            .and_then(|view| view.authority)
+            .map(|authority| authority.token);
         let Some(quorum) = self.open.get_mut(&plan.quorum) else {
             return;
         };
@@ -348,6 +351,9 @@ impl Index {
             // Another object may have had the name before.
             let others = self.locks.of_identity(&plan.quorum, &plan.lock_name);
             self.due.locks.extend(others);
+            if let Some(token) = token {
+                self.open.give_up(&plan.quorum, &plan.lock_name, token);
+            }
             self.effects.push(Effect::RemoveLock {
                 quorum: plan.quorum.clone(),
                 lock: plan.lock_name.clone(),

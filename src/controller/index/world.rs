@@ -34,9 +34,12 @@ pub(in crate::controller) trait Views {
     fn lock(&self, quorum: &str, lock: &LockName, now: BootInstant) -> Option<LockSnapshot>;
     /// Returns the states of the masters; `None` if the quorum is not open.
     fn masters(&self, quorum: &str) -> Option<Vec<MasterStatus>>;
-    /// Reports whether a majority of the masters votes.
+    /// Reports whether a majority of the masters votes and accepts writes. A master that refuses a write reports no lock of
+    /// the same request, so that a holder may not be seen.
     fn has_majority(&self, quorum: &str) -> bool;
     fn quorum_id(&self, quorum: &str) -> Option<QuorumId>;
+    /// Reports whether the API server does not answer this replica.
+    fn is_api_server_lost(&self) -> bool;
     /// Returns why this replica is not ready; `None` if it is or has been ready.
     fn unready(&self) -> Option<Unready>;
     /// Reports whether the target task of this lock has panicked, even if the index has not been notified.

@@ -31,20 +31,21 @@ pub(super) fn unseen(
     status: &mut LeaderLockStatus,
     conditions: &mut Conditions<'_>,
 ) {
-    let why = facts
-        .no_majority
-        .clone()
-        .unwrap_or_else(|| "no replica of this cluster can report".to_owned());
+    let why = facts.no_majority.as_ref().map_or_else(
+        || "no replica of this cluster can report".to_owned(),
+        |why| why.message.clone(),
+    );
     let stopping = facts.targets.is_some_and(is_stopping) && switches(facts, plan);
     let role = if stopping { Role::Stopping } else { Role::Unknown };
     status.role = Some(role);
     status.targets = facts
         .targets
         .map_or_else(Vec::new, |report| report.targets.clone());
-    let progress = Progress::in_progress(REASON, why.clone());
+    let reason = facts.no_majority.as_ref().map_or(REASON, |why| why.reason);
+    let progress = Progress::in_progress(reason, why.clone());
     progress.ready(conditions);
     conditions.set(ConditionType::Held, Truth::Unknown, REASON, held(facts));
-    conditions.set(ConditionType::QuorumAvailable, false, REASON, why);
+    conditions.set(ConditionType::QuorumAvailable, false, reason, why);
     match facts.targets {
         Some(report) if switches(facts, plan) && is_stopped(report) => {
             conditions.set(
@@ -93,7 +94,8 @@ pub(super) fn is_stopped(report: &TargetReport) -> bool {
     let standby = |target: &TargetStatus| {
         target.desired == TargetState::Standby && target.observed == TargetState::Standby
     };
-    report.settled && report.trouble.is_none() && report.targets.iter().all(standby)
+    let mut all = report.targets.iter().chain(&report.removed);
+    report.settled && report.trouble.is_none() && all.all(standby)
 }
 
 /// A status that this replica wrote without a majority.

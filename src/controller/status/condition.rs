@@ -82,6 +82,11 @@ impl<'a> Conditions<'a> {
             .find(|condition| condition.type_ == kind.name())
     }
 
+    /// Keeps a condition as it was: its state is not known now.
+    pub(super) fn keep(&mut self, kind: ConditionType) {
+        self.list.extend(self.before(kind).cloned());
+    }
+
     /// Returns the previous conditions, in which those that were set replace the earlier ones.
     pub(super) fn into_list_before(self) -> Vec<Condition> {
         let mut list = self.before.to_vec();

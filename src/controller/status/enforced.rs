@@ -6,6 +6,7 @@ use super::{
     author::Author,
     condition::{ConditionType, Conditions, Truth},
     holder::HolderFacts,
+    takeover::postponed,
 };
 use crate::{
     api::{
@@ -20,6 +21,7 @@ use crate::{
         target_task::TargetReport,
         templates::Surges,
     },
+    lease::Holder,
 };
 
 /// The facts of a status.
@@ -32,14 +34,18 @@ pub(in crate::controller) struct LockFacts<'a> {
     /// Whether no master issued the token in the status.
     pub(in crate::controller) implausible: bool,
     pub(in crate::controller) holder: Option<HolderFacts>,
+    /// The last other holder that this replica has seen.
+    pub(in crate::controller) last_holder: Option<&'a Holder>,
     /// The number of masters of the quorum; 0 before their first observation. The number of voting masters is only in
     /// the status of the RedisQuorum: here, a flapping master would cost a write for every lock.
     pub(in crate::controller) masters: usize,
     /// The reason why there is no majority.
-    pub(in crate::controller) no_majority: Option<String>,
+    pub(in crate::controller) no_majority: Option<Problem>,
     pub(in crate::controller) paused: Option<&'a str>,
     /// The time until which this cluster leaves the lock to the other clusters.
     pub(in crate::controller) abstains: Option<Timestamp>,
+    /// Whether targets that were removed from the spec may run, according to the record of the object.
+    pub(in crate::controller) leftovers: bool,
     /// The state of the targets, if the lock has targets.
     pub(in crate::controller) targets: Option<&'a TargetReport>,
     pub(in crate::controller) surges: &'a Surges,
@@ -48,9 +54,38 @@ pub(in crate::controller) struct LockFacts<'a> {
     pub(in crate::controller) now: Timestamp,
 }
 
+/// Reports whether the lock has targets: declared ones, or removed ones that are not known to be stopped.
+fn has_targets(facts: &LockFacts<'_>, plan: &LockPlan) -> bool {
+    let removed = facts.targets.is_some_and(|report| !report.removed.is_empty());
+    removed || facts.leftovers || !plan.targets.is_empty()
+}
+
 /// Reports whether the lock has targets, and they are to be switched now.
 pub(super) fn switches(facts: &LockFacts<'_>, plan: &LockPlan) -> bool {
-    plan.switches() && facts.paused.is_none()
+    has_targets(facts, plan) && plan.enforcement == Enforcement::Enforce && facts.paused.is_none()
+}
+
+/// Returns the names of the removed targets that are not known to be stopped.
+fn removed_running(report: &TargetReport) -> Vec<&str> {
+    let running = report
+        .removed
+        .iter()
+        .filter(|target| target.observed != TargetState::Standby);
+    running.map(|target| target.name.as_str()).collect()
+}
+
+/// Describes the switch under way.
+pub(super) fn switching(facts: &LockFacts<'_>, report: &TargetReport) -> String {
+    if let Some(wait) = &report.takeover {
+        return postponed(wait, facts.last_holder);
+    }
+    match &removed_running(report)[..] {
+        [] => "the targets are being switched".to_owned(),
+        names => format!(
+            "the targets that were removed from the lock are being stopped: {}",
+            names.join(", ")
+        ),
+    }
 }
 
 /// Reports whether the targets are in the state that belongs to this role. A replica that does not know yet
@@ -58,6 +93,7 @@ pub(super) fn switches(facts: &LockFacts<'_>, plan: &LockPlan) -> bool {
 pub(super) fn as_declared(report: &TargetReport, role: Role) -> bool {
     let all = |state| report.targets.iter().all(|target| target.observed == state);
     report.settled
+        && removed_running(report).is_empty()
         && match role {
             Role::Active | Role::Activating | Role::Stopping => all(TargetState::Active),
             Role::Standby => all(TargetState::Standby),
@@ -73,7 +109,7 @@ pub(super) fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, role: Role, condi
             Reason::Paused,
             format!("redlock.dev/paused: {reason}"),
         );
-    } else if plan.targets.is_empty() {
+    } else if !has_targets(facts, plan) {
         conditions.set(
             ConditionType::Enforced,
             true,
@@ -116,12 +152,10 @@ pub(super) fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, role: Role, condi
                     "the targets are in their desired state".into(),
                 );
             }
-            Some(_) => conditions.set(
-                ConditionType::Enforced,
-                false,
-                Reason::Switching,
-                "the targets are being switched".into(),
-            ),
+            Some(report) => {
+                let text = switching(facts, report);
+                conditions.set(ConditionType::Enforced, false, Reason::Switching, text);
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::api::lock_status::LeaderLockStatus;
 pub(in crate::controller) struct HolderFacts {
     pub(in crate::controller) identity: String,
     pub(in crate::controller) cluster: String,
+    pub(in crate::controller) cluster_uid: String,
     /// Whether the holder belongs to this cluster.
     pub(in crate::controller) own_cluster: bool,
     pub(in crate::controller) token: Option<u64>,
@@ -44,6 +45,7 @@ pub(super) fn show(
     status.holder = Some(called(&holder.cluster, &holder.identity));
     status.holder_identity = Some(holder.identity.clone());
     status.holder_cluster = Some(holder.cluster.clone());
+    status.holder_cluster_uid = Some(holder.cluster_uid.clone());
     status.fencing_token = token.or(status.fencing_token);
     let acquired = holder.acquired.map(MicroTime);
     if same {
@@ -63,6 +65,7 @@ pub(super) fn keep(before: &LeaderLockStatus, status: &mut LeaderLockStatus) {
     status.holder.clone_from(&before.holder);
     status.holder_identity.clone_from(&before.holder_identity);
     status.holder_cluster.clone_from(&before.holder_cluster);
+    status.holder_cluster_uid.clone_from(&before.holder_cluster_uid);
     status.acquire_time.clone_from(&before.acquire_time);
     status.renew_time.clone_from(&before.renew_time);
 }

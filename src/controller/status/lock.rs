@@ -6,15 +6,16 @@ use super::{
     author::Author,
     blind::unseen,
     condition::{ConditionType, Conditions, Truth},
-    enforced::{LockFacts, as_declared, enforced, switches},
+    enforced::{LockFacts, as_declared, enforced, switches, switching},
     guarded,
     holder::{self, called, taken},
     progress::Progress,
     surges,
+    takeover::postponed,
 };
 use crate::{
     api::{
-        leader_lock::OnQuorumLoss,
+        leader_lock::{LockState, OnQuorumLoss},
         lock_status::{EffectiveTimings, LeaderLockStatus, Role, TargetState},
         plan::LockPlan,
     },
@@ -133,8 +134,8 @@ fn known(
         Some(why) => conditions.set(
             ConditionType::QuorumAvailable,
             false,
-            Reason::NoMajority,
-            why.clone(),
+            why.reason,
+            why.message.clone(),
         ),
     }
     enforced(facts, plan, role, conditions);
@@ -147,8 +148,11 @@ fn known(
 
 /// Returns the progress of a lock that is contended for or observed.
 fn progress(facts: &LockFacts<'_>, plan: &LockPlan, here: bool, role: Role) -> Progress {
-    if let Some(why) = &facts.no_majority {
-        return Progress::in_progress(Reason::NoMajority, why);
+    // A lease may be renewed although a lock cannot be acquired: a full memory refuses only the latter.
+    if let Some(why) = &facts.no_majority
+        && (why.reason != Reason::WritesRefused || facts.holder.is_none())
+    {
+        return Progress::in_progress(why.reason, &why.message);
     }
     if switches(facts, plan) {
         match facts.targets {
@@ -166,27 +170,21 @@ fn progress(facts: &LockFacts<'_>, plan: &LockPlan, here: bool, role: Role) -> P
             Role::Stopping => {
                 return Progress::in_progress(Reason::Stopping, "the targets are being stopped");
             }
-            _ if facts.targets.is_some_and(|report| !as_declared(report, role)) => {
-                return Progress::in_progress(Reason::Switching, "the targets are being switched");
-            }
             Role::Active | Role::Standby | Role::Unknown => {}
+        }
+        if let Some(report) = facts.targets.filter(|report| !as_declared(report, role)) {
+            return Progress::in_progress(Reason::Switching, switching(facts, report));
         }
     }
     Progress::current(if here { Reason::Active } else { Reason::Standby }, ready(facts))
 }
 
-/// Describes the start of the targets. Before a start, the holder waits for the targets of another cluster.
+/// Describes the start of the targets, or the wait before that.
 fn activating(facts: &LockFacts<'_>) -> String {
-    let wait = facts.targets.and_then(|report| report.takeover);
+    let wait = facts.targets.and_then(|report| report.takeover.as_ref());
     wait.map_or_else(
         || "the targets are being started".to_owned(),
-        |wait| {
-            format!(
-                "the last lease of another cluster did not end cleanly: the targets start {} s after this cluster acquired \
-                 the lock, when those of the other cluster have stopped",
-                wait.delay.as_secs()
-            )
-        },
+        |wait| postponed(wait, facts.last_holder),
     )
 }
 
@@ -227,7 +225,7 @@ fn held_reason(facts: &LockFacts<'_>) -> Reason {
 
 fn ready(facts: &LockFacts<'_>) -> String {
     match &facts.holder {
-        Some(holder) if holder.own_cluster => "this cluster holds the lock".to_owned(),
+        Some(holder) if holder.own_cluster => format!("this cluster holds the lock{}", stays_unready(facts)),
         Some(holder) => format!(
             "this cluster stands by{}; {} holds the lock",
             abstains(facts),
@@ -238,6 +236,19 @@ fn ready(facts: &LockFacts<'_>) -> String {
             abstains(facts)
         ),
     }
+}
+
+/// Explains what becomes of targets that do not become ready.
+fn stays_unready(facts: &LockFacts<'_>) -> String {
+    let enabled = facts.plan.ok().filter(|plan| plan.state == LockState::Enabled);
+    let after = enabled.and_then(|plan| plan.failover_after_unready);
+    let unready = facts.targets.is_some_and(|report| report.unready);
+    after.filter(|_| unready).map_or_else(String::new, |after| {
+        format!(
+            "; its targets have not been ready for {} s: the lock is passed on once another cluster is willing to take it",
+            after.as_secs()
+        )
+    })
 }
 
 fn abstains(facts: &LockFacts<'_>) -> String {

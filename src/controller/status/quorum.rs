@@ -22,9 +22,11 @@ const WORD: usize = 64;
 pub(in crate::controller) struct Health {
     pub(in crate::controller) voting: usize,
     pub(in crate::controller) masters: usize,
+    /// The masters that vote and accept writes.
+    granting: usize,
     /// The masters without a vote, by name.
     missing: Vec<(String, Cause)>,
-    /// The masters that vote but refuse the new credentials or certificates, or do not permit a script.
+    /// The masters that vote but refuse the new credentials or certificates, a script, or all writes.
     hindered: Vec<(String, Cause)>,
     /// The masters whose configuration may lose leases.
     unsafe_masters: Vec<(String, String)>,
@@ -51,6 +53,7 @@ impl Health {
         Self {
             hindered: hindered.collect(),
             voting: status.iter().filter(|master| master.votes()).count(),
+            granting: status.iter().filter(|master| master.accepts_writes()).count(),
             masters: status.len(),
             missing: missing
                 .map(|master| (master.name.clone(), cause(master)))
@@ -67,6 +70,7 @@ impl Health {
         };
         Self {
             voting,
+            granting: voting,
             masters,
             missing: (voting..masters).map(silent).collect(),
             hindered: Vec::new(),
@@ -74,7 +78,13 @@ impl Health {
         }
     }
 
+    /// Reports whether a majority of the masters votes and accepts writes.
     pub(in crate::controller) fn has_majority(&self) -> bool {
+        self.masters > 0 && self.granting > self.masters / 2
+    }
+
+    /// Reports whether a majority votes, whether or not it accepts writes.
+    pub(in crate::controller) fn votes_by_majority(&self) -> bool {
         self.masters > 0 && self.voting > self.masters / 2
     }
 
@@ -82,26 +92,31 @@ impl Health {
     pub(in crate::controller) fn no_majority(&self) -> Option<String> {
         (!self.has_majority()).then(|| {
             let needed = self.masters / 2 + 1;
-            format!(
-                "{} of {} masters vote, {needed} are needed ({})",
-                self.voting,
-                self.masters,
-                self.list()
-            )
+            format!("{}, {needed} are needed ({})", self.votes(), self.list())
         })
     }
 
     /// Returns the same reason for the status of a lock. The text contains neither the number of votes nor a
     /// cause: every change of these would cost a write for every lock.
-    pub(in crate::controller) fn no_majority_of(&self, quorum: &str) -> Option<String> {
-        (!self.has_majority()).then(|| {
-            let (masters, needed) = (self.masters, self.masters / 2 + 1);
-            format!("fewer than {needed} of {masters} masters vote; see the status of RedisQuorum {quorum}")
-        })
+    pub(in crate::controller) fn no_majority_of(&self, quorum: &str) -> Option<Problem> {
+        let (masters, needed) = (self.masters, self.masters / 2 + 1);
+        let (reason, action) = match (self.votes_by_majority(), self.has_majority()) {
+            (_, true) => return None,
+            (true, false) => (Reason::WritesRefused, "accept writes"),
+            (false, false) => (Reason::NoMajority, "vote"),
+        };
+        let text = format!(
+            "fewer than {needed} of {masters} masters {action}; see the status of RedisQuorum {quorum}"
+        );
+        Some(Problem::new(reason, text))
     }
 
     fn votes(&self) -> String {
-        format!("{} of {} masters vote", self.voting, self.masters)
+        let votes = format!("{} of {} masters vote", self.voting, self.masters);
+        match self.voting - self.granting {
+            0 => votes,
+            refuse => format!("{votes}, {refuse} of them refuse writes"),
+        }
     }
 
     fn list(&self) -> String {
@@ -137,11 +152,16 @@ impl Health {
 
 /// Returns the problem of a master that votes.
 fn hindrance(master: &MasterStatus) -> Option<Cause> {
-    let refused = master.not_permitted.as_ref().map(|refusal| Cause {
-        reason: Reason::CredentialsRefused,
-        text: refusal.to_string(),
-    });
+    let refused = master.refusal().map(refusal_cause);
     refused.or_else(|| master.not_renewed.as_ref().map(renewal_cause))
+}
+
+fn refusal_cause(refusal: &Unknown) -> Cause {
+    let (reason, text) = match refusal.is_refused_write() {
+        true => (Reason::WritesRefused, format!("refuses writes: {refusal}")),
+        false => (Reason::CredentialsRefused, refusal.to_string()),
+    };
+    Cause { reason, text }
 }
 
 fn renewal_cause(refusal: &Unknown) -> Cause {
@@ -196,6 +216,7 @@ fn cause(master: &MasterStatus) -> Cause {
             Ineligible::Duplicate => Reason::SameServer,
             Ineligible::OtherFingerprint { .. } => Reason::OtherFingerprint,
             Ineligible::OtherQuorum { .. } => Reason::OtherQuorum,
+            Ineligible::CounterAhead { .. } => Reason::CounterAhead,
             Ineligible::EvictionPolicy(_) => Reason::EvictionPolicy,
             Ineligible::Evicted(_) => Reason::Evicted,
             Ineligible::ClockStep(_) => {
@@ -206,7 +227,7 @@ fn cause(master: &MasterStatus) -> Cause {
     }
     // Checked before the seal, which may wait for this very permission.
     if let Some(refusal) = &master.not_permitted {
-        return cause(Reason::CredentialsRefused, refusal.to_string());
+        return refusal_cause(refusal);
     }
     if let Some(blocked) = &master.seal_blocked {
         return cause(Reason::SealBlocked, format!("cannot be sealed: {blocked}"));
@@ -235,6 +256,8 @@ pub(in crate::controller) struct QuorumFacts<'a> {
     pub(in crate::controller) quorum_id: Option<String>,
     pub(in crate::controller) reporters: Vec<ReporterStatus>,
     pub(in crate::controller) not_ready: Vec<NotReadyReplica>,
+    /// The ready replicas of this cluster that do not answer this one; `None` before they were asked.
+    pub(in crate::controller) unanswered: Option<Vec<String>>,
     pub(in crate::controller) initialized: Option<Time>,
     /// The reason why the object still exists although it is being deleted.
     pub(in crate::controller) kept_by: Option<String>,
@@ -262,6 +285,7 @@ pub(in crate::controller) fn quorum_status(facts: &QuorumFacts<'_>) -> RedisQuor
     }
     progress.abnormal(&mut conditions);
     replicas::ready(&facts.not_ready, &mut conditions);
+    replicas::siblings(facts.unanswered.as_deref(), &mut conditions);
     if let Some(kept_by) = &facts.kept_by {
         conditions.set(ConditionType::Terminating, true, Reason::InUse, kept_by.clone());
     }

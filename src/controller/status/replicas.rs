@@ -113,6 +113,25 @@ pub(super) fn ready(list: &[NotReadyReplica], conditions: &mut Conditions<'_>) {
     }
 }
 
+/// Sets `SiblingsUnreachable`, for a quorum that has or had it.
+pub(super) fn siblings(unanswered: Option<&[String]>, conditions: &mut Conditions<'_>) {
+    const KIND: ConditionType = ConditionType::SiblingsUnreachable;
+    let Some(unanswered) = unanswered else {
+        return conditions.keep(KIND);
+    };
+    if !unanswered.is_empty() {
+        let text = format!(
+            "no answer from the ready replicas {}: a replica that loses the masters cannot ask them. Check the NetworkPolicies \
+             for the port that the pods call http",
+            unanswered.join(", ")
+        );
+        conditions.set(KIND, true, Reason::SiblingsSilent, text);
+    } else if conditions.before(KIND).is_some() {
+        let text = "every ready replica answers the reporter".to_owned();
+        conditions.set(KIND, false, Reason::SiblingsAnswer, text);
+    }
+}
+
 /// Returns the status in which a replica other than the reporter writes its entry: all other fields stay.
 pub(in crate::controller) fn replicas_status(
     before: &RedisQuorumStatus,

@@ -99,6 +99,7 @@ fn report(desired: TargetState, observed: TargetState, trouble: Option<Reason>) 
             desired,
             observed,
         }],
+        removed: Vec::new(),
         has: Vec::new(),
         runs: observed != TargetState::Standby,
         wants_guard: false,
@@ -106,6 +107,7 @@ fn report(desired: TargetState, observed: TargetState, trouble: Option<Reason>) 
         takeover: None,
         settled: known && desired == observed && trouble.is_none(),
         trouble: trouble.map(|reason| Problem::new(reason, format!("target t: {}", reason.name()))),
+        unswitchable: false,
         unready: false,
         nodes: None,
         notes: Vec::new(),
@@ -116,6 +118,7 @@ fn holder(cluster: &str) -> HolderFacts {
     HolderFacts {
         identity: "pod".into(),
         cluster: cluster.into(),
+        cluster_uid: format!("uid-of-{cluster}"),
         own_cluster: cluster == "eu-1",
         token: Some(TOKEN),
         acquired: None,
@@ -146,6 +149,8 @@ fn facts<'a>(
         no_majority: None,
         paused: None,
         abstains: None,
+        last_holder: None,
+        leftovers: false,
         targets,
         surges: &Surges::NotJudged,
         guards: no_guards(),
@@ -171,7 +176,7 @@ const PROBLEMS: [(Reason, Kstatus); 15] = [
     (Reason::Opening, Kstatus::InProgress),
 ];
 
-const TROUBLES: [(Reason, Kstatus); 12] = [
+const TROUBLES: [(Reason, Kstatus); 13] = [
     (Reason::EnforcementConflict, Kstatus::Failed),
     (Reason::KindUnknown, Kstatus::Failed),
     (Reason::KindClusterScoped, Kstatus::Failed),
@@ -183,6 +188,7 @@ const TROUBLES: [(Reason, Kstatus); 12] = [
     (Reason::TargetNotFound, Kstatus::InProgress),
     (Reason::NoReadyPod, Kstatus::InProgress),
     (Reason::TargetUnreachable, Kstatus::InProgress),
+    (Reason::RequestDenied, Kstatus::InProgress),
     (Reason::NotMarked, Kstatus::InProgress),
 ];
 
@@ -275,7 +281,8 @@ fn every_status_of_a_lock_has_one_of_ready_reconciling_and_stalled() {
                     {
                         let status = lock_status(&LockFacts {
                             author,
-                            no_majority: no_majority.then(|| "1 of 3 masters votes".to_owned()),
+                            no_majority: no_majority
+                                .then(|| Problem::new(Reason::NoMajority, "1 of 3 masters votes")),
                             paused: paused.then_some("night shift"),
                             ..facts(&before, resolution, report.as_ref(), held.clone())
                         });
@@ -320,6 +327,7 @@ fn every_status_of_a_quorum_has_one_of_ready_reconciling_and_stalled() {
                 quorum_id: None,
                 reporters: Vec::new(),
                 not_ready: Vec::new(),
+                unanswered: None,
                 initialized: None,
                 kept_by: Some("a lock names it".to_owned()),
                 now: Timestamp::from_second(1_763_719_300).unwrap(),

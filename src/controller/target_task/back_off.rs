@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{outcome::RETRY_TROUBLE, turns::Lane};
 use crate::{
+    api::plan::TargetWork,
     lease::BootInstant,
     targets::{ConditionReason, Step, Trouble},
 };
@@ -18,7 +19,19 @@ const WOKEN: Duration = Duration::from_secs(60);
 
 /// The tries of one target that ended with the same trouble.
 #[derive(Debug, Default)]
-pub(super) struct BackOff(Option<Failed>);
+pub(super) struct BackOff {
+    counts: CountedTrouble,
+    failed: Option<Failed>,
+}
+
+/// The trouble that makes tries seldom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum CountedTrouble {
+    #[default]
+    All,
+    /// The pods of a selector change without a write: their trouble ends by itself, unless a write is refused.
+    Refusals,
+}
 
 #[derive(Debug)]
 struct Failed {
@@ -37,38 +50,51 @@ struct Failed {
 }
 
 impl BackOff {
+    pub(super) fn of(work: &TargetWork) -> Self {
+        let counts = match work {
+            TargetWork::LabelPods { .. } => CountedTrouble::Refusals,
+            TargetWork::Scale { .. }
+            | TargetWork::Suspend { .. }
+            | TargetWork::OncePerSchedule { .. }
+            | TargetWork::Lease { .. }
+            | TargetWork::Patch { .. } => CountedTrouble::All,
+        };
+        Self { counts, failed: None }
+    }
+
     /// Returns the trouble of the last try, unless the next try is due.
     pub(super) fn rests(&self, lane: Lane, now: BootInstant) -> Option<Step> {
         let rests = |failed: &&Failed| failed.lane == lane && !failed.progress;
-        let failed = self.0.as_ref().filter(rests)?;
+        let failed = self.failed.as_ref().filter(rests)?;
         (now < failed.due()).then(|| Step::Trouble(failed.trouble.clone()))
     }
 
     /// Records the result of a try. `refused` is whether the API server refused a request.
     pub(super) fn add(&mut self, lane: Lane, step: &Step, refused: bool, now: BootInstant) {
         match step {
-            Step::Done | Step::Waiting(_) | Step::Contested(_) => self.0 = None,
+            Step::Done | Step::Waiting(_) | Step::Contested(_) => self.failed = None,
             Step::Working(_) => {
-                if let Some(failed) = &mut self.0 {
+                if let Some(failed) = &mut self.failed {
                     failed.progress = true;
                 }
             }
+            Step::Trouble(_) if !refused && self.counts == CountedTrouble::Refusals => self.failed = None,
             Step::Trouble(trouble) => match longest(trouble.reason, refused) {
                 Some(longest) if trouble.state != lane.goal() => self.fail(lane, trouble, longest, now),
-                Some(_) | None => self.0 = None,
+                Some(_) | None => self.failed = None,
             },
         }
     }
 
     fn fail(&mut self, lane: Lane, trouble: &Trouble, longest: Duration, now: BootInstant) {
         let is_same = |failed: &Failed| failed.lane == lane && failed.trouble.reason == trouble.reason;
-        let before = self.0.take().filter(is_same);
+        let before = self.failed.take().filter(is_same);
         let (tries, wakes) = before.map_or((0, 0), |before| match before.woken {
             true => (before.tries + 1, before.wakes + 1),
             // The objects were quiet for a whole interval.
             false => (before.tries + 1, 0),
         });
-        self.0 = Some(Failed {
+        self.failed = Some(Failed {
             lane,
             longest,
             trouble: trouble.clone(),
@@ -82,14 +108,14 @@ impl BackOff {
 
     /// Records that an object of the lock has changed, which may end the trouble.
     pub(super) fn wake(&mut self) {
-        if let Some(failed) = &mut self.0 {
+        if let Some(failed) = &mut self.failed {
             failed.woken = true;
         }
     }
 
     /// Forgets the trouble: the declaration or the permissions have changed.
     pub(super) fn clear(&mut self) {
-        self.0 = None;
+        self.failed = None;
     }
 }
 
@@ -118,9 +144,10 @@ const fn longest(reason: ConditionReason, refused: bool) -> Option<Duration> {
         | ConditionReason::TargetNotSafe
         | ConditionReason::EnforcementConflict
         | ConditionReason::SelectorInvalid => Some(LONGEST),
-        ConditionReason::Forbidden | ConditionReason::KindUnknown | ConditionReason::NoScaleSubresource => {
-            Some(UNWATCHED)
-        }
+        ConditionReason::Forbidden
+        | ConditionReason::RequestDenied
+        | ConditionReason::KindUnknown
+        | ConditionReason::NoScaleSubresource => Some(UNWATCHED),
         ConditionReason::TargetUnreachable if refused => Some(UNWATCHED),
         _ => None,
     }
@@ -128,6 +155,8 @@ const fn longest(reason: ConditionReason, refused: bool) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
     use super::*;
     use crate::api::lock_status::TargetState;
 
@@ -172,6 +201,28 @@ mod tests {
         let unreachable = |refused| tries(ConditionReason::TargetUnreachable, refused, 10, |_| false);
         assert_eq!(unreachable(false).len(), 10, "it ends by itself");
         assert_eq!(unreachable(true), [0, 2, 6]);
+    }
+
+    #[test]
+    fn only_a_refused_write_of_labels_is_repeated_ever_more_seldom() {
+        let mut back_off = BackOff::of(&TargetWork::LabelPods {
+            selector: LabelSelector::default(),
+        });
+        let rests = |back_off: &BackOff, second| back_off.rests(Lane::Start, at(second)).is_some();
+        // The answers 403 and 422.
+        let (forbidden, invalid) = (ConditionReason::Forbidden, ConditionReason::TargetUnreachable);
+        for (reason, second) in [(forbidden, 0), (forbidden, 2), (invalid, 10), (invalid, 12)] {
+            back_off.add(Lane::Start, &trouble(reason), true, at(second));
+            assert!(rests(&back_off, second + 1), "{reason:?}");
+        }
+        assert!(rests(&back_off, 15), "the second refusal");
+        for reason in [
+            ConditionReason::TargetNotSafe,
+            ConditionReason::EnforcementConflict,
+        ] {
+            back_off.add(Lane::Start, &trouble(reason), false, at(16));
+            assert!(!rests(&back_off, 16), "the pods may change: {reason:?}");
+        }
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl LatestAnswer {
 
 /// Reports whether this replica sees for itself which process holds the lock.
 pub(super) fn has_majority(masters: Option<&Masters>) -> bool {
-    masters.is_some_and(|masters| masters.voters() >= masters.size().majority())
+    masters.is_some_and(Masters::majority_grants)
 }
 
 impl Blind {

@@ -18,7 +18,7 @@ use crate::{
         rate_limiter::RateLimiter, sibling_answers::Round,
     },
     elector::{Elector, LockView},
-    lease::{BootInstant, ClusterId, FencingToken},
+    lease::{BootInstant, ClusterId, FencingToken, TakeoverDelay},
     masters::Masters,
     targets::{Note, Shared},
     telemetry::Telemetry,
@@ -57,6 +57,8 @@ pub(in crate::controller) struct Permissions {
     pub(in crate::controller) off: bool,
     /// Whether the finalizer is set, so that the object cannot disappear before its targets are stopped.
     pub(in crate::controller) guarded: bool,
+    /// Whether the object has the finalizer: some target may run.
+    pub(in crate::controller) finalizer: bool,
     /// Whether the present spec cannot be read. It may declare more targets than the plan, so no end counts
     /// as clean.
     pub(in crate::controller) unreadable: bool,
@@ -80,6 +82,8 @@ impl Permissions {
 pub(in crate::controller) struct TargetReport {
     pub(in crate::controller) key: ObjectKey,
     pub(in crate::controller) targets: Vec<TargetStatus>,
+    /// The targets that were removed from the spec and are not known to be stopped.
+    pub(in crate::controller) removed: Vec<TargetStatus>,
     /// All targets that the task switches, including removed ones that are not stopped yet.
     pub(in crate::controller) has: Vec<TargetWork>,
     /// Whether a target was found running, or may run.
@@ -94,6 +98,8 @@ pub(in crate::controller) struct TargetReport {
     pub(in crate::controller) settled: bool,
     /// The obstacle to the desired state, such as the owner of a field.
     pub(in crate::controller) trouble: Option<Problem>,
+    /// Whether this cluster can switch no target of the lock, and has started none.
+    pub(in crate::controller) unswitchable: bool,
     /// Whether the running targets have been unready for longer than the lock allows.
     pub(in crate::controller) unready: bool,
     /// The nodes on which pods of a fenced lock run; `None` while they are not known.
@@ -102,11 +108,15 @@ pub(in crate::controller) struct TargetReport {
     pub(in crate::controller) notes: Vec<Note>,
 }
 
-/// The wait of a new holder after the unclean end of another cluster's lease.
+/// The wait of a new holder after an unclean end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controller) struct TakeoverWait {
     pub(in crate::controller) until: BootInstant,
-    pub(in crate::controller) delay: Duration,
+    pub(in crate::controller) delay: TakeoverDelay,
+    /// Time since 1970 at the end of the wait, for people.
+    pub(in crate::controller) ends: Duration,
+    /// The token of the lease that did not end cleanly.
+    pub(in crate::controller) after: FencingToken,
 }
 
 /// The core's handle of a target task.

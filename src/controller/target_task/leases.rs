@@ -15,7 +15,7 @@ use crate::{
         plan::LockPlan,
     },
     controller::index::OwnTokens,
-    lease::{BootInstant, FencingToken},
+    lease::{BootInstant, FencingToken, TakeoverDelay},
 };
 
 /// The inputs observed at one moment.
@@ -33,6 +33,8 @@ pub(super) struct Observation {
     /// The deadline of a requested stop.
     pub(super) stop_by: Option<BootInstant>,
     pub(super) now: BootInstant,
+    /// Time since 1970.
+    pub(super) unix: Duration,
 }
 
 /// Returns the end of this process's lost lease if all targets must still stop by it, given the siblings' answers:
@@ -56,8 +58,10 @@ pub(super) struct Leases {
     from_elsewhere: bool,
     /// The last lease of this process.
     pub(super) own: Option<FencingToken>,
-    /// The time at which that lease was first observed, and how long it waits before it starts targets.
-    won: Option<(BootInstant, Duration)>,
+    /// The time at which that lease was first observed.
+    won: Option<BootInstant>,
+    /// The wait of that lease before it starts targets.
+    wait: Option<TakeoverWait>,
     /// The end of this process's present lease, and of the lease that it lost.
     own_until: Option<BootInstant>,
     lost: Option<BootInstant>,
@@ -76,6 +80,7 @@ impl Leases {
             from_elsewhere: false,
             own: None,
             won: None,
+            wait: None,
             own_until: None,
             lost: None,
             handed: None,
@@ -95,7 +100,7 @@ impl Leases {
         let (lease, now) = (&seen.lease, seen.now);
         if let Some((token, until)) = lease.held {
             if self.own != Some(token) {
-                self.win(token, lease, plan, own_tokens, now);
+                self.win(token, lease, plan, own_tokens, (now, seen.unix));
             }
             self.own_until = Some(until);
             (self.lost, self.sibling_until) = (None, None);
@@ -118,7 +123,7 @@ impl Leases {
         let stop = if fenced {
             Duration::ZERO
         } else {
-            plan.longest_stop()
+            plan.longest_stop_of_present()
         };
         let has_room = fenced || has_room(takeover_delay, stop);
         self.lost = still_owed(self.lost, siblings, self.own, has_room);
@@ -151,15 +156,13 @@ impl Leases {
     /// Returns the time at which the present lease of this process was first observed.
     pub(super) fn won(&self) -> Option<BootInstant> {
         self.own_until?;
-        self.won.map(|(won, _)| won)
+        self.won
     }
 
     /// Returns the wait before the start of targets under the present lease, while it lasts.
     pub(super) fn takeover(&self, now: BootInstant) -> Option<TakeoverWait> {
         self.own_until?;
-        let (_, delay) = self.won?;
-        let until = self.start_after;
-        (now < until).then_some(TakeoverWait { until, delay })
+        self.wait.filter(|wait| now < wait.until)
     }
 
     /// Records that this cluster continues under the lease after this one. The pods are fenced, so they
@@ -175,12 +178,18 @@ impl Leases {
         lease: &LeaseView,
         plan: &LockPlan,
         own_tokens: &OwnTokens,
-        now: BootInstant,
+        (now, unix): (BootInstant, Duration),
     ) {
         self.own = Some(token);
-        let (wait, adopted) = delay(lease, plan, own_tokens);
-        self.start_after = now + wait;
-        self.won = Some((now, wait));
+        let (delay, adopted) = delay(lease, plan, own_tokens);
+        self.wait = delay.map(|delay| TakeoverWait {
+            until: now + delay.length,
+            delay,
+            ends: unix + delay.length,
+            after: FencingToken(lease.marks.held),
+        });
+        self.start_after = self.wait.map_or(now, |wait| wait.until);
+        self.won = Some(now);
         self.delays.won(adopted);
         self.from_elsewhere = lease.last.is_some_and(|(of, _)| of == Other::Elsewhere);
     }
@@ -188,7 +197,10 @@ impl Leases {
     /// Returns the minimum time that other clusters wait after the end of this cluster's present or last lease.
     fn takeover_delay(&mut self, plan: &LockPlan) -> Duration {
         let planned = plan.takeover_delay;
-        self.delays.see(planned, self.sibling_until.is_some());
+        // An assumed delay is no delay that a sibling has declared.
+        if plan.targets.iter().all(|target| target.awaits.is_none()) {
+            self.delays.see(planned, self.sibling_until.is_some());
+        }
         self.delays.bound(self.own, planned)
     }
 
@@ -208,17 +220,21 @@ pub(super) fn observes(plan: &LockPlan) -> bool {
 /// Returns how long a new lease waits before it starts targets, and the delay declared for the targets it
 /// adopts. After an unclean end in another cluster, the lease waits until the targets there are gone; after
 /// an unclean end in this cluster, it adopts the targets.
-fn delay(lease: &LeaseView, plan: &LockPlan, own_tokens: &OwnTokens) -> (Duration, Option<Duration>) {
+fn delay(
+    lease: &LeaseView,
+    plan: &LockPlan,
+    own_tokens: &OwnTokens,
+) -> (Option<TakeoverDelay>, Option<Duration>) {
     let marks = lease.marks;
     if !marks.ended_uncleanly() {
-        return (Duration::ZERO, None);
+        return (None, None);
     }
     let sibling = lease.last == Some((Other::Sibling, FencingToken(marks.held)));
     if sibling || lease.succeeds_sibling || own_tokens.has(marks.held) {
-        (Duration::ZERO, marks.declared_delay())
+        (None, marks.declared_delay())
     } else {
         let wait = marks.takeover_delay(plan.explicit_takeover_delay, plan.takeover_delay);
-        (wait, None)
+        (Some(wait), None)
     }
 }
 

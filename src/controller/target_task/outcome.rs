@@ -8,6 +8,9 @@ use crate::{controller::problem::Problem, targets::Step};
 /// Interval between steps of a target that cannot reach the desired state.
 pub(super) const RETRY_TROUBLE: Duration = RETRY.saturating_mul(8);
 
+/// Interval between steps of a target with trouble that nothing waits for. A change of its object ends it.
+const RETRY_UNAWAITED: Duration = Duration::from_secs(60);
+
 pub(super) struct Outcome {
     /// Whether all targets are in the desired state, except those that nothing waits for.
     pub(super) settled: bool,
@@ -43,10 +46,8 @@ impl Outcome {
     /// Returns the outcome of a step that no target could take, for this reason.
     pub(super) fn failed(problem: Problem) -> Self {
         Self {
-            settled: false,
-            wants_guard: false,
             trouble: Some(problem),
-            wait: None,
+            ..Self::UNSETTLED
         }
     }
 
@@ -60,7 +61,7 @@ impl Outcome {
             Step::Trouble(why) => {
                 self.settled &= !awaited;
                 self.trouble = Some(Problem::new(why.reason, why.text));
-                self.wait_at_most(RETRY_TROUBLE);
+                self.wait_at_most(if awaited { RETRY_TROUBLE } else { RETRY_UNAWAITED });
             }
         }
     }
@@ -117,7 +118,8 @@ mod tests {
             outcome.add(trouble(), awaited);
             assert_eq!(outcome.settled, !awaited);
             assert!(outcome.trouble.is_some());
-            assert_eq!(outcome.pause(RETRY_TROUBLE * 2), Some(RETRY_TROUBLE));
+            let pause = if awaited { RETRY_TROUBLE } else { RETRY_UNAWAITED };
+            assert_eq!(outcome.pause(RETRY_TROUBLE * 2), Some(pause));
         }
     }
 }

@@ -22,20 +22,28 @@ impl TargetTask {
             },
             observed: target.observed,
         };
+        let removed = |target: &Target| TargetStatus {
+            name: target.name.clone(),
+            desired: TargetState::Standby,
+            observed: target.observed,
+        };
         let all = || self.targets.iter().chain(&self.removed);
         TargetReport {
             key: self.config.key.clone(),
             targets: self.targets.iter().map(status).collect(),
+            removed: self.removed.iter().map(removed).collect(),
             has: all()
                 .filter(|_| self.config.plan.enforcement == Enforcement::Enforce)
                 .map(|target| target.work.clone())
                 .collect(),
-            runs: all().any(|target| target.is_undone() && target.observed != TargetState::Standby),
+            runs: !self.kinds.is_refused()
+                && all().any(|target| target.is_undone() && target.observed != TargetState::Standby),
             wants_guard: outcome.wants_guard || self.lacks_guard(),
             wants_read: self.wants_read(),
             takeover: self.leases.takeover(clock::now()),
             settled: outcome.settled,
             trouble: outcome.trouble,
+            unswitchable: self.kinds.is_refused(),
             unready: self.readiness.too_long,
             nodes: self.fencing.as_ref().and_then(|fencing| fencing.pods.nodes()),
             notes: std::iter::from_fn(|| self.notes.1.try_recv().ok()).collect(),
@@ -59,6 +67,7 @@ impl TargetTask {
     fn lacks_guard(&self) -> bool {
         let permissions = self.config.permissions;
         self.leases.won().is_some()
+            && self.kinds.allow_start()
             && !plants(WorldMistake::GuardsLate)
             && permissions.starts
             && !permissions.off

@@ -7,14 +7,16 @@ use super::{
     blind::{LatestAnswer, has_majority},
     fencing::Fencing,
     goal::{Goal, TargetFacts, depends_on_fencing, goal},
+    kind_check::LockKinds,
     lease_view::LeaseView,
     leases::{Observation, observes},
     mark::Undeclared,
     outcome::{Outcome, RETRY_TROUBLE},
+    removed::stop_removed,
     settled::Aim,
     stop_time::too_short,
     stopping::Deadline,
-    target::{Target, stop_all},
+    target::Target,
 };
 use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
@@ -28,12 +30,13 @@ use crate::{
 };
 
 /// The report of a step, and when the next step is due.
-type Stepped = (super::TargetReport, Option<BootInstant>);
+pub(super) type Stepped = (super::TargetReport, Option<BootInstant>);
 
 impl TargetTask {
     pub(super) async fn step(&mut self) -> Stepped {
         let (facts, goal, now) = self.decide().await;
         if self.config.permissions.off {
+            self.kinds = LockKinds::Unchecked;
             // Requests are refused, too: the closed channel shows each requester that nothing was stopped.
             self.refuse_stops();
             let paused = self.config.plan.enforcement == Enforcement::Enforce;
@@ -43,6 +46,9 @@ impl TargetTask {
         self.stopping.follow(goal);
         if !matches!(goal, Goal::Stop(_)) {
             self.read_gate.reset();
+        }
+        if let Some((problem, again)) = self.check_kinds().await {
+            return self.report_not_started(goal, problem, again).await;
         }
         if let Some(until) = facts.held_until
             && self.unread_since(&facts).is_some()
@@ -121,6 +127,7 @@ impl TargetTask {
             fenced,
             stop_by: self.stop_requests.by(),
             now,
+            unix: clock::unix_time(),
         };
         self.leases.observe(&seen, &config.plan, &config.own_tokens)
     }
@@ -232,6 +239,7 @@ impl TargetTask {
         // The registers concern candidates, not an observer.
         if guards
             && !observes(&self.config.plan)
+            && self.may_start_any()
             && let Err(why) = self.declare(token).await
         {
             return self.not_marked(&permit, why).await;
@@ -263,6 +271,14 @@ impl TargetTask {
         (self.report(Goal::Run, outcome), again)
     }
 
+    /// Reports whether a target may be started or stopped under the present lease, or runs although it was not started: other
+    /// clusters must wait for it.
+    fn may_start_any(&self) -> bool {
+        let runs = |target: &Target| matches!(target.observed, TargetState::Active | TargetState::Changing);
+        let mut targets = self.targets.iter();
+        !self.removed.is_empty() || targets.any(|target| target.awaits.is_none() || runs(target))
+    }
+
     async fn start_targets(&mut self, permit: &StartPermit) -> Outcome {
         let aim = Aim::Run(permit.token());
         let mut outcome = Outcome::SETTLED;
@@ -270,7 +286,9 @@ impl TargetTask {
             self.begin(aim);
             let to_stop = StopPermit::of(permit);
             let removed = (&mut self.removed, &mut self.left);
-            outcome.settled = stop_all(removed, Deadline::None, &to_stop).await;
+            for step in stop_removed(removed, Deadline::None, &to_stop).await {
+                outcome.add(step, true);
+            }
             // Concurrent: a target whose API hangs must not use up the time of the others.
             for step in join_all(self.targets.iter_mut().map(|target| target.start(permit))).await {
                 outcome.add(step, true);
@@ -283,11 +301,14 @@ impl TargetTask {
     /// Handles a failed mark. Removed targets are stopped nonetheless, since a stop needs no mark.
     async fn not_marked(&mut self, permit: &StartPermit, why: Undeclared) -> Stepped {
         let removed = (&mut self.removed, &mut self.left);
-        stop_all(removed, Deadline::None, &StopPermit::of(permit)).await;
-        let outcome = match why {
-            Undeclared::Awaited => Outcome::UNSETTLED,
-            Undeclared::Trouble(problem) => Outcome::failed(problem),
-        };
+        let steps = stop_removed(removed, Deadline::None, &StopPermit::of(permit)).await;
+        let mut outcome = Outcome::UNSETTLED;
+        for step in steps {
+            outcome.add(step, true);
+        }
+        if let Undeclared::Trouble(problem) = why {
+            outcome.trouble = Some(problem);
+        }
         let report = self.report(Goal::Run, outcome);
         (report, Some(clock::now() + RETRY))
     }
@@ -319,13 +340,15 @@ impl TargetTask {
             }
             self.begin(Aim::Stop);
             // Concurrent: a target whose API hangs must not use up the time of the others.
-            let removed = stop_all((&mut self.removed, &mut self.left), deadline, permit);
+            let removed = stop_removed((&mut self.removed, &mut self.left), deadline, permit);
             let declared = self
                 .targets
                 .iter_mut()
                 .map(|target| target.stop(deadline, permit));
             let (removed, steps) = tokio::join!(removed, join_all(declared));
-            outcome.settled = removed;
+            for step in removed {
+                outcome.add(step, true);
+            }
             for (target, step) in self.targets.iter().zip(steps) {
                 let awaited = target.is_undone() && !step.is_stopped();
                 outcome.add(step, awaited);
@@ -347,7 +370,7 @@ impl TargetTask {
     }
 
     /// Handles the end of a stop, which a requester may wait for. Returns whether nothing is left to do.
-    async fn on_stopped(&mut self) -> bool {
+    pub(super) async fn on_stopped(&mut self) -> bool {
         self.stopping.finish();
         self.read_gate.reset();
         self.leases.stopped();

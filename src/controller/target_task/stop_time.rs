@@ -40,6 +40,7 @@ mod tests {
             name: "web".into(),
             work: TargetWork::Suspend { object },
             stop: Duration::from_secs(35),
+            awaits: None,
             too_short: None,
             one_by_one: None,
             declared: std::sync::Arc::new(serde_yaml::from_str("{name: web, action: Suspend}").unwrap()),

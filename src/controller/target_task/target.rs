@@ -1,8 +1,12 @@
 //! Brings one target to its desired state.
 
+mod not_started;
+
+pub(super) use not_started::KindFound;
+use not_started::awaits;
+
 use std::{sync::Arc, time::Duration};
 
-use futures_util::future::join_all;
 use tokio::time;
 
 use super::{
@@ -15,7 +19,7 @@ use super::{
 use crate::{
     api::{
         lock_status::TargetState,
-        plan::{TargetPlan, TargetWork},
+        plan::{AwaitedTemplate, TargetPlan, TargetWork},
     },
     clock,
     controller::{problem::Problem, rate_limiter::RateLimiter},
@@ -44,6 +48,8 @@ pub(super) struct Target {
     pub(super) work: TargetWork,
     /// The time that the target takes to stop.
     pub(super) stop_time: Duration,
+    /// Why the target is not started yet.
+    pub(super) awaits: Option<AwaitedTemplate>,
     action: Action,
     context: TargetContext,
     turns: Turns,
@@ -51,6 +57,8 @@ pub(super) struct Target {
     pub(super) back_off: BackOff,
     /// Whether the target was found stopped, and was not started since.
     stopped: bool,
+    /// The time since which a stop is under way.
+    stopping: Option<BootInstant>,
     /// Whether the target has reached the aim of the present pass.
     pub(super) done: bool,
     /// Whether the known state does not count until the target is read.
@@ -65,12 +73,14 @@ impl Target {
             observed: TargetState::Unknown,
             work: declared.work.clone(),
             stop_time: declared.stop,
+            awaits: awaits(declared),
             action: Action::new(context.clone(), &declared.work),
+            turns: Turns::new(rate_limiter, &context.namespace),
             context,
-            turns: Turns::new(rate_limiter),
             conflicts: Conflicts::default(),
-            back_off: BackOff::default(),
+            back_off: BackOff::of(&declared.work),
             stopped: false,
+            stopping: None,
             done: false,
             distrusted: false,
             series: None,
@@ -93,7 +103,7 @@ impl Target {
     /// Returns the target with the present declaration.
     pub(super) fn declared(mut self, target: &TargetPlan) -> Self {
         self.work.clone_from(&target.work);
-        self.stop_time = target.stop;
+        (self.stop_time, self.awaits) = (target.stop, awaits(target));
         self.back_off.clear();
         self.action.declare(&target.work);
         self.is_called(&target.name);
@@ -184,14 +194,18 @@ impl Target {
         if self.done {
             return Step::Done;
         }
+        if let Some(awaits) = self.awaits {
+            return self.await_template(awaits).await;
+        }
         let step = self.try_start(permit).await;
         self.done = step == Step::Done;
         step
     }
 
     async fn try_start(&mut self, permit: &StartPermit) -> Step {
-        self.stopped = false;
+        (self.stopped, self.stopping) = (false, None);
         if let Some(trouble) = self.back_off.rests(Lane::Start, clock::now()) {
+            self.turns.forgo();
             return trouble;
         }
         if self.conflicts.rests(Lane::Start, clock::now()) {
@@ -231,7 +245,12 @@ impl Target {
         let now = clock::now();
         let step = self.finish(end, Lane::Stop, now);
         self.measure(step.is_stopped(), deadline, now);
-        let late = until.is_some_and(|by| by.left(now) <= LATE);
+        let working = matches!(step, Step::Working(_)).then_some(now);
+        self.stopping = working.map(|now| self.stopping.unwrap_or(now));
+        let overdue = self
+            .stopping
+            .is_some_and(|since| now.since(since) > self.stop_time);
+        let late = until.map_or(overdue, |by| by.left(now) <= LATE);
         if late
             && step == Step::Working(self.observed)
             && let Some(left) = self.action.late()
@@ -254,6 +273,7 @@ impl Target {
         if !deadline.is_promised()
             && let Some(trouble) = self.back_off.rests(Lane::Stop, clock::now())
         {
+            self.turns.forgo();
             return Some(trouble);
         }
         let contested = self.conflicts.rests(Lane::Stop, clock::now());
@@ -339,10 +359,7 @@ impl Target {
             }
             step => step,
         };
-        // The pods of a selector change without a refused write.
-        if !matches!(self.work, TargetWork::LabelPods { .. }) {
-            self.back_off.add(lane, &step, refused, now);
-        }
+        self.back_off.add(lane, &step, refused, now);
         step
     }
 
@@ -377,20 +394,6 @@ fn is_urgent(deadline: Deadline, observed: TargetState, contested: bool) -> bool
 /// Returns the timeout of a step of a stop. The last steps are short, so that a hanging step is retried in time.
 fn step_limit(until: Option<BootInstant>, now: BootInstant) -> Duration {
     until.map_or(PATIENCE, |by| (by.left(now) / 2).clamp(SHORTEST, PATIENCE))
-}
-
-/// Stops the removed targets, and moves those that are stopped to `left`. Returns true if all of them are stopped.
-pub(super) async fn stop_all(
-    (removed, left): (&mut Vec<Target>, &mut Vec<TargetWork>),
-    deadline: Deadline,
-    permit: &StopPermit,
-) -> bool {
-    let stop = |target| Target::stop(target, deadline, permit);
-    let steps = join_all(removed.iter_mut().map(stop)).await;
-    let mut done = steps.iter().map(Step::is_stopped);
-    let stopped = removed.extract_if(.., |_| done.next().unwrap_or(false));
-    left.extend(stopped.map(|target| target.work));
-    removed.is_empty()
 }
 
 #[cfg(test)]

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::{api::lock_status::TargetState, controller::rate_limiter::RateLimiter, lease::BootInstant};
+use crate::{
+    api::lock_status::TargetState,
+    controller::rate_limiter::{RateLimiter, Turn},
+    lease::BootInstant,
+};
 
 /// The purpose of a step: the turn of a start must not be used for a stop, nor vice versa.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,40 +33,67 @@ impl Lane {
     }
 }
 
+/// A step that waits, until this time at least.
+enum Pending {
+    Start(Turn, BootInstant),
+    Stop(BootInstant),
+}
+
 /// The turn of one target.
 pub(super) struct Turns {
     rate_limiter: Arc<RateLimiter>,
-    turn: Option<(Lane, BootInstant)>,
+    namespace: String,
+    pending: Option<Pending>,
 }
 
 impl Turns {
-    pub(super) fn new(rate_limiter: Arc<RateLimiter>) -> Self {
+    pub(super) fn new(rate_limiter: Arc<RateLimiter>, namespace: &str) -> Self {
         Self {
             rate_limiter,
-            turn: None,
+            namespace: namespace.to_owned(),
+            pending: None,
         }
     }
 
     /// Returns when the pending step may be taken.
     pub(super) fn due(&self) -> Option<BootInstant> {
-        self.turn.map(|(_, at)| at)
+        match &self.pending {
+            Some(Pending::Start(_, at) | Pending::Stop(at)) => Some(*at),
+            None => None,
+        }
     }
 
     /// Reports whether the step has to wait for its turn. Otherwise counts its requests.
     pub(super) fn wait(&mut self, lane: Lane, now: BootInstant) -> bool {
-        let requests = lane.requests();
-        let at = match (self.turn, lane) {
-            (Some((of, at)), _) if of == lane => at,
-            (_, Lane::Start) => self.rate_limiter.turn(requests, now),
-            (_, Lane::Stop) => self.rate_limiter.turn_to_stop(requests, now),
+        self.pending = match lane {
+            Lane::Start => self.wait_to_start(now),
+            Lane::Stop => self.wait_to_stop(now),
         };
-        let again = match lane {
-            _ if at > now => Some(at),
-            Lane::Start => self.rate_limiter.send(requests, now),
-            Lane::Stop => self.rate_limiter.send_stop(requests, now),
+        self.pending.is_some()
+    }
+
+    fn wait_to_start(&mut self, now: BootInstant) -> Option<Pending> {
+        let mut turn = match self.pending.take() {
+            Some(Pending::Start(turn, at)) if at > now => return Some(Pending::Start(turn, at)),
+            Some(Pending::Start(turn, _)) => turn,
+            Some(Pending::Stop(_)) | None => {
+                Turn::enter(&self.rate_limiter, &self.namespace, Lane::Start.requests(), now)
+            }
         };
-        self.turn = again.map(|at| (lane, at));
-        self.turn.is_some()
+        let again = turn.send(now)?;
+        Some(Pending::Start(turn, again))
+    }
+
+    fn wait_to_stop(&mut self, now: BootInstant) -> Option<Pending> {
+        let requests = Lane::Stop.requests();
+        let at = match self.pending.take() {
+            Some(Pending::Stop(at)) => at,
+            Some(Pending::Start(..)) | None => self.rate_limiter.turn_to_stop(requests, now),
+        };
+        if at > now {
+            return Some(Pending::Stop(at));
+        }
+        self.rate_limiter.send_stop(requests, now).map(Pending::Stop)
     }
 
     /// Counts the requests of a step that does not wait.
@@ -72,7 +103,7 @@ impl Turns {
 
     /// Drops the pending turn.
     pub(super) fn forgo(&mut self) {
-        self.turn = None;
+        self.pending = None;
     }
 }
 
@@ -86,9 +117,9 @@ mod tests {
             Arc::new(RateLimiter::new(1)),
             BootInstant::from_nanos(1_000_000_000_000),
         );
-        let mut first = Turns::new(rate_limiter.clone());
+        let mut first = Turns::new(rate_limiter.clone(), "n");
         assert!(!first.wait(Lane::Start, now), "nothing was sent yet");
-        let mut second = Turns::new(rate_limiter);
+        let mut second = Turns::new(rate_limiter, "n");
         assert!(second.wait(Lane::Start, now));
         let due = second.due().unwrap();
         assert!(due > now);

@@ -23,9 +23,12 @@ fn read(name: &str, seconds: Option<u64>) -> Read {
             kind: "Deployment".into(),
             name: name.into(),
         },
-        content: Content {
-            grace: seconds.map(|seconds| Duration::from_secs(seconds).into()),
-            rollout: None,
+        state: match seconds {
+            Some(seconds) => TemplateState::Present(Content {
+                grace: Some(Duration::from_secs(seconds).into()),
+                rollout: None,
+            }),
+            None => TemplateState::Missing,
         },
     }
 }
@@ -47,7 +50,8 @@ async fn only_needed_templates_are_read_and_undeclared_ones_are_forgotten() {
     assert!(templates.awaited());
     assert!(templates.take(&read("a", Some(2))));
     assert!(!templates.take(&read("a", Some(2))), "no news");
-    assert!(!templates.take(&read("a", None)), "it is gone");
+    assert!(templates.take(&read("a", None)), "it is gone");
+    assert!(!templates.take(&read("a", None)), "no news");
     assert!(!templates.take(&read("b", Some(2))), "not asked for");
     assert!(templates.awaited());
     assert!(
@@ -61,7 +65,21 @@ async fn only_needed_templates_are_read_and_undeclared_ones_are_forgotten() {
             .into_iter()
             .collect()
     };
-    assert_eq!(templates.graces(), known("a", 2));
+    let missing = |names: &[&str]| {
+        let missing = names
+            .iter()
+            .map(|name| (read(name, None).reference, AwaitedTemplate::Missing));
+        missing.collect::<BTreeMap<_, _>>()
+    };
+    let last: Graces = known("a", 2);
+    assert_eq!(templates.graces(), last.clone().awaiting(missing(&["a", "d"])));
+    assert!(templates.take(&read("a", Some(2))), "it exists again");
+    assert_eq!(templates.graces(), last.awaiting(missing(&["d"])));
+    assert!(templates.take(&Read {
+        state: TemplateState::Unreadable,
+        ..read("d", None)
+    }));
+    assert_eq!(templates.graces(), known("a", 2), "nothing is awaited");
 
     assert_eq!(follow(&mut templates, &object(&rest)), [""; 0]);
     assert_eq!(templates.graces(), Graces::default());
@@ -77,7 +95,10 @@ async fn a_rollout_is_judged_of_deployments_with_one_active_replica() {
         templates.follow(&object);
         for (name, rollout) in rollouts {
             let mut read = read(name, None);
-            read.content.rollout = *rollout;
+            read.state = TemplateState::Present(Content {
+                grace: None,
+                rollout: *rollout,
+            });
             templates.take(&read);
         }
         templates

@@ -8,7 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use redlock_world::{
-    controllers::{ControllerSettings, Controllers, RunningPod},
+    controllers::{ControllerKind, ControllerSettings, Controllers, RunningPod},
     kubernetes::{ApiOptions, ApiServer, DeleteOptions, LatencyRange, ObjectKey, ResourceId},
     network::Network,
 };
@@ -17,7 +17,7 @@ use tokio::{sync::Notify, task::JoinHandle, time};
 
 use super::{
     controllers::reconcile,
-    manifests::{self, NAMESPACE, OPERATOR_NAMESPACE},
+    manifests::{self, NAMESPACE, OPERATOR_NAMESPACE, OTHER_NAMESPACE},
     replica::{OperatorProcess, ReplicaPod},
 };
 use crate::{clock, controller::events::timestamp_at};
@@ -29,6 +29,8 @@ pub(super) const USER: &str = "kubectl";
 #[derive(Clone, Debug)]
 pub(super) struct ClusterWorld {
     pub(super) name: String,
+    /// The name that the operator is given.
+    declared_name: String,
     pub(super) api: ApiServer,
     network: Network,
     state: Arc<Mutex<ClusterState>>,
@@ -51,9 +53,16 @@ pub(super) fn now() -> Timestamp {
 
 impl ClusterWorld {
     pub(super) fn new(name: &str, network: &Network, seed: u64) -> Self {
+        Self::with_identity(name, name, network, seed)
+    }
+
+    /// Returns a cluster whose operator has the name, and whose namespace kube-system has the UID, of `original`.
+    pub(super) fn with_identity(name: &str, original: &str, network: &Network, seed: u64) -> Self {
         let options = ApiOptions {
-            cluster_uid: format!("uid-of-{name}"),
-            namespaces: vec![OPERATOR_NAMESPACE.to_owned(), NAMESPACE.to_owned()],
+            cluster_uid: format!("uid-of-{original}"),
+            namespaces: [OPERATOR_NAMESPACE, NAMESPACE, OTHER_NAMESPACE]
+                .map(str::to_owned)
+                .into(),
             ..ApiOptions::new(seed, now)
         };
         let state = ClusterState {
@@ -75,11 +84,42 @@ impl ClusterWorld {
         });
         Self {
             name: name.to_owned(),
+            declared_name: original.to_owned(),
             api,
             network: network.clone(),
             state: Arc::new(Mutex::new(state)),
             crashed: Arc::default(),
         }
+    }
+
+    /// Returns name and UID, as the masters show them.
+    pub(super) fn id(&self) -> String {
+        format!("{}/uid-of-{}", self.declared_name, self.declared_name)
+    }
+
+    pub(super) fn quorum(&self, name: &str) -> Option<Arc<Value>> {
+        self.api
+            .read(&ObjectKey::new(ResourceId::REDIS_QUORUMS, "", name))
+    }
+
+    /// Returns the reasons of the events.
+    pub(super) fn events(&self) -> Vec<String> {
+        let events = self.api.all(&ResourceId::EVENTS);
+        let reasons = events.iter().map(|event| event["reason"].as_str());
+        reasons.flatten().map(str::to_owned).collect()
+    }
+
+    /// Returns the clusters that the status of a quorum lists.
+    pub(super) fn reporters(&self, quorum: &str) -> Vec<String> {
+        let status = self
+            .quorum(quorum)
+            .map(|object| object["status"]["reporters"].clone());
+        let reporters = status.as_ref().and_then(serde_json::Value::as_array);
+        let names = reporters
+            .into_iter()
+            .flatten()
+            .map(|reporter| &reporter["cluster"]);
+        names.filter_map(|name| Some(name.as_str()?.to_owned())).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, ClusterState> {
@@ -123,6 +163,7 @@ impl ClusterWorld {
             .filter(|pod| pod.namespace == OPERATOR_NAMESPACE)
             .map(|pod| (pod.uid.clone(), pod))
             .collect();
+        let mut ended = Vec::new();
         for (uid, pod) in &running {
             let key = ObjectKey::new(ResourceId::PODS, &*pod.namespace, &*pod.name);
             let object = self.api.read(&key);
@@ -131,6 +172,7 @@ impl ClusterWorld {
                 .is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
             match state.operators.get(uid) {
                 Some(operator) if deleted => operator.terminate(),
+                Some(operator) if operator.has_ended() => ended.push(uid.clone()),
                 Some(_) => {}
                 None => {
                     let ip = object.as_ref().and_then(|pod| pod["status"]["podIP"].as_str());
@@ -141,6 +183,11 @@ impl ClusterWorld {
                     }
                 }
             }
+        }
+        for uid in ended {
+            state.controllers.crash_pod(&uid, now());
+            state.operators.remove(&uid);
+            self.crashed.notify_one();
         }
         state.operators.retain(|uid, operator| {
             let runs = running.contains_key(uid);
@@ -153,7 +200,7 @@ impl ClusterWorld {
 
     fn start_operator(&self, name: &str, ip: &str, number: u32) -> OperatorProcess {
         let pod = ReplicaPod {
-            cluster: self.name.clone(),
+            cluster: self.declared_name.clone(),
             name: name.to_owned(),
             ip: ip.to_owned(),
         };
@@ -219,6 +266,12 @@ impl ClusterWorld {
             .count()
     }
 
+    /// Returns the declared number of pods of a workload.
+    pub(super) fn replicas(&self, workload: &str) -> Option<u64> {
+        let object = self.api.read(&manifests::deployment_key(workload))?;
+        object["spec"]["replicas"].as_u64()
+    }
+
     /// Installs the operator and a quorum.
     pub(super) fn install(&self, replicas: u32, quorums: &[(&str, &[(String, String)])]) {
         for (name, masters) in quorums {
@@ -230,10 +283,30 @@ impl ClusterWorld {
             .unwrap();
     }
 
+    /// Starts or stops a controller of the cluster.
+    pub(super) fn set_controller(&self, kind: ControllerKind, runs: bool) {
+        let controllers = &mut self.state().controllers;
+        if runs {
+            controllers.start(kind);
+        } else {
+            controllers.stop(kind);
+        }
+        self.crashed.notify_one();
+    }
+
     pub(super) fn create_deployment(&self, name: &str, replicas: u32) {
         let deployment = manifests::deployment(NAMESPACE, name, replicas, 3);
         self.api
             .create(USER, &ResourceId::DEPLOYMENTS, deployment)
+            .unwrap();
+    }
+
+    /// Sets whether new pods of a workload become ready.
+    pub(super) fn set_ready(&self, name: &str, ready: bool) {
+        let annotations = json!({ "world/ready": ready.to_string() });
+        let patch = json!({ "spec": { "template": { "metadata": { "annotations": annotations } } } });
+        self.api
+            .merge(USER, &manifests::deployment_key(name), patch)
             .unwrap();
     }
 

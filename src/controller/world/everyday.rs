@@ -1,6 +1,17 @@
 //! Everyday operations of users, each in many worlds.
 
 mod blind_standby;
+mod copied_cluster;
+mod cut_off_holder;
+mod denied_stop;
+mod late_target;
+mod neighbours;
+mod orphaned_pods;
+mod refused_writes;
+mod takeover_delay;
+mod tests;
+mod unready;
+mod unswitchable;
 
 use std::time::Duration;
 
@@ -14,8 +25,16 @@ use super::{
     universe::Universe,
 };
 use blind_standby::blind_standby;
-
-use crate::controller::planted::{WorldMistake, plant};
+use copied_cluster::copied_cluster;
+use cut_off_holder::cut_off_holder;
+use denied_stop::{denied_removal, denied_step_down, unconfirmed_stop};
+use late_target::late_target;
+use neighbours::bad_neighbours;
+use orphaned_pods::orphaned_pods;
+use refused_writes::refused_writes;
+use takeover_delay::takeover_delay;
+use unready::{hand_over_to_stepped_down, unready_alone, unready_everywhere};
+use unswitchable::unswitchable;
 
 const SOON: Duration = Duration::from_secs(40);
 const LATE: Duration = Duration::from_secs(150);
@@ -32,6 +51,19 @@ enum Scenario {
     StepDown,
     TakeoverDelay,
     BlindStandby,
+    CutOffHolder,
+    CopiedCluster,
+    UnreadyAlone,
+    UnreadyEverywhere,
+    HandOverToSteppedDown,
+    BadNeighbours,
+    RefusedWrites,
+    DeniedRemoval,
+    DeniedStepDown,
+    UnconfirmedStop,
+    Unswitchable,
+    LateTarget,
+    OrphanedPods,
 }
 
 impl Scenario {
@@ -46,6 +78,19 @@ impl Scenario {
             Self::StepDown => step_down(seed).await,
             Self::TakeoverDelay => takeover_delay(seed).await,
             Self::BlindStandby => blind_standby(seed).await,
+            Self::CutOffHolder => cut_off_holder(seed).await,
+            Self::CopiedCluster => copied_cluster(seed).await,
+            Self::UnreadyAlone => unready_alone(seed).await,
+            Self::UnreadyEverywhere => unready_everywhere(seed).await,
+            Self::HandOverToSteppedDown => hand_over_to_stepped_down(seed).await,
+            Self::BadNeighbours => bad_neighbours(seed).await,
+            Self::RefusedWrites => refused_writes(seed).await,
+            Self::DeniedRemoval => denied_removal(seed).await,
+            Self::DeniedStepDown => denied_step_down(seed).await,
+            Self::UnconfirmedStop => unconfirmed_stop(seed).await,
+            Self::Unswitchable => unswitchable(seed).await,
+            Self::LateTarget => late_target(seed).await,
+            Self::OrphanedPods => orphaned_pods(seed).await,
         }
     }
 }
@@ -247,143 +292,6 @@ async fn step_down(seed: u64) -> Result<(), String> {
         .await
 }
 
-/// Cuts the active cluster off from the masters: the other one waits before it starts the work.
-async fn takeover_delay(seed: u64) -> Result<(), String> {
-    let (universe, active) = with_running_work(seed, 2).await?;
-    let other = universe
-        .clusters
-        .iter()
-        .find(|cluster| cluster.name != active.name)
-        .unwrap();
-    universe.cut_from_masters(&active, true);
-    universe
-        .wait("the other cluster holds the lock", LATE, |_| {
-            is_active_holder(other)
-        })
-        .await?;
-    time::sleep(Duration::from_millis(700)).await;
-    let object = other.lock("web").unwrap();
-    if object["metadata"]["finalizers"]
-        .as_array()
-        .is_none_or(Vec::is_empty)
-    {
-        return Err(format!(
-            "the lock is held without a finalizer\n{}",
-            universe.story()
-        ));
-    }
-    if other.running_pods("web") == 0 && object["status"]["role"] == "Active" {
-        return Err("a lock whose start is postponed is Active".to_owned());
-    }
-    other.delete_lock("web");
-    universe
-        .keep("no work runs without a lock", SOON, |_| {
-            other.running_pods("web") == 0
-        })
-        .await
-}
-
-/// Reports whether the status of the lock names a holder of this cluster.
-fn is_active_holder(cluster: &ClusterWorld) -> bool {
-    let lock = cluster.lock("web");
-    lock.is_some_and(|lock| lock["status"]["holderCluster"] == cluster.name.as_str())
-}
-
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
-}
-
-/// Runs a scenario in worlds of different seeds. Returns the first seed that fails, and why.
-fn failure(scenario: Scenario, worlds: u64) -> Option<String> {
-    let seeds = number("REDLOCK_SEED").map_or(0..worlds, |seed| seed..seed + 1);
-    seeds
-        .filter_map(|seed| {
-            let end = redlock_world::runtime::run(seed, scenario.run(seed));
-            end.err()
-                .map(|broken| format!("{scenario:?} REDLOCK_SEED={seed}: {broken}"))
-        })
-        .next()
-}
-
-fn holds(scenario: Scenario) {
-    let failure = failure(scenario, number("REDLOCK_WORLDS").unwrap_or(4));
-    assert!(failure.is_none(), "{}", failure.unwrap_or_default());
-}
-
-#[test]
-fn deleted_lock_leaves_no_work_running_in_one_cluster() {
-    holds(Scenario::Deletion { clusters: 1 });
-}
-
-#[test]
-fn deleted_lock_passes_the_work_to_the_other_cluster() {
-    holds(Scenario::Deletion { clusters: 2 });
-}
-
-#[test]
-fn lock_that_was_created_again_is_deleted_with_its_work() {
-    holds(Scenario::DeletionAfterRecreation);
-}
-
-#[test]
-fn paused_lock_that_is_deleted_keeps_its_lease_until_it_is_resumed() {
-    holds(Scenario::PausedDeletion);
-}
-
-#[test]
-fn lock_moves_to_another_quorum_with_one_writer() {
-    holds(Scenario::AnotherQuorum);
-}
-
-#[test]
-fn removed_target_is_left_alone_once_it_was_stopped() {
-    holds(Scenario::RemovedTarget);
-}
-
-#[test]
-fn target_moves_to_another_lock() {
-    holds(Scenario::MovedTarget);
-}
-
-#[test]
-fn cluster_that_steps_down_passes_the_work_on() {
-    holds(Scenario::StepDown);
-}
-
-#[test]
-fn lock_is_guarded_and_not_active_while_its_start_is_postponed() {
-    holds(Scenario::TakeoverDelay);
-}
-
-#[test]
-fn standby_without_masters_and_siblings_leaves_the_work_to_the_coordinator() {
-    holds(Scenario::BlindStandby);
-}
-
-/// Each mistake, and the scenario that finds it.
-const MISTAKES: [(WorldMistake, Scenario); 6] = [
-    (
-        WorldMistake::DepartsUnrecorded,
-        Scenario::Deletion { clusters: 1 },
-    ),
-    (WorldMistake::DepartsUnrecorded, Scenario::AnotherQuorum),
-    (WorldMistake::RemembersRemoved, Scenario::RemovedTarget),
-    (WorldMistake::GuardsLate, Scenario::TakeoverDelay),
-    (WorldMistake::LeavesPaused, Scenario::PausedDeletion),
-    (WorldMistake::StopsUnelected, Scenario::BlindStandby),
-];
-
-#[test]
-fn every_planted_mistake_is_found() {
-    let missed: Vec<_> = MISTAKES
-        .into_iter()
-        .filter(|(mistake, scenario)| {
-            plant(Some(*mistake));
-            let found = failure(*scenario, 200);
-            plant(None);
-            println!("{mistake:?}: {found:?}");
-            found.is_none()
-        })
-        .collect();
-    assert!(missed.is_empty(), "not found: {missed:?}");
 }

@@ -8,6 +8,8 @@ pub(super) const OPERATOR_NAMESPACE: &str = "redlock-system";
 pub(super) const OPERATOR_PORT: u16 = 8080;
 /// The namespace of the workloads and their locks.
 pub(super) const NAMESPACE: &str = "team";
+/// The namespace of another tenant.
+pub(super) const OTHER_NAMESPACE: &str = "other-team";
 
 /// The Deployment of the operator, as the chart renders it in outline.
 pub(super) fn operator(replicas: u32) -> Value {

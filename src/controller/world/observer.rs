@@ -14,14 +14,16 @@ pub(super) fn running_in(universe: &Universe, workload: &str) -> Vec<String> {
     running.map(|cluster| cluster.name.clone()).collect()
 }
 
+/// Returns the conditions in the status of an object.
+fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
+    object["status"]["conditions"].as_array().into_iter().flatten()
+}
+
 /// Reports whether the status of a lock shows this condition as true.
 pub(super) fn has_condition(cluster: &ClusterWorld, lock: &str, kind: &str) -> bool {
-    let Some(object) = cluster.lock(lock) else {
-        return false;
-    };
-    let conditions = object["status"]["conditions"].as_array();
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|condition| condition["type"] == kind && condition["status"] == "True")
+    let is_true = |condition: &Value| condition["type"] == kind && condition["status"] == "True";
+    let lock = cluster.lock(lock);
+    lock.is_some_and(|lock| conditions(&lock).any(is_true))
 }
 
 /// Returns the changes of the replicas of the Deployment `web` since the last call of `take_history`.
@@ -38,4 +40,36 @@ pub(super) fn switches(cluster: &ClusterWorld) -> Vec<String> {
     switches
         .map(|write| format!("{} {:?} by {}", write.time, replicas(&write.after), write.caller))
         .collect()
+}
+
+/// Reports whether a condition of the lock has this reason.
+pub(super) fn has_reason(cluster: &ClusterWorld, lock: &str, reason: &str) -> bool {
+    let lock = cluster.lock(lock);
+    lock.is_some_and(|lock| conditions(&lock).any(|condition| condition["reason"] == reason))
+}
+
+/// Reports whether the message of this condition of a lock contains the text.
+pub(super) fn condition_contains(cluster: &ClusterWorld, lock: &str, kind: &str, text: &str) -> bool {
+    let contains = |condition: &Value| {
+        condition["message"]
+            .as_str()
+            .is_some_and(|message| message.contains(text))
+    };
+    let lock = cluster.lock(lock);
+    lock.is_some_and(|lock| {
+        conditions(&lock).any(|condition| condition["type"] == kind && contains(condition))
+    })
+}
+
+/// Returns the status of a lock, for the message of a failure.
+pub(super) fn status_text(cluster: &ClusterWorld, lock: &str) -> String {
+    let lock = cluster.lock(lock);
+    lock.map_or_else(|| "no such lock".to_owned(), |lock| lock["status"].to_string())
+}
+
+/// Returns the reason of a condition of a quorum.
+pub(super) fn quorum_condition(cluster: &ClusterWorld, quorum: &str, kind: &str) -> Option<String> {
+    let quorum = cluster.quorum(quorum)?;
+    let condition = conditions(&quorum).find(|condition| condition["type"] == kind)?;
+    Some(condition["reason"].as_str()?.to_owned())
 }

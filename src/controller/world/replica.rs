@@ -2,22 +2,28 @@
 
 use std::net::SocketAddr;
 
+use futures_util::FutureExt;
 use kube::Config;
 use redlock_world::{
     kubernetes::{ApiServer, Partition},
     network::Party,
 };
 use tokio::{sync::mpsc, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
 
 use super::{api_client, manifests};
 use crate::{
     controller::{
         OperatorError, Options, Siblings,
         clients::Clients,
-        process::{Servers, Surroundings, run_in},
+        process::{HttpFront, Surroundings, run_in},
     },
+    http_server::{ConnectionLimits, serve_http},
     lease::HolderIdentity,
-    operator::{guarded::Details, signals::Signals},
+    operator::{
+        http::{DetailsPlace, OperatorRoutes},
+        signals::Signals,
+    },
     targets::{AllowedFields, LeaseFence},
 };
 
@@ -49,10 +55,7 @@ impl OperatorProcess {
             signals: received,
             clients,
             contact,
-            servers: Servers {
-                listener: party.listen(&pod.ip, manifests::OPERATOR_PORT).unwrap(),
-                details: Details::default(),
-            },
+            front: front(party, &pod.ip),
             transport: party.transport(),
         };
         let task = tokio::spawn(run_in(options(pod), surroundings, None));
@@ -77,6 +80,26 @@ impl OperatorProcess {
 
     pub(super) fn has_ended(&self) -> bool {
         self.task.is_finished()
+    }
+}
+
+/// Serves HTTP on the runtime of the world.
+fn front(party: &Party, ip: &str) -> HttpFront {
+    let listener = party.listen(ip, manifests::OPERATOR_PORT).unwrap();
+    let serve = |routes: OperatorRoutes| {
+        let served = serve_http(
+            listener,
+            routes.public,
+            ConnectionLimits::default(),
+            CancellationToken::new(),
+        );
+        served.map(Ok).boxed()
+    };
+    HttpFront {
+        address: format!("{ip}:{}", manifests::OPERATOR_PORT),
+        details: DetailsPlace::WithProbes,
+        reviewer: None,
+        serve: Box::new(serve),
     }
 }
 

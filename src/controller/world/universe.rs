@@ -8,7 +8,7 @@ use redlock_world::{
 };
 use tokio::{task::JoinHandle, time};
 
-use super::{cluster::ClusterWorld, story::story};
+use super::{cluster::ClusterWorld, manifests, story::story};
 use crate::clock;
 
 const CLUSTERS: [&str; 3] = ["eu-1", "us-1", "ap-1"];
@@ -21,6 +21,9 @@ pub(super) struct Universe {
     pub(super) masters: Masters,
     pub(super) second: Masters,
     pub(super) clusters: Vec<ClusterWorld>,
+    /// The masters of each quorum, by name and URL.
+    quorums: Vec<(String, Vec<(String, String)>)>,
+    seed: u64,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -52,13 +55,36 @@ impl Universe {
                 cluster
             })
             .collect();
+        let restored = quorums
+            .iter()
+            .map(|(name, masters)| ((*name).to_owned(), masters.to_vec()));
         Self {
             network,
             masters,
             second,
             clusters,
+            quorums: restored.collect(),
+            seed,
             tasks: running,
         }
+    }
+
+    /// Adds a cluster whose objects were restored from a copy of those of the first one.
+    pub(super) fn restore_copy(&mut self, replicas: u32, workload: &str) {
+        let original = &self.clusters[0].name;
+        let seed = self.seed.wrapping_mul(31) + 99;
+        let copy = ClusterWorld::with_identity("copy", original, &self.network, seed);
+        let quorums = self.quorums.iter().map(|(name, masters)| (&**name, &masters[..]));
+        copy.install(replicas, &quorums.collect::<Vec<_>>());
+        copy.create_deployment(workload, 1);
+        let mut lock = manifests::lock(workload, &[workload]);
+        let backup = self.clusters[0].lock(workload).unwrap();
+        for field in ["finalizers", "annotations"] {
+            lock["metadata"][field] = backup["metadata"][field].clone();
+        }
+        copy.create_lock(lock);
+        self.tasks.push(copy.run());
+        self.clusters.push(copy);
     }
 
     /// Waits until a condition holds. Returns the time that it took, or an error with this text after `patience`.

@@ -49,6 +49,18 @@ impl Cluster {
     /// Returns an error as [`Self::masters_config`] does, and if a certificate is invalid.
     pub async fn session(&self, quorum: &RedisQuorum, given: &Given) -> Result<Session, ClusterError> {
         let config = self.masters_config(quorum, given).await?;
+        self.session_of(quorum, config).await
+    }
+
+    /// Connects to the masters of a quorum with these settings.
+    ///
+    /// # Errors
+    /// Returns an error if the masters do not agree on the quorum.
+    pub async fn session_of(
+        &self,
+        quorum: &RedisQuorum,
+        config: MastersConfig,
+    ) -> Result<Session, ClusterError> {
         Session::open(config, None)
             .await
             .map_err(|source| ClusterError::Masters {

@@ -89,6 +89,12 @@ fn of_quorum(quorum: &RedisQuorum) -> Vec<Check> {
     checks.extend(condition(conditions, "Degraded", "False", Level::Warning));
     checks.extend(condition(conditions, "Safe", "True", Level::Bad));
     checks.extend(condition(conditions, "ReplicasReady", "True", Level::Warning));
+    checks.extend(condition(
+        conditions,
+        "SiblingsUnreachable",
+        "False",
+        Level::Warning,
+    ));
     let seen = reporters::seen(&status.reporters);
     let (alive, silent): (Vec<_>, Vec<_>) = seen.iter().partition(|reporter| reporter.alive);
     let names = |reporters: &[&reporters::Seen]| {

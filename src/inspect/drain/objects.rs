@@ -45,6 +45,8 @@ pub(super) struct Unfinished {
     name: String,
     /// Identity of the replica that holds the lock, which is the name of its pod.
     pub(super) holder: String,
+    /// Whether an agent of this cluster holds the lock.
+    pub(super) held_by_agent: bool,
     /// The API that writes the lock.
     api: Api<DynamicObject>,
 }
@@ -194,12 +196,25 @@ fn is_fenced(pod: &Pod) -> bool {
     drivers.any(|driver| driver == DRIVER_NAME)
 }
 
+/// Reports whether the operator labels the pod of the agent that holds the lock.
+fn labels_pods(lock: &DynamicObject) -> bool {
+    let targets = lock
+        .data
+        .pointer("/spec/targets")
+        .and_then(|targets| targets.as_array());
+    let mut targets = targets.into_iter().flatten();
+    targets.any(|target| target["action"] == "LabelPods")
+}
+
 fn unfinished_of(lock: &DynamicObject, api: &Api<DynamicObject>) -> Unfinished {
     let namespace = lock.namespace().unwrap_or_default();
     let kind = ApiResource::erase::<LeaderLock>(&());
     let holder = lock.data.pointer("/status/holderIdentity");
     let holder = holder.and_then(|holder| holder.as_str());
+    let text = |field: &str| lock.data.pointer(field).and_then(|value| value.as_str());
+    let active = matches!(text("/status/role"), Some("Active" | "Activating"));
     Unfinished {
+        held_by_agent: active && text("/spec/candidates") == Some("Agents") && labels_pods(lock),
         api: Api::namespaced_with(api.clone().into_client(), &namespace, &kind),
         name: lock.name_any(),
         holder: holder.unwrap_or_default().to_owned(),

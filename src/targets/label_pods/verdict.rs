@@ -19,6 +19,14 @@ impl LabelPods {
         wanted: &Wanted,
         cause: Cause<'_>,
     ) -> Step {
+        let state = match cause {
+            Cause::Lease(_) if choice.keep.is_some() => TargetState::Active,
+            Cause::Lease(_) => TargetState::Changing,
+            Cause::Ordered(_) | Cause::Unheld(_) => TargetState::Standby,
+        };
+        if let Some(step) = self.unsafe_selector(pods, choice, state) {
+            return step;
+        }
         let Cause::Lease(permit) = cause else {
             return Step::Done;
         };
@@ -40,13 +48,6 @@ impl LabelPods {
             };
             return Step::trouble(TargetState::Changing, reason, text);
         }
-        if let Some(manager) = &choice.template {
-            return Step::trouble(
-                TargetState::Active,
-                ConditionReason::TargetNotSafe,
-                template(&called, manager),
-            );
-        }
         if let Some(foreign) = &choice.foreign {
             let (pod, by) = (&foreign.name, foreign.by.as_deref().unwrap_or_default());
             let text = format!(
@@ -55,10 +56,17 @@ impl LabelPods {
             );
             return Step::trouble(TargetState::Active, ConditionReason::EnforcementConflict, text);
         }
-        if let Some(text) = self.overlap(pods) {
-            return Step::trouble(TargetState::Active, ConditionReason::EnforcementConflict, text);
-        }
         choice.later.map_or(Step::Done, Step::Waiting)
+    }
+
+    /// Returns the trouble of pods that may get the label again at any time, whether or not this cluster holds the lock.
+    fn unsafe_selector(&self, pods: &[PodSnapshot], choice: &Choice, state: TargetState) -> Option<Step> {
+        if let Some(manager) = &choice.template {
+            let text = template(&self.pods.called(), manager);
+            return Some(Step::trouble(state, ConditionReason::TargetNotSafe, text));
+        }
+        let text = self.overlap(pods)?;
+        Some(Step::trouble(state, ConditionReason::EnforcementConflict, text))
     }
 
     /// Describes a pod that another target selects, too.
@@ -81,3 +89,6 @@ pub(super) fn template(called: &str, manager: &str) -> String {
          removed; remove the label from the pod template"
     )
 }
+
+#[cfg(test)]
+mod tests;

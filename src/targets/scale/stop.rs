@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The wait after the write of the number: a controller that acts on an earlier state may still create a pod.
-const SETTLE: Duration = Duration::from_millis(500);
+pub(super) const SETTLE: Duration = Duration::from_millis(500);
 /// The maximum number of attempts in one step: the controller may write to the object between a read and a
 /// write.
 const TRIES: usize = 8;
@@ -26,6 +26,8 @@ pub(super) struct Stopping {
     pub(super) written: Option<(BootInstant, Option<String>)>,
     /// The UID of the object whose pods were confirmed gone.
     pub(super) confirmed: Option<Option<String>>,
+    /// Whether the controller of the object had not seen the number at the last step: it may create the pods again.
+    pub(super) unobserved: bool,
     attempts: Attempts,
 }
 
@@ -49,7 +51,7 @@ impl Scale {
                 self.stopping = Stopping::default();
                 return self.stop_missing(object, by, permit).await;
             };
-            self.selector.clone_from(&snapshot.selector);
+            self.find(&snapshot);
             if snapshot.wanted <= self.standby {
                 break snapshot;
             }
@@ -65,6 +67,7 @@ impl Scale {
         // A confirmed object stays confirmed while its number is not raised.
         let gone = confirmed.as_ref() == Some(&snapshot.uid);
         self.stopping.confirmed = confirmed.filter(|_| gone);
+        self.stopping.unobserved = !gone && !observed;
         let left = match &snapshot.selector {
             Some(selector) => object.pods().left(selector).await?,
             None => Vec::new(),
@@ -80,24 +83,6 @@ impl Scale {
             .into_iter()
             .filter(|pod| keep == 0 || pod.is_terminating())
             .collect();
-        object.pods().hurry(&left, by, permit).await?;
-        Ok(Step::Working(TargetState::Changing))
-    }
-
-    /// Stops a missing target. It counts as stopped once the pods that it was seen to have are gone, too.
-    async fn stop_missing(
-        &self,
-        object: &Object,
-        by: Option<BootInstant>,
-        permit: &StopPermit,
-    ) -> Result<Step, TargetError> {
-        let Some(selector) = &self.selector else {
-            return Ok(Step::Done);
-        };
-        let left = object.pods().left(selector).await?;
-        if left.is_empty() {
-            return Ok(Step::Done);
-        }
         object.pods().hurry(&left, by, permit).await?;
         Ok(Step::Working(TargetState::Changing))
     }
@@ -125,7 +110,7 @@ impl Scale {
         }
         if !permit.holds(Found::of(again)) {
             self.stopping.attempts.settle();
-            return Ok(Some(Step::Working(self.state(Some(snapshot)))));
+            return Ok(Some(Step::Working(self.state(snapshot))));
         }
         let precondition = self.stopping.attempts.send();
         match object.stop(self.standby, snapshot, precondition).await? {

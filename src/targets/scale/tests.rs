@@ -1,5 +1,7 @@
 //! Starts and stops an object with a scale, and checks the writes.
 
+mod missing;
+
 use std::sync::{Arc, Mutex};
 
 use axum::{
@@ -24,6 +26,8 @@ struct Server {
     policy: Value,
     annotations: Value,
     writes: Mutex<Vec<Value>>,
+    /// The number of lists of pods.
+    lists: Mutex<usize>,
 }
 
 impl Server {
@@ -71,6 +75,7 @@ async fn answer(State(server): State<Arc<Server>>, method: Method, uri: Uri, bod
             .unwrap()
             .push(body["spec"]["replicas"].clone());
     }
+    *server.lists.lock().unwrap() += usize::from(uri.path().ends_with("/pods"));
     let found = Some(uri.path()).filter(|_| !uri.query().unwrap_or_default().contains("watch="));
     found.and_then(|path| server.read(path)).map_or_else(
         || StatusCode::INTERNAL_SERVER_ERROR.into_response(),
@@ -134,6 +139,7 @@ fn set(replicas: i64, when_scaled: &str, annotations: Value) -> Server {
         policy: json!({"whenScaled": when_scaled, "whenDeleted": "Retain"}),
         annotations,
         writes: Mutex::default(),
+        lists: Mutex::default(),
     }
 }
 
@@ -170,4 +176,20 @@ async fn number_of_the_creation_is_not_lowered_and_the_creator_is_named() {
         "{}",
         found.notes[0].text
     );
+}
+
+/// At rest, the pods of an object that exists are not listed.
+#[tokio::test]
+async fn observation_of_an_object_reads_no_pods() {
+    let server = Arc::new(set(0, "Retain", json!({})));
+    let routes = Router::new().fallback(answer).with_state(server.clone());
+    let (context, _) = target_context(fake_server(routes).await, &[]);
+    let object = TargetRef {
+        api_version: "apps/v1".into(),
+        kind: "StatefulSet".into(),
+        name: "db".into(),
+    };
+    let mut scale = Scale::new(context, &object, 1, 0);
+    assert_eq!(scale.observe().await, Ok(TargetState::Standby));
+    assert_eq!(*server.lists.lock().unwrap(), 0);
 }

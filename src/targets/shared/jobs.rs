@@ -20,7 +20,7 @@ use crate::{
     lease::BootInstant,
     targets::{
         Change, TargetError, is_older, pages,
-        slim::{Job, cron_job, finished, trimmed},
+        slim::{Job, finished, maker, trimmed},
         watch_objects,
     },
 };
@@ -32,7 +32,7 @@ const KEPT: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(in crate::targets) struct Index {
     made: HashMap<String, BTreeMap<String, Arc<Job>>>,
-    /// The CronJob of each Job, including Jobs that ended; `None` for a Job with another owner.
+    /// The CronJob of each Job, including Jobs that ended; `None` for a Job of no CronJob.
     makers: HashMap<String, Option<String>>,
 }
 
@@ -59,7 +59,7 @@ impl Index {
         let Some(name) = job.metadata.name.clone() else {
             return [None, None];
         };
-        let maker = cron_job(&job.metadata).map(|owner| owner.name.clone());
+        let maker = maker(&job.metadata).map(str::to_owned);
         let before = self.makers.insert(name.clone(), maker.clone()).flatten();
         let before = before.filter(|before| maker.as_ref() != Some(before));
         if let Some(before) = &before {
@@ -78,9 +78,8 @@ impl Index {
 
     /// Stores the answer to a write, unless the known Job is newer or gone.
     fn answer(&mut self, job: Job) {
-        let owner = cron_job(&job.metadata).map(|owner| &owner.name);
         let name = job.metadata.name.as_ref();
-        let known = owner.and_then(|owner| self.made.get(owner)?.get(name?));
+        let known = maker(&job.metadata).and_then(|maker| self.made.get(maker)?.get(name?));
         let is_news = |known: &Arc<Job>| {
             known.metadata.uid == job.metadata.uid && !is_older(&job.metadata, &known.metadata)
         };

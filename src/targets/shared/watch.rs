@@ -235,7 +235,8 @@ pub(super) fn failure(what: &str, error: &watcher::Error) -> Option<TargetError>
     let not_found = matches!(error, kube::Error::Api(status) if status.code == 404);
     let error = TargetError::of(what, error);
     // A collection always exists: a 404 means that its version is not served.
-    (not_found || matches!(error, TargetError::Forbidden { .. })).then_some(error)
+    (not_found || matches!(error, TargetError::Forbidden { .. } | TargetError::Denied { .. }))
+        .then_some(error)
 }
 
 /// One object that is followed.

@@ -24,7 +24,7 @@ use crate::{
         pages,
         pods::{Left, Pods},
         shared::{Index, JobsOf},
-        slim::{ABANDONED, Job, cron_job, finished},
+        slim::{ABANDONED, Job, finished, maker, scheduler},
     },
 };
 
@@ -177,15 +177,12 @@ impl Jobs {
 
     /// Matches by name, as the CronJob controller does: the Jobs of a deleted CronJob belong to a new one of its name.
     fn made(&self, job: &ObjectMeta) -> bool {
-        cron_job(job).is_some_and(|owner| owner.name == self.name)
+        maker(job) == Some(&*self.name)
     }
 
     /// Reports whether the CronJob would give a Job this name. The pods of a deleted Job remain for a while.
     fn would_make(&self, job: &str) -> bool {
-        let slot = job
-            .strip_prefix(&self.name)
-            .and_then(|rest| rest.strip_prefix('-'));
-        slot.is_some_and(|slot| !slot.is_empty() && slot.bytes().all(|byte| byte.is_ascii_digit()))
+        scheduler(job) == Some(&*self.name)
     }
 
     /// Returns one item for each change of the Jobs.

@@ -30,6 +30,7 @@ mod fence;
 mod master;
 mod names;
 mod planted;
+mod sealers;
 mod state;
 mod symmetry;
 mod world;

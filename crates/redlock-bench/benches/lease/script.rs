@@ -17,9 +17,9 @@ macro_rules! script {
     };
 }
 
-pub const RENEW: &str = script!("fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "renew.lua");
-const GRANT: &str =
-    script!("fields_marks.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "grant.lua" "granted.lua");
+pub const RENEW: &str =
+    script!("fields_none.lua" "preamble.lua" "shortened.lua" "obstacle.lua" "cluster.lua" "renew.lua");
+const GRANT: &str = script!("fields_marks.lua" "preamble.lua" "shortened.lua" "obstacle.lua" "cluster.lua" "grant.lua" "granted.lua");
 const RELEASE: &str = script!("fields_none.lua" "preamble.lua" "cluster.lua" "release.lua");
 const FACTS: &str = script!("history.lua" "facts.lua");
 

@@ -258,6 +258,10 @@ impl Driver {
     fn on_notice(&mut self, notice: Notice) -> Result<(), Closed> {
         match notice {
             Notice::Released { master, lock } => self.named(&lock, Event::Released { master }),
+            Notice::SealedForAnother => self
+                .all()
+                .into_iter()
+                .try_for_each(|place| self.event(place, Event::SealedForAnother)),
             Notice::VotersChanged => {
                 let voting = self.masters.voters() >= self.masters.size().majority();
                 let back = voting && !self.voting;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lease::{EndReason, LockName, Takeover, Won};
+use crate::lease::{EndReason, FencingToken, LockName, Takeover, Won};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AcquireResult {
@@ -26,7 +26,8 @@ pub trait Watcher: Send + Sync + std::fmt::Debug {
     fn renew_ended(&self, lock: &LockName, result: RenewResult, margin: f64);
     /// `takeover` includes the time from the end of the old lease to now, if there was an old lease.
     fn acquired(&self, lock: &LockName, won: &Won, takeover: Option<(Takeover, Duration)>);
-    fn ended(&self, lock: &LockName, reason: EndReason);
+    /// `token` is the token of the lease that ended.
+    fn ended(&self, lock: &LockName, reason: EndReason, token: Option<FencingToken>);
     /// Called when the published holder of the lock has changed or is gone, but not for a renewal.
     fn changed(&self, _: &LockName) {}
 }
@@ -39,5 +40,5 @@ impl Watcher for Silent {
     fn acquire_ended(&self, _: &LockName, _: AcquireResult, _: Duration) {}
     fn renew_ended(&self, _: &LockName, _: RenewResult, _: f64) {}
     fn acquired(&self, _: &LockName, _: &Won, _: Option<(Takeover, Duration)>) {}
-    fn ended(&self, _: &LockName, _: EndReason) {}
+    fn ended(&self, _: &LockName, _: EndReason, _: Option<FencingToken>) {}
 }

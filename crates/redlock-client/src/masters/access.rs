@@ -1,9 +1,45 @@
 //! Builds the client of a master: credentials and trusted certificates.
 
-use redis::{ClientTlsConfig, IntoConnectionInfo, TlsCertificates};
-use rustls::pki_types::{CertificateDer, pem::PemObject};
+mod tls;
 
-use super::config::{ConfigError, Credentials, MasterConfig, Secret, Tls, credentials, without_credentials};
+use std::sync::Arc;
+
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+
+pub(crate) use self::tls::Certificates;
+use super::config::{ConfigError, Credentials, MasterConfig, Tls, credentials, without_credentials};
+
+/// The server of a master and the credentials there.
+#[derive(Clone)]
+pub(crate) struct MasterClient {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// With user and password.
+    pub(crate) settings: RedisConnectionInfo,
+    /// `None` stands for a connection without TLS.
+    pub(crate) certificates: Option<Arc<Certificates>>,
+}
+
+impl MasterClient {
+    fn new(info: &ConnectionInfo, certificates: Option<Arc<Certificates>>) -> Result<Self, &'static str> {
+        let (host, port) = match info.addr() {
+            ConnectionAddr::Tcp(host, port)
+            | ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: false,
+                ..
+            } => (host.clone(), *port),
+            _ => return Err("it names no server, or one whose certificate would not be checked"),
+        };
+        Ok(Self {
+            host,
+            port,
+            settings: info.redis_settings().clone(),
+            certificates,
+        })
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
@@ -12,7 +48,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    pub(crate) fn client(&self, master: &MasterConfig) -> Result<redis::Client, ConfigError> {
+    pub(crate) fn client(&self, master: &MasterConfig) -> Result<MasterClient, ConfigError> {
         let bad = |reason: String| ConfigError::Url {
             name: master.name.clone(),
             url: without_credentials(&master.url),
@@ -37,28 +73,19 @@ impl Access {
             .set_protocol(redis::ProtocolVersion::RESP3)
             // CLIENT SETINFO would need a permission that nothing else needs.
             .set_skip_set_lib_name();
-        if let Some(username) = &self.credentials.username {
+        let (username, password) = self.credentials.login(&master.name);
+        if let Some(username) = username {
             settings = settings.set_username(username);
         }
-        if let Some(password) = &self.credentials.password {
+        if let Some(password) = password {
             settings = settings.set_password(password.reveal());
         }
-        let tcp = info.tcp_settings().clone().set_nodelay(true);
-        let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
-        if !master.url.starts_with("rediss://") {
-            return redis::Client::open(info).map_err(|e| bad(refusal(&e)));
-        }
-        self.tls.check()?;
-        let pem = |secret: &Secret| secret.reveal().as_bytes().to_vec();
-        let certificates = TlsCertificates {
-            client_tls: self.tls.client.as_ref().map(|(cert, key)| ClientTlsConfig {
-                client_cert: pem(cert),
-                client_key: pem(key),
-            }),
-            root_cert: self.tls.ca.as_ref().map(pem),
-        };
-        redis::Client::build_with_tls(info, certificates)
-            .map_err(|e| ConfigError::Tls(e.category().to_owned()))
+        let info = info.set_redis_settings(settings);
+        let tls = master.url.starts_with("rediss://");
+        let certificates = tls
+            .then(|| Certificates::parse(self.tls.ca.as_ref(), self.tls.client_for(&master.name)))
+            .transpose()?;
+        MasterClient::new(&info, certificates.map(Arc::new)).map_err(|reason| bad(reason.into()))
     }
 }
 
@@ -68,31 +95,4 @@ fn refusal(error: &redis::RedisError) -> String {
     text.strip_suffix(" - InvalidClientConfig")
         .unwrap_or(&text)
         .to_owned()
-}
-
-impl Tls {
-    /// Rejects a file without any certificate. The client library would accept the file and trust no server,
-    /// and every master would appear unreachable.
-    fn check(&self) -> Result<(), ConfigError> {
-        let certificates = |what: &str, pem: &Secret| {
-            let mut count = 0;
-            for certificate in CertificateDer::pem_slice_iter(pem.reveal().as_bytes()) {
-                certificate.map_err(|e| ConfigError::Tls(format!("{what}: {e}")))?;
-                count += 1;
-            }
-            match count {
-                0 => Err(ConfigError::Tls(format!(
-                    "{what}: the PEM text contains no certificate"
-                ))),
-                _ => Ok(()),
-            }
-        };
-        if let Some(ca) = &self.ca {
-            certificates("the authority's certificate", ca)?;
-        }
-        if let Some((certificate, _)) = &self.client {
-            certificates("the client's certificate", certificate)?;
-        }
-        Ok(())
-    }
 }

@@ -23,7 +23,7 @@ pub enum Agreement {
 /// A configuration under the fingerprint that its masters carry.
 #[derive(Clone, Debug)]
 pub struct Adopted {
-    /// The longest lease and T_acquire are the stored ones. The names remain those that were given with the
+    /// The longest lease and T_acquire are the stored ones, and a process that takes part re-seals. The names remain those that were given with the
     /// urls: the url of a stored name is unknown, and a wrong name would mislead.
     pub config: MastersConfig,
     pub fingerprint: Fingerprint,
@@ -116,10 +116,11 @@ pub async fn adopt_open(
     config: MastersConfig,
     agreement: Agreement,
 ) -> Result<(Adopted, (Masters, Notices, Tasks)), AdoptError> {
+    let reseals = config.reseal;
     let (masters, mut notices, tasks) = Masters::open(&config, None)?;
     let adopted = adopt_from(config, agreement, &masters, &mut notices).await;
     match adopted {
-        Ok(adopted) if adopted.fingerprint == *masters.fingerprint() => {
+        Ok(adopted) if adopted.fingerprint == *masters.fingerprint() && adopted.config.reseal == reseals => {
             Ok((adopted, (masters, notices, tasks)))
         }
         adopted => {
@@ -155,6 +156,7 @@ async fn adopt_from(
         config: MastersConfig {
             longest_lease: fingerprint.longest_lease(),
             acquire_limit: fingerprint.acquire_limit(),
+            reseal: config.reseal || agreement == Agreement::Majority,
             ..config
         },
         fingerprint,
@@ -211,13 +213,4 @@ fn account(status: &MasterStatus) -> String {
         (None, None) => "no answer".into(),
     };
     format!("{} ({}): {what}", status.name, status.url)
-}
-
-impl MasterStatus {
-    /// Reports whether the master does not accept the user, the password or the permissions.
-    #[must_use]
-    pub fn auth(&self) -> bool {
-        let troubles = [&self.trouble, &self.not_permitted, &self.not_renewed];
-        troubles.into_iter().flatten().any(super::Unknown::is_auth)
-    }
 }

@@ -1,6 +1,6 @@
 //! Describes how to reach the masters of one quorum.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use thiserror::Error;
 
@@ -37,6 +37,30 @@ pub struct Credentials {
     /// ACL user; Redis' `default` user when absent.
     pub username: Option<String>,
     pub password: Option<Secret>,
+    /// The logins of single masters, by the names of the masters, which replace the common one: no other master learns them.
+    pub own: BTreeMap<String, MasterLogin>,
+}
+
+/// The user and password for one master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MasterLogin {
+    /// The common user when absent.
+    pub username: Option<String>,
+    pub password: Secret,
+}
+
+impl Credentials {
+    /// Returns the user and password for the master of this name.
+    #[must_use]
+    pub fn login(&self, master: &str) -> (Option<&str>, Option<&Secret>) {
+        match self.own.get(master) {
+            Some(own) => {
+                let username = own.username.as_ref().or(self.username.as_ref());
+                (username.map(String::as_str), Some(&own.password))
+            }
+            None => (self.username.as_deref(), self.password.as_ref()),
+        }
+    }
 }
 
 /// The PEM texts for `rediss://`; without a CA, the CAs of the system are used.
@@ -45,6 +69,16 @@ pub struct Tls {
     pub ca: Option<Secret>,
     /// Certificate and key of the client.
     pub client: Option<(Secret, Secret)>,
+    /// The certificates and keys of the client for single masters, by the names of the masters, which replace the common one.
+    pub own: BTreeMap<String, (Secret, Secret)>,
+}
+
+impl Tls {
+    /// Returns certificate and key of the client for the master of this name.
+    #[must_use]
+    pub fn client_for(&self, master: &str) -> Option<&(Secret, Secret)> {
+        self.own.get(master).or(self.client.as_ref())
+    }
 }
 
 /// One of the N Redis servers.
@@ -53,6 +87,19 @@ pub struct MasterConfig {
     pub name: String,
     /// `redis://HOST[:PORT][/DB]` or `rediss://…`, without user and password.
     pub url: String,
+}
+
+/// How the servers learn the scripts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScriptLoading {
+    /// Each script is sent with its source when it first runs on a connection. A process that re-seals masters also keeps
+    /// the script of the node agents in the caches of the servers.
+    #[default]
+    WithSource,
+    /// A script is named by its hash; its source is sent only where the cache lacks the script. The user then needs no
+    /// `eval`, which runs any script, while another process keeps the scripts in the caches. For programs that only read: a
+    /// call that was sent later may overtake a script that is sent again.
+    ByHash,
 }
 
 #[derive(Clone, Debug)]
@@ -72,10 +119,12 @@ pub struct MastersConfig {
     /// The id of the quorum, if it was stored outside the masters; the process then joins no other quorum.
     /// `None` stands for the id that a majority of the masters shows.
     pub quorum: Option<QuorumId>,
-    /// Whether to re-seal masters that lost their memory. False for programs that only read: rotated
-    /// credentials are then tried out without the scripts that write.
+    /// Whether to re-seal masters that lost their memory, for programs that run for long. After a loss of a majority, a
+    /// process seals only where it saw a majority carry this fingerprint, or where `quorum` is given. False for programs
+    /// that only read: rotated credentials are then tried out without the scripts that write.
     pub reseal: bool,
-    /// The way to the masters. Only the transport of TCP knows `rediss://`.
+    pub scripts: ScriptLoading,
+    /// The way to the masters.
     pub transport: Transport,
 }
 
@@ -98,6 +147,15 @@ pub enum ConfigError {
         second: String,
         url: String,
     },
+    #[error(
+        "{what} of {} s given; at most {} s are allowed",
+        given.as_secs_f64(), allowed.as_secs()
+    )]
+    TooLong {
+        what: &'static str,
+        given: Duration,
+        allowed: Duration,
+    },
     #[error("two masters have the name {0:?}; names must be unique")]
     SameName(String),
     #[error("no master has the name {name:?}; the masters are {names}")]
@@ -110,9 +168,9 @@ pub enum ConfigError {
 pub const DEFAULT_KEY_PREFIX: &str = "redlock";
 
 impl MastersConfig {
-    /// Returns a configuration of masters m0, m1, … at these urls, with the defaults of a `RedisQuorum`, for
-    /// a long-running program: it re-seals masters that lost their memory. Every candidate must name the same
-    /// masters in the same order.
+    /// Returns a configuration of masters m0, m1, … at these urls, with the defaults of a `RedisQuorum`. It seals no
+    /// master: the names and the longest lease of a quorum are those that its masters carry, which
+    /// [`adopt_open`](super::adopt_open) reads. Every candidate must name the same masters.
     #[must_use]
     pub fn new(urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let masters = urls.into_iter().enumerate().map(|(index, url)| MasterConfig {
@@ -129,7 +187,8 @@ impl MastersConfig {
             longest_lease: timing::DEFAULT_LONGEST_LEASE,
             acquire_limit: timing::DEFAULT_ACQUIRE_LIMIT,
             quorum: None,
-            reseal: true,
+            reseal: false,
+            scripts: ScriptLoading::default(),
             transport: Transport::tcp(),
         }
     }
@@ -142,6 +201,26 @@ impl MastersConfig {
 
     pub(crate) fn size(&self) -> Result<QuorumSize, ConfigError> {
         QuorumSize::new(self.masters.len()).ok_or(ConfigError::Count(self.masters.len()))
+    }
+
+    /// Checks that a process that knows nothing of this quorum waits long enough before it seals a master.
+    pub(crate) fn lengths(&self) -> Result<(), ConfigError> {
+        let lengths = [
+            (
+                "a longest lease",
+                self.longest_lease,
+                timing::LONGEST_LEASE_ALLOWED,
+            ),
+            (
+                "an acquire limit",
+                self.acquire_limit,
+                timing::LONGEST_ACQUIRE_LIMIT,
+            ),
+        ];
+        match lengths.into_iter().find(|(_, given, allowed)| given > allowed) {
+            Some((what, given, allowed)) => Err(ConfigError::TooLong { what, given, allowed }),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn access(&self) -> Access {

@@ -51,7 +51,7 @@ pub(crate) struct Driver {
     pub(crate) calls: mpsc::UnboundedReceiver<Call>,
     /// New connections for the driver to carry.
     pub(crate) connections: mpsc::UnboundedReceiver<Carried>,
-    pub(crate) notices: mpsc::UnboundedSender<Notice>,
+    pub(crate) notices: mpsc::Sender<Notice>,
     pub(crate) meter: Option<Arc<dyn Meter>>,
     /// Once cancelled, the driver takes the calls that were sent before, and no others.
     pub(crate) closing: CancellationToken,
@@ -282,6 +282,13 @@ impl Running {
             Output::LocalClockStepped => tracing::warn!(
                 "the clock of this machine stepped or stood still: all leases end and are acquired again"
             ),
+            Output::SealedForAnother => {
+                tracing::warn!(
+                    "a majority of the masters is sealed for another quorum: all leases end; compare the names and the \
+                     longest lease of the quorum here with those that the masters show"
+                );
+                Notice::SealedForAnother.send(&self.driver.notices);
+            }
         }
     }
 
@@ -329,8 +336,7 @@ impl Running {
     }
 
     fn voters_changed(&self) {
-        // A set that is used without an elector has no listener.
-        let _ = self.driver.notices.send(Notice::VotersChanged);
+        Notice::VotersChanged.send(&self.driver.notices);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reads fenced locks at all masters for the agent of a node, with one call of a read-only script for each
 //! master.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use redlock_core::{
@@ -42,7 +42,11 @@ impl Masters {
         let steps = self.local_steps();
         let stamp = self.shared().read(|engine, _| engine.stamp());
         let sent = clock::now();
-        let calls = self.links().iter().map(|link| read(link, locks, &stamp, sent));
+        let longest = self.fingerprint().longest_lease();
+        let calls = self
+            .links()
+            .iter()
+            .map(|link| read(link, (locks, longest), &stamp, sent));
         let readings = join_all(calls).await;
         FenceRound {
             sent,
@@ -59,9 +63,23 @@ impl Masters {
     }
 }
 
+impl Link {
+    /// Keeps the script of the node agents in the cache of the server, since their user cannot send it. The result is of no
+    /// interest: without locks the script reads nothing.
+    pub(super) async fn keep_fence_script(&self) {
+        let stamp = self.quorum.read(|engine, _| engine.stamp());
+        let fill = |command: &mut redis::Cmd, not_after: u64| {
+            write_fence_call(&mut Packed(command), &self.keys, (not_after, &*stamp), &[]);
+        };
+        let _ = self
+            .call(&FENCE, Admission::Connected, self.command_timeout(), fill)
+            .await;
+    }
+}
+
 async fn read(
     link: &Link,
-    locks: &[Arc<LockKeys>],
+    (locks, longest): (&[Arc<LockKeys>], Duration),
     stamp: &str,
     sent: BootInstant,
 ) -> Result<FenceReadings, Unknown> {
@@ -78,6 +96,6 @@ async fn read(
             sent,
             received,
         },
-        locks: readings(&reply, locks.len(), received)?,
+        locks: readings(&reply, (locks.len(), longest), received)?,
     })
 }

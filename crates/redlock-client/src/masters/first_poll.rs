@@ -8,20 +8,6 @@ use super::{MasterStatus, Masters, Notices};
 /// interval.
 const TICK: Duration = Duration::from_millis(5);
 
-impl MasterStatus {
-    /// Reports whether the master was polled, or failed with a known error.
-    #[must_use]
-    pub fn known(&self) -> bool {
-        self.trouble.is_some() || self.answers()
-    }
-
-    /// Reports whether the master is connected and was polled.
-    #[must_use]
-    pub fn answers(&self) -> bool {
-        self.connected && self.trouble.is_none() && self.facts.is_some()
-    }
-}
-
 impl Masters {
     /// Longer than the wait for a connection with the default command timeout.
     pub const FIRST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -33,8 +19,7 @@ impl Masters {
         bound: Duration,
         enough: impl Fn(&[MasterStatus]) -> bool,
     ) -> Vec<MasterStatus> {
-        self.wait_until(bound, enough, async || tokio::time::sleep(TICK).await)
-            .await
+        self.wait_until(bound, enough, None).await
     }
 
     /// Waits in the same way, but also wakes at each notice. Consumes the notices of that time.
@@ -44,18 +29,14 @@ impl Masters {
         bound: Duration,
         enough: impl Fn(&[MasterStatus]) -> bool,
     ) -> Vec<MasterStatus> {
-        let notified = async || {
-            // An unreachable master sends no notice.
-            let _ = tokio::time::timeout(TICK, notices.recv()).await;
-        };
-        self.wait_until(bound, enough, notified).await
+        self.wait_until(bound, enough, Some(notices)).await
     }
 
     async fn wait_until(
         &self,
         bound: Duration,
         enough: impl Fn(&[MasterStatus]) -> bool,
-        mut again: impl AsyncFnMut(),
+        mut notices: Option<&mut Notices>,
     ) -> Vec<MasterStatus> {
         let wait = async {
             loop {
@@ -63,7 +44,11 @@ impl Masters {
                 if all.iter().all(MasterStatus::known) || enough(&all) {
                     return;
                 }
-                again().await;
+                match &mut notices {
+                    // An unreachable master sends no notice.
+                    Some(notices) => drop(tokio::time::timeout(TICK, notices.recv()).await),
+                    None => tokio::time::sleep(TICK).await,
+                }
             }
         };
         // After the bound, the statuses are returned as they are.

@@ -3,18 +3,25 @@
 //! Never waits for a connection: a request to a master that is not connected is an unknown vote at once, so
 //! reconnecting never slows a round.
 
+mod bounded;
 mod connect;
 mod convert;
+mod frame;
 mod keep;
+mod messages;
+mod notice;
 mod paced;
 mod renew;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
-use redis::{Cmd, PushInfo};
+use redis::Cmd;
 use redlock_core::{
     Admission, BootInstant, ConnectionId, Ineligible, Keyspace, MasterFacts, QuorumId, Reply, Transmit,
     Unknown, engine::Call, reply::Value, script::Script,
@@ -26,15 +33,18 @@ use self::connect::Open;
 pub(crate) use self::convert::Packed;
 #[cfg(test)]
 pub(crate) use self::convert::of_library;
-pub use keep::Notice;
+pub use self::notice::Notice;
 pub(crate) use keep::{Peers, keep};
 pub(crate) use renew::Renewer;
 
 use super::{
+    access::MasterClient,
+    config::ScriptLoading,
     permission::{self, Refusals},
     scripts,
-    seal::{Blocked, Sealing},
+    seal::Sealing,
     shared::Shared,
+    status::MasterStatus,
 };
 use crate::{clock, transport::Transport};
 
@@ -43,8 +53,8 @@ const PIPELINE: usize = 256;
 
 const URL_CHANGED: &str = "the url of the master changed";
 
-/// The pushes of a server, except releases.
-type Pushes = mpsc::UnboundedReceiver<PushInfo>;
+/// Receives the end of a connection.
+type Lost = mpsc::Receiver<()>;
 
 /// One of the N Redis servers, as this process reaches it.
 #[derive(Debug)]
@@ -56,8 +66,11 @@ pub(crate) struct Link {
     pub(crate) quorum: Arc<Shared>,
     /// The engine of the quorum, or that of a separate connection.
     shared: Arc<Shared>,
+    scripts: ScriptLoading,
+    /// The time until which the master counts as one that refuses writes, in nanoseconds since boot.
+    refuses_until: AtomicU64,
     /// Receives the releases that the master publishes. The driver, and not the link, keeps the channel open.
-    notices: mpsc::WeakUnboundedSender<Notice>,
+    notices: mpsc::WeakSender<Notice>,
     /// While this mutex is held, no mutex other than that of the engine is locked.
     state: Mutex<State>,
     /// Wakes the poll of the master after a vote of "not sealed" or a request without an answer.
@@ -71,7 +84,7 @@ pub(crate) struct Link {
 pub(crate) struct Dial {
     /// Without credentials.
     url: String,
-    client: redis::Client,
+    client: MasterClient,
     transport: Transport,
     /// Counts the changes.
     version: u32,
@@ -80,7 +93,7 @@ pub(crate) struct Dial {
 }
 
 impl Dial {
-    pub(crate) const fn new(url: String, client: redis::Client, transport: Transport) -> Self {
+    pub(crate) const fn new(url: String, client: MasterClient, transport: Transport) -> Self {
         Self {
             url,
             client,
@@ -104,15 +117,15 @@ struct State {
     open: Option<Arc<Open>>,
     /// The number of the last connection.
     connection: u32,
-    /// The pushes of the connection in `open`, which replaced another one that was being read.
-    handed_over: Option<Pushes>,
+    /// The end of the connection in `open`, which replaced another one that was being kept.
+    handed_over: Option<Lost>,
     /// Replaced connections, each with the time until which a request on it may wait for its reply.
     former: Vec<(BootInstant, CancellationToken)>,
     /// The reason why the connection still uses earlier credentials or certificates.
     not_renewed: Option<Unknown>,
     /// The last poll on the present connection that read all facts, and its time.
     whole: Option<(BootInstant, MasterFacts)>,
-    /// The refused permissions of scripts on the present connection.
+    /// The scripts that were refused on the present connection.
     refusals: Refusals,
     /// The progress of the seal, while this process seals the master.
     sealing: Option<Sealing>,
@@ -124,47 +137,6 @@ impl State {
             open.closed.cancel();
         }
         self.former.drain(..).for_each(|(_, closed)| closed.cancel());
-    }
-}
-
-/// The state of a master for users and metrics.
-#[derive(Clone, Debug, Default)]
-pub struct MasterStatus {
-    pub name: String,
-    pub url: String,
-    pub connected: bool,
-    pub facts: Option<MasterFacts>,
-    /// The reason why the master has no vote although it answers.
-    pub ineligible: Option<Ineligible>,
-    /// The last error, while the master is not connected.
-    pub trouble: Option<Unknown>,
-    /// The permission that the master refused when a script last ran there: that script gets no vote of this
-    /// master.
-    pub not_permitted: Option<Unknown>,
-    /// The reason why the master refuses the new credentials or certificates; the connection continues with
-    /// the earlier ones.
-    pub not_renewed: Option<Unknown>,
-    /// The remaining wait, while this process is about to seal the master.
-    pub sealing_left: Option<Duration>,
-    /// The reason why the master cannot be sealed, however long the wait.
-    pub seal_blocked: Option<Blocked>,
-    pub latency: Duration,
-    pub clock_offset_seconds: Option<f64>,
-    /// The reason why the master is not asked for votes; `None` if it is asked.
-    pub no_vote: Option<Unknown>,
-}
-
-impl MasterStatus {
-    /// Reports whether the votes of the master count.
-    #[must_use]
-    pub const fn votes(&self) -> bool {
-        self.no_vote.is_none()
-    }
-
-    /// Reports whether the master votes and permits every script that was run there.
-    #[must_use]
-    pub const fn grants(&self) -> bool {
-        self.votes() && self.not_permitted.is_none()
     }
 }
 
@@ -183,7 +155,8 @@ impl Link {
         dial: Dial,
         keys: Keyspace,
         quorum: &Arc<Shared>,
-        notices: mpsc::WeakUnboundedSender<Notice>,
+        notices: mpsc::WeakSender<Notice>,
+        scripts: ScriptLoading,
     ) -> Self {
         Self {
             index,
@@ -192,6 +165,8 @@ impl Link {
             quorum: quorum.clone(),
             shared: quorum.clone(),
             notices,
+            scripts,
+            refuses_until: AtomicU64::new(0),
             state: Mutex::new(State {
                 dial,
                 open: None,
@@ -231,10 +206,11 @@ impl Link {
             facts: view.facts,
             ineligible: view.ineligible,
             trouble: view.trouble,
-            not_permitted: state.refusals.first().cloned(),
+            not_permitted: state.refusals.permission().cloned(),
+            refused_write: state.refusals.write(now).cloned(),
             not_renewed: state.not_renewed.clone(),
-            sealing_left: state.sealing.map(|sealing| sealing.until.left(now)),
-            seal_blocked: state.sealing.and_then(|sealing| sealing.blocked),
+            sealing_left: state.sealing.as_ref().map(|sealing| sealing.until.left(now)),
+            seal_blocked: state.sealing.as_ref().and_then(|sealing| sealing.blocked.clone()),
             latency: view.latency,
             clock_offset_seconds,
             no_vote: view.no_vote,
@@ -243,6 +219,11 @@ impl Link {
 
     pub(crate) fn votes(&self) -> bool {
         self.shared.read(|engine, now| engine.votes(self.index, now))
+    }
+
+    /// Reports whether the master refused a write, and no later one succeeded.
+    pub(crate) fn refuses_writes(&self, now: BootInstant) -> bool {
+        now.as_nanos() < self.refuses_until.load(Relaxed)
     }
 
     /// Returns the reason why a server with these facts may not vote as this master.
@@ -339,13 +320,23 @@ impl Link {
         let Some(open) = open else {
             return Err(closed());
         };
+        let lists = open.bounds.request(script);
         let reply = tokio::select! {
             biased;
-            reply = run(&open, deadline, script, fill) => reply,
+            reply = run(&open, (deadline, self.scripts), script, fill) => reply,
             () = open.closed.cancelled() => return Err(closed()),
         };
+        if lists {
+            open.bounds.answered();
+        }
+        let reply = reply.map_err(|unknown| open.bounds.refused().unwrap_or(unknown));
         let reply = reply.map_err(|unknown| permission::explained(unknown, Some(script), &self.keys));
-        self.state().refusals.note(script, &reply);
+        let mut state = self.state();
+        state.refusals.note(script, &reply, clock::now());
+        let until = state.refusals.write_until();
+        self.refuses_until
+            .store(until.map_or(0, BootInstant::as_nanos), Relaxed);
+        drop(state);
         reply.and_then(Reply::parse)
     }
 }
@@ -353,7 +344,7 @@ impl Link {
 /// Runs a script on a connection.
 async fn run(
     open: &Open,
-    deadline: BootInstant,
+    (deadline, loading): (BootInstant, ScriptLoading),
     script: &'static Script,
     fill: impl Fn(&mut Cmd),
 ) -> Result<Value, Unknown> {
@@ -365,22 +356,24 @@ async fn run(
     };
     let ran = || open.ran.lock().unwrap_or_else(PoisonError::into_inner);
     let before = ran().contains(script.name);
-    let (verb, body) = scripts::call(script, before);
+    let (verb, body) = scripts::call(script, before || loading == ScriptLoading::ByHash);
     let first = command(verb, body);
     let reply = convert::value(open.connection.clone().send_packed_command(&first).await);
     if reply.is_ok() && !before {
         ran().insert(script.name);
     }
-    match reply {
+    let unknown = match reply {
         // The retry belongs to the same attempt: only this master had forgotten the script. After the
         // deadline, the undo of the attempt may already be sent, and must run after every call of the
         // attempt.
-        Err(unknown) if unknown.is_no_script() && clock::now() < deadline => convert::value(
-            open.connection
-                .clone()
-                .send_packed_command(&command("EVAL", &script.source))
-                .await,
-        ),
+        Err(unknown) if unknown.is_no_script() && clock::now() < deadline => unknown,
+        reply => return reply,
+    };
+    let again = command("EVAL", &script.source);
+    let reply = convert::value(open.connection.clone().send_packed_command(&again).await);
+    match reply {
+        // The user relies on others, which will have loaded the script soon.
+        Err(refused) if loading == ScriptLoading::ByHash && refused.is_no_permission() => Err(unknown),
         reply => reply,
     }
 }

@@ -1,29 +1,68 @@
-//! Detects permissions that a server refuses to its user, and names the script and the missing rule of the
-//! documented ACL line.
+//! Detects scripts that a server refuses: its user lacks a permission, which is named with the missing rule of the
+//! documented ACL line, or the server refuses all writes.
 //!
-//! For display only. A refused permission is an unknown vote, like every other error.
+//! For display only. A refusal is an unknown vote, like every other error.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use redlock_core::{Keyspace, Unknown, script::Script};
+use redlock_core::{BootInstant, Keyspace, Unknown, reply::Value, script::Script};
 
-/// The scripts that lacked a permission when they last ran on a connection.
+/// The time after which a refused write no longer counts, unless another one is refused. Candidates that cannot acquire a lock
+/// try again within seconds.
+const WRITE_REFUSED: Duration = Duration::from_secs(30);
+
+/// The refusals of the server on a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(BTreeMap<&'static str, Unknown>);
+pub(crate) struct Refusals {
+    /// The scripts that lacked a permission when they last ran.
+    permissions: BTreeMap<&'static str, Unknown>,
+    /// The last refused write, if no later one succeeded.
+    write: Option<(BootInstant, Unknown)>,
+}
 
 impl Refusals {
-    /// Records the result of one run of a script. A result that does not depend on permissions changes
+    /// Records the result of one run of a script. A result that depends on neither permissions nor writes changes
     /// nothing.
-    pub(crate) fn note<T>(&mut self, script: &Script, result: &Result<T, Unknown>) {
+    pub(crate) fn note(&mut self, script: &Script, result: &Result<Value, Unknown>, now: BootInstant) {
         match result {
-            Ok(_) => drop(self.0.remove(script.name)),
-            Err(unknown) if unknown.is_no_permission() => drop(self.0.insert(script.name, unknown.clone())),
+            Ok(reply) => {
+                self.permissions.remove(script.name);
+                // Most replies follow no refusal, and are not read twice.
+                if self.write.is_some() && grants(reply) {
+                    self.write = None;
+                }
+            }
+            Err(unknown) if unknown.is_no_permission() => {
+                self.permissions.insert(script.name, unknown.clone());
+            }
+            Err(unknown) if unknown.is_refused_write() => self.write = Some((now, unknown.clone())),
             Err(_) => {}
         }
     }
 
-    pub(crate) fn first(&self) -> Option<&Unknown> {
-        self.0.values().next()
+    /// Returns a missing permission.
+    pub(crate) fn permission(&self) -> Option<&Unknown> {
+        self.permissions.values().next()
+    }
+
+    /// Returns why writes are refused.
+    pub(crate) fn write(&self, now: BootInstant) -> Option<&Unknown> {
+        let (_, unknown) = self.write.as_ref()?;
+        self.write_until().filter(|until| now < *until).map(|_| unknown)
+    }
+
+    /// Returns the time until which the last refused write counts.
+    pub(crate) fn write_until(&self) -> Option<BootInstant> {
+        self.write.as_ref().map(|(at, _)| *at + WRITE_REFUSED)
+    }
+}
+
+/// Reports whether a lease was written: other scripts may succeed without a write, or with one that needs no memory.
+fn grants(reply: &Value) -> bool {
+    match reply {
+        Value::Text(text) => text == b"granted",
+        Value::Array(items) => items.iter().any(grants),
+        Value::Int(_) | Value::Nil => false,
     }
 }
 
@@ -174,13 +213,34 @@ mod tests {
 
     #[test]
     fn a_refusal_stands_until_the_same_script_runs() {
+        let now = BootInstant::default();
+        let ok = || Ok(Value::Nil);
         let mut refusals = Refusals::default();
-        let refused: Result<(), Unknown> = Err(Unknown::server("NOPERM", "No permissions to access a key"));
-        refusals.note(&GRANT, &refused);
-        refusals.note(&RESERVE, &Ok(()));
-        refusals.note::<()>(&GRANT, &Err(Unknown::TimedOut(500)));
-        assert_eq!(refusals.first(), refused.as_ref().err());
-        refusals.note(&GRANT, &Ok(()));
-        assert_eq!(refusals.first(), None);
+        let refused = Unknown::server("NOPERM", "No permissions to access a key");
+        refusals.note(&GRANT, &Err(refused.clone()), now);
+        refusals.note(&RESERVE, &ok(), now);
+        refusals.note(&GRANT, &Err(Unknown::TimedOut(500)), now);
+        assert_eq!(refusals.permission(), Some(&refused));
+        assert_eq!(refusals.write(now), None);
+        refusals.note(&GRANT, &ok(), now);
+        assert_eq!(refusals.permission(), None);
+    }
+
+    #[test]
+    fn a_refused_write_stands_until_a_lease_is_written() {
+        let mut refusals = Refusals::default();
+        let refused = Unknown::server("OOM", "command not allowed");
+        let mut now = BootInstant::default();
+        for _ in 0..3 {
+            refusals.note(&GRANT, &Err(refused.clone()), now);
+            // A lock that another candidate holds is refused without a write.
+            refusals.note(&GRANT, &Ok(Value::Array(vec![Value::Nil])), now);
+            now = now + WRITE_REFUSED - Duration::from_secs(1);
+            assert_eq!(refusals.write(now), Some(&refused));
+        }
+        assert_eq!(refusals.write(now + Duration::from_secs(1)), None);
+        let granted = Value::Array(vec![Value::Array(vec![Value::Text(b"granted".to_vec())])]);
+        refusals.note(&GRANT, &Ok(granted), now);
+        assert_eq!(refusals.write(now), None);
     }
 }

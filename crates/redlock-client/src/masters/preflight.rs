@@ -113,6 +113,12 @@ impl Trial<'_> {
 
         self.call(&scripts::PROBE, &[meta, probe_key], &[&probe, "replace"])
             .await?;
+        self.call(
+            &scripts::TURN,
+            &[meta, probe_key, &self.keys.turn],
+            &[&probe, "doctor", "1000"],
+        )
+        .await?;
         let sealed = self
             .call(
                 &scripts::SEAL,
@@ -129,6 +135,9 @@ impl Trial<'_> {
         for item in self.items() {
             self.ask(item).await?;
         }
+        let name = self.lock.name.as_str();
+        self.call(&scripts::FENCE, &[meta, lock[0], lock[1]], &[FINGERPRINT, name])
+            .await?;
         self.read(&scripts::REGISTERS, &[meta], &[]).await?;
         self.read(&scripts::INSPECT, &lock, &[]).await?;
         self.read(&scripts::SCAN, &[], &["0", &self.keys.pattern("*"), "10"])
@@ -210,6 +219,7 @@ impl Trial<'_> {
         let keys = [
             &*self.keys.meta,
             &*self.keys.probe,
+            &*self.keys.turn,
             &*self.lock.lease,
             &*self.lock.reserved,
         ];

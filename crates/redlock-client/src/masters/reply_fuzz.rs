@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::LazyLock};
 
 use proptest::{prelude::*, sample::Index};
 
-use redlock_core::{Answer, BootInstant, MasterFacts, Reply, Unknown, reply::answer};
+use redlock_core::{Answer, BootInstant, MasterFacts, Reply, Unknown, reply::answer, timing};
 
 use super::link::of_library;
 
@@ -27,7 +27,9 @@ static CORPUS: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(|| {
 fn read(bytes: &[u8]) -> Option<(Reply, Vec<Answer>)> {
     let reply = Reply::parse(of_library(redis::parse_redis_value(bytes).ok()?).ok()?).ok()?;
     let now = BootInstant::from_nanos(1);
-    let answers = reply.items.iter().map(|item| answer(item, now)).collect();
+    let longest = timing::DEFAULT_LONGEST_LEASE;
+    let answers = reply.items.iter().map(|item| answer(item, now, longest));
+    let answers = answers.collect();
     let _ = MasterFacts::parse(reply.counter, &reply.items, None);
     Some((reply, answers))
 }

@@ -20,11 +20,15 @@ const CHUNK: usize = 128;
 /// Number of keys read in one step of a walk, which takes some milliseconds of a busy server.
 const SCAN_COUNT: u32 = 1_000;
 
+/// Number of names after which a walk ends: a master could return keys without an end. Ten times the locks that one
+/// replica is documented to carry.
+const MOST_NAMES: usize = 100_000;
+
 /// The names of the locks that one master knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockNames {
     pub names: BTreeSet<LockName>,
-    /// Whether the walk read all keys in time.
+    /// Whether the walk read all keys, in time and within the bound of names.
     pub complete: bool,
 }
 
@@ -74,7 +78,7 @@ impl Masters {
 pub(super) async fn lock_names(link: &Link, pattern: &str, until: BootInstant) -> Result<LockNames, Unknown> {
     let mut found = LockNames::default();
     let mut cursor = "0".to_owned();
-    while clock::now() < until {
+    while clock::now() < until && found.names.len() < MOST_NAMES {
         let fill = |command: &mut redis::Cmd, _| {
             command.arg(0).arg(&cursor).arg(pattern).arg(SCAN_COUNT);
         };
@@ -87,9 +91,10 @@ pub(super) async fn lock_names(link: &Link, pattern: &str, until: BootInstant) -
         let names = keys
             .iter()
             .filter_map(|key| LockName::any(link.keys.lock_of(reply::text(key).ok()?)?).ok());
-        found.names.extend(names);
+        let left = MOST_NAMES - found.names.len();
+        found.names.extend(names.take(left));
         reply::text(next)?.clone_into(&mut cursor);
-        if cursor == "0" {
+        if cursor == "0" && found.names.len() < MOST_NAMES {
             found.complete = true;
             break;
         }

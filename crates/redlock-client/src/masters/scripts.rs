@@ -27,12 +27,12 @@ mod tests {
     #[test]
     fn locks_without_fencing_run_the_scripts_from_before_there_was_any() {
         for (name, sha) in [
-            ("GRANT", "7827269e0197db26fe6075b63c6d229b3550825b"),
+            ("GRANT", "69a2d5d8a368bded7cdf0ac53d31d72e0aa2f46b"),
             ("CONFIRM", "8969a9958604037efd6749833331f5e57d66e399"),
-            ("RENEW", "96b7ef1ef0c9c0a5da313c2d6a4804ff7b86b4d4"),
+            ("RENEW", "4c24f32ef847ac94b6e9ad54d3ef798dd625c342"),
             ("RELEASE", "bdcb9c28192c3b27f0d5a57980fbb34a6a83b0e6"),
-            ("RESERVE", "4bd135a741c8a31ac675fd9c97dd7898bd409319"),
-            ("OBSERVE", "a65ea7b898f099d7870a5d6b3037958155c5f0c2"),
+            ("RESERVE", "1c2cd9c86d35e5aa028c67b9d854cce4d0ed0d4d"),
+            ("OBSERVE", "db11639df14b648b87c150ebf1566ab8ca36ab6e"),
             ("MARK", "c1806426010ddd540500ceed08e180afd9cb1d92"),
             ("CLAIM", "5b40b2df1f4d4077e0561400dbe5c13e083389db"),
             ("SLOTS", "84dbcc7c641bb55d5f400a4a50c8db1e3cf93e10"),

@@ -10,12 +10,13 @@ mod reseal;
 mod retire;
 mod rounds;
 mod sealing;
+mod turn;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::time;
 
-pub use init::{InitError, InitReport, init};
+pub use init::{InitError, InitReport, begin_init, init};
 pub use redlock_core::seal::{Blocked, Registers, Remembered, Slot};
 pub use reseal::{Progress, ResealError, ResealReport, reseal};
 pub use retire::{OldServer, RetireOutcome};
@@ -23,10 +24,13 @@ pub use rounds::NotDone;
 
 use redlock_core::{
     BootInstant, FencingToken, Fingerprint, QuorumSize, Unknown,
-    seal::{Plan, Quarantine, Step},
+    seal::{Plan, Quarantine, SealedBy, Step},
 };
 
-use self::sealing::{SealExecutor, Sealed};
+use self::{
+    sealing::{SealExecutor, Sealed},
+    turn::SealTurns,
+};
 use super::{Masters, link::Link, shared::Shared};
 use crate::clock;
 
@@ -37,7 +41,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 const READ_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The progress of a master without a seal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sealing {
     pub(crate) until: BootInstant,
     pub(crate) blocked: Option<Blocked>,
@@ -48,6 +52,7 @@ pub(crate) struct Sealing {
 pub(crate) struct Sealer {
     executor: SealExecutor,
     quarantine: Quarantine,
+    turns: SealTurns,
     /// The last logged state of each master, so that a state is logged once.
     logged: BTreeMap<usize, Logged>,
 }
@@ -75,7 +80,8 @@ impl Sealer {
                 limit,
                 shared,
             },
-            quarantine: Quarantine::new(size, fingerprint),
+            quarantine: Quarantine::new(size, fingerprint, SealedBy::Process),
+            turns: SealTurns::new(limit),
             logged: BTreeMap::new(),
         }
     }
@@ -104,7 +110,7 @@ impl Sealer {
     /// Reads, plans and acts once. Returns the time until the next turn.
     async fn turn(&mut self) -> Duration {
         let plan = self.executor.plan(&mut self.quarantine).await;
-        let mut done = self.executor.seal(&self.quarantine, &plan).await;
+        let mut done = self.executor.seal(&self.quarantine, &plan, &mut self.turns).await;
         let lost = plan.of(&Step::Fallback);
         done.extend(self.executor.fall_back(&self.quarantine, &plan, &lost).await);
         let sealing = progress(&plan, &done);
@@ -122,7 +128,7 @@ impl Sealer {
 
     fn publish(&self, sealing: &BTreeMap<usize, Sealing>) {
         for link in self.executor.links.iter() {
-            link.set_sealing(sealing.get(&link.index).copied());
+            link.set_sealing(sealing.get(&link.index).cloned());
         }
     }
 
@@ -134,8 +140,8 @@ impl Sealer {
             let state = match (step, result) {
                 (_, Some(Ok(()))) => Logged::Sealed,
                 (_, Some(Err(why))) => Logged::Failed(why.clone()),
-                (Step::Wait { .. } | Step::Blocked { .. }, None) => match plan.blocked {
-                    Some(blocked) => Logged::Blocked(blocked),
+                (Step::Wait { .. } | Step::Blocked { .. }, None) => match &plan.blocked {
+                    Some(blocked) => Logged::Blocked(blocked.clone()),
                     None => Logged::Sealing(self.quarantine.probe(*index).unwrap_or_default().to_owned()),
                 },
                 (_, None) => continue,
@@ -168,7 +174,7 @@ fn progress(plan: &Plan, done: &Sealed) -> BTreeMap<usize, Sealing> {
         Step::Seal | Step::Fallback => Some(clock::now()),
     };
     left.filter_map(|(master, step)| {
-        let (until, blocked) = (of(step)?, plan.blocked);
+        let (until, blocked) = (of(step)?, plan.blocked.clone());
         Some((*master, Sealing { until, blocked }))
     })
     .collect()
@@ -206,9 +212,11 @@ impl Masters {
     pub async fn largest_counter(&self) -> Option<FencingToken> {
         let results = futures_util::future::join_all(self.links().iter().map(|link| link.read_facts())).await;
         let (fingerprint, quorum) = (self.fingerprint().to_string(), self.quorum_id());
+        let limits = self.shared().read(|engine, _| engine.register_limits());
         let mut counters = BTreeMap::new();
         for facts in results.into_iter().flatten() {
-            if facts.sealed() && facts.fingerprint == fingerprint && facts.quorum == quorum {
+            let plausible = limits.is_some_and(|limits| facts.counter <= limits.token);
+            if plausible && facts.sealed() && facts.fingerprint == fingerprint && facts.quorum == quorum {
                 counters.insert(facts.run_id, facts.counter);
             }
         }

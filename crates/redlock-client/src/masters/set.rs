@@ -33,7 +33,7 @@ use super::{
 };
 
 /// The receiver of unsolicited notices about the masters.
-pub type Notices = mpsc::UnboundedReceiver<Notice>;
+pub type Notices = mpsc::Receiver<Notice>;
 
 /// The task that carries calls has ended: no lease is held.
 #[derive(Debug, Error)]
@@ -66,7 +66,7 @@ impl Masters {
     ///
     /// # Errors
     /// Returns an error for a configuration that cannot work: a wrong number of masters, a bad url, two masters with
-    /// one url or name.
+    /// one url or name, a longest lease that no quorum allows.
     pub fn open(
         config: &MastersConfig,
         meter: Option<Arc<dyn Meter>>,
@@ -81,6 +81,7 @@ impl Masters {
     /// that cannot be used.
     pub fn check(config: &MastersConfig) -> Result<(), ConfigError> {
         config.size()?;
+        config.lengths()?;
         unique(config)?;
         let access = config.access();
         let mut clients = config.masters.iter().map(|master| access.client(master));
@@ -95,6 +96,7 @@ impl Masters {
         meter: Option<Arc<dyn Meter>>,
     ) -> Result<(Self, Notices, Tasks), ConfigError> {
         let size = config.size()?;
+        config.lengths()?;
         unique(config)?;
         let keys = Keyspace::new(&config.key_prefix);
         let (connections, to_carry) = mpsc::unbounded_channel();
@@ -109,7 +111,7 @@ impl Masters {
             command_timeout: config.command_timeout,
         };
         let shared = Arc::new(Shared::new(of_engine, connections));
-        let (notices, receiver) = mpsc::unbounded_channel();
+        let (notices, receiver) = mpsc::channel(Notice::QUEUE);
         let mut links = Vec::new();
         let access = config.access();
         for (index, master) in config.masters.iter().enumerate() {
@@ -120,6 +122,7 @@ impl Masters {
                 keys.clone(),
                 &shared,
                 notices.downgrade(),
+                config.scripts,
             )));
         }
         let links: Arc<[Arc<Link>]> = links.into();
@@ -128,6 +131,7 @@ impl Masters {
         let peers = Peers {
             links: links.clone(),
             outdated: Arc::default(),
+            keeps_scripts: config.reseal,
         };
         let renewer = Renewer {
             peers: peers.clone(),
@@ -223,9 +227,35 @@ impl Masters {
         })
     }
 
-    /// Returns the number of steps of the local clock: a lease that was won before the last step is lost.
+    /// Returns the number of masters that can vote now, and have refused no write since the last one that succeeded.
+    #[must_use]
+    pub fn granting(&self) -> usize {
+        self.inner.shared.read(|engine, now| {
+            let links = self.inner.links.iter();
+            let granting = links.filter(|link| engine.votes(link.index, now) && !link.refuses_writes(now));
+            granting.count()
+        })
+    }
+
+    /// Reports whether a majority of the masters votes and accepts writes.
+    #[must_use]
+    pub fn majority_grants(&self) -> bool {
+        self.granting() >= self.size().majority()
+    }
+
+    /// Returns the number of steps of the local clock.
     pub(crate) fn local_steps(&self) -> u64 {
         self.inner.shared.local_steps()
+    }
+
+    /// Returns the number of steps of the local clock, and of times at which a majority was found sealed for another
+    /// quorum: a lease that was won before the last of them is lost.
+    pub(crate) fn losses(&self) -> (u64, u64) {
+        let shared = &self.inner.shared;
+        (
+            self.local_steps(),
+            shared.read(|engine, _| engine.quorum_losses()),
+        )
     }
 
     /// Returns a receiver that changes when the local clock has stepped.

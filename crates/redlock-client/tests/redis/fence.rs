@@ -389,14 +389,24 @@ async fn read_on(
     let stamp = register(server, "fingerprint").await.unwrap();
     let keys = Keyspace::new("redlock");
     let locks: Vec<_> = locks.iter().map(|name| keys.lock(&lock_name(name))).collect();
-    let mut call = redis::cmd("EVAL");
-    call.arg(&script::FENCE.source);
-    let mut call = Packed(call);
-    script::write_fence_call(&mut call, &keys, (not_after, &stamp), &locks);
-    let value: redis::RedisResult<redis::Value> = call.0.query_async(connection).await;
+    let call = |verb: &str, body: &str| {
+        let mut call = redis::cmd(verb);
+        call.arg(body);
+        let mut call = Packed(call);
+        script::write_fence_call(&mut call, &keys, (not_after, &stamp), &locks);
+        call.0
+    };
+    let hash = redis::Script::new(&script::FENCE.source).get_hash().to_owned();
+    let mut value: redis::RedisResult<redis::Value> = call("EVALSHA", &hash).query_async(connection).await;
+    if value
+        .as_ref()
+        .is_err_and(|error| error.code() == Some("NOSCRIPT"))
+    {
+        value = call("EVAL", &script::FENCE.source).query_async(connection).await;
+    }
     let value = value.map_err(|error| error.to_string())?;
     let reply = Reply::parse(convert(value)).unwrap();
-    readings(&reply, locks.len(), clock::now()).map_err(|unknown| unknown.to_string())
+    readings(&reply, (locks.len(), crate::renew::MINUTE), clock::now()).map_err(|unknown| unknown.to_string())
 }
 
 const NEVER_LATE: u64 = u64::MAX / 2048;

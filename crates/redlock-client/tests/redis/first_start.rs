@@ -1,14 +1,16 @@
 //! Tests docs/protocol.md, P-74 to P-76: new masters, by the fallback and by `init`.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redis::AsyncCommands;
 use redlock_client::lease::FencingToken;
-use redlock_client::masters::{InitError, Remembered, init};
+use redlock_client::masters::{
+    Blocked, Ineligible, InitError, MasterStatus, MastersConfig, Remembered, begin_init, init,
+};
 
 use crate::lease::authority;
 use crate::seal::{BOUND, WAIT, raw, register};
-use redlock_testkit::masters::{config, open};
+use redlock_testkit::masters::{config, open, remembered};
 use redlock_testkit::{RedisServers, ServerOptions, eventually};
 
 fn servers() -> RedisServers {
@@ -20,9 +22,12 @@ fn unix_seconds() -> u64 {
 }
 
 #[tokio::test]
-async fn the_first_start_of_three_masters_is_the_fallback_after_one_wait() {
+async fn masters_that_lost_their_memory_are_sealed_by_processes_that_remember_the_quorum_after_one_wait() {
     let (servers, begin, since) = (servers(), Instant::now(), unix_seconds());
-    let (one, other) = (open(&config(&servers)), open(&config(&servers)));
+    let (one, other) = (
+        open(&remembered(config(&servers))),
+        open(&remembered(config(&servers))),
+    );
     for masters in [&one, &other] {
         masters
             .master(0, "sealing", |master| {
@@ -47,6 +52,58 @@ async fn the_first_start_of_three_masters_is_the_fallback_after_one_wait() {
         assert!(!probe, "the seal takes the probe away");
     }
     assert!(one.try_acquire("a/b", "h").await.is_some());
+}
+
+#[tokio::test]
+async fn new_masters_are_not_sealed_by_a_process_that_knows_no_quorum_and_the_reason_names_the_remedy() {
+    let servers = servers();
+    let masters = open(&config(&servers));
+    let day = Duration::from_secs(86_400);
+    let status = masters.master(0, "blocked", |master| {
+        master.sealing_left.is_some_and(|left| left > day) && master.seal_blocked.is_some()
+    });
+    let why = status.await.seal_blocked.unwrap();
+    assert_eq!(why, Blocked::NeverSeen);
+    assert!(why.to_string().contains("`redlock init`"), "{why}");
+    masters.seal(&servers).await;
+    // From now on it knows the quorum.
+    servers.iter().for_each(|server| server.restart_empty().unwrap());
+    masters.voters(0).await;
+    masters.voters(3).await;
+    assert!(masters.try_acquire("a/b", "h").await.is_some());
+}
+
+/// The trace of P-74: the wait of the process with the shorter lease would end while the longer lease is valid.
+#[tokio::test]
+async fn a_process_with_another_longest_lease_never_seals_after_a_total_loss() {
+    let servers = servers();
+    let masters = open(&config(&servers));
+    masters.seal(&servers).await;
+    let other = open(&MastersConfig {
+        longest_lease: Duration::from_secs(2),
+        acquire_limit: Duration::from_millis(500),
+        ..config(&servers)
+    });
+    let refused =
+        |master: &MasterStatus| matches!(master.ineligible, Some(Ineligible::OtherFingerprint { .. }));
+    for index in 0..3 {
+        other
+            .master(index, "sealed for the other fingerprint", refused)
+            .await;
+    }
+    servers.iter().for_each(|server| server.restart_empty().unwrap());
+    let blocked = |master: &MasterStatus| {
+        matches!(master.seal_blocked, Some(Blocked::OtherFingerprint { .. }))
+            && master.sealing_left.is_some_and(|left| left.is_zero())
+    };
+    // Its own wait is 3.04 s. It waits for the one that it saw, and does not seal after that, either.
+    let status = other.master(0, "blocked after the wait", |master| {
+        blocked(master) || master.ineligible.is_some()
+    });
+    status.await;
+    masters.voters(3).await;
+    other.master(0, "sealed for the other fingerprint", refused).await;
+    assert_eq!(other.voters_now(), 0);
 }
 
 #[tokio::test]
@@ -190,7 +247,7 @@ async fn init_refuses_a_master_with_a_key_under_the_prefix() {
 #[tokio::test]
 async fn others_do_not_seal_a_master_under_an_init_probe_before_a_full_wait() {
     let servers = servers();
-    let masters = open(&config(&servers));
+    let masters = open(&remembered(config(&servers)));
     masters
         .master(0, "about to be sealed", |m| {
             m.sealing_left.is_some_and(|left| left < WAIT / 2)
@@ -212,10 +269,39 @@ async fn others_do_not_seal_a_master_under_an_init_probe_before_a_full_wait() {
     assert!(written.elapsed() >= WAIT, "sealed after {:?}", written.elapsed());
 }
 
+/// An operator is killed between the probes of `init` and the seals.
+#[tokio::test]
+async fn masters_whose_init_ended_half_way_are_sealed_after_the_wait_by_a_process_that_never_saw_them() {
+    let servers = servers();
+    let mut unsealing = config(&servers);
+    unsealing.reseal = false;
+    let first = open(&unsealing);
+    begin_init(&first).await.unwrap();
+    // Another replica does not disturb the first one.
+    let mut probes = Vec::new();
+    for server in servers.iter() {
+        probes.push(raw(server).await.get::<_, String>("redlock:probe").await.unwrap());
+    }
+    begin_init(&open(&unsealing)).await.unwrap();
+    for (server, probe) in servers.iter().zip(&probes) {
+        assert_eq!(
+            &raw(server).await.get::<_, String>("redlock:probe").await.unwrap(),
+            probe
+        );
+    }
+    drop(first);
+    let masters = open(&config(&servers));
+    masters.voters(3).await;
+    let _lease = masters.acquire_soon("a/b", "h").await;
+}
+
 #[tokio::test]
 async fn two_inits_at_once_leave_one_quorum() {
     let servers = servers();
-    let (one, other) = (open(&config(&servers)), open(&config(&servers)));
+    let (one, other) = (
+        open(&remembered(config(&servers))),
+        open(&remembered(config(&servers))),
+    );
     let results = tokio::join!(init(&one), init(&other));
     // Each init may fail. Whatever state they leave, all masters eventually vote and agree.
     eventually(BOUND, "three voters", async || {

@@ -11,7 +11,7 @@ use redlock_client::lease::{
     script::{Arguments, Payload},
 };
 use redlock_client::masters::{
-    Acquired, Command, Completion, Keyspace, Lease, LeaseAttempt, MastersConfig, Renewal,
+    Acquired, Command, Completion, Ineligible, Keyspace, Lease, LeaseAttempt, MastersConfig, Renewal,
 };
 
 use crate::renew::{MINUTE, held_for_a_minute};
@@ -141,7 +141,15 @@ async fn a_counter_beyond_the_last_token_is_no_floor_and_its_master_has_no_vote(
     let last = (1_u64 << 53) - 1;
     let first = masters.acquire_soon("a/first", "me").await;
     let mut tokens = vec![authority(&first).token.0];
-    for written in [last + 1, last + 2, last + 1_000, u64::MAX / 2, u64::MAX] {
+    for written in [
+        last - 12,
+        last,
+        last + 1,
+        last + 2,
+        last + 1_000,
+        u64::MAX / 2,
+        u64::MAX,
+    ] {
         let _: () = raw(&servers[0])
             .await
             .hset("redlock:meta", "counter", written.to_string())
@@ -153,6 +161,14 @@ async fn a_counter_beyond_the_last_token_is_no_floor_and_its_master_has_no_vote(
             _ => Err(newcomer.status()),
         })
         .await;
+        if written <= last {
+            // The master is named.
+            newcomer
+                .master(0, "has an implausible counter", |master| {
+                    matches!(master.ineligible, Some(Ineligible::CounterAhead { found, .. }) if found == written)
+                })
+                .await;
+        }
         for (candidate, lock) in [(&masters, "a/second"), (&newcomer, "a/third")] {
             let lease = candidate.acquire_soon(lock, &format!("{written}")).await;
             tokens.push(authority(&lease).token.0);
@@ -162,7 +178,7 @@ async fn a_counter_beyond_the_last_token_is_no_floor_and_its_master_has_no_vote(
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
     assert!(tokens.last().unwrap() < &last, "no floor: {tokens:?}");
 
-    // Just below the limit, numbers run out: no candidate gets a lock, and no token is issued twice.
+    // Two of three masters show numbers that no other one reached: no candidate gets a lock, and no token is issued twice.
     let _: () = raw(&servers[1])
         .await
         .hset("redlock:meta", "counter", last - 2)

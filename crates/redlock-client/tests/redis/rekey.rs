@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use redlock_client::masters::{
-    Credentials, Lease, MasterStatus, MastersConfig, Renewal, Secret, Tls, Unknown,
+    Credentials, Lease, MasterLogin, MasterStatus, MastersConfig, Renewal, Secret, Tls, Unknown,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -91,6 +91,7 @@ fn credentials(user: &str, password: &str) -> Credentials {
     Credentials {
         username: Some(user.to_owned()),
         password: Some(Secret::new(password.to_owned())),
+        ..Credentials::default()
     }
 }
 
@@ -177,6 +178,30 @@ async fn a_password_is_rotated_without_a_vote_lost_and_used_from_then_on() {
 }
 
 #[tokio::test]
+async fn each_master_gets_its_own_password_and_no_other() {
+    let servers = servers(vec![line()]);
+    let mut config = as_user(&servers, "redlock");
+    config.credentials.password = None;
+    for (index, server) in servers.iter().enumerate() {
+        let password = format!("password-of-{index}");
+        let change = ["ACL", "SETUSER", "redlock", "resetpass", &format!(">{password}")];
+        let _: redis::Value = admin(server, &change).await;
+        let login = MasterLogin {
+            username: None,
+            password: Secret::new(password),
+        };
+        let name = config.masters[index].name.clone();
+        config.credentials.own.insert(name, login);
+    }
+    let masters = initialised(&servers, &config).await;
+    let _lease = masters.acquire_soon("a/b", "me").await;
+    for server in servers.iter() {
+        let refused: Vec<redis::Value> = admin(server, &["ACL", "LOG"]).await;
+        assert!(refused.is_empty(), "another password was sent: {refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_wrong_password_takes_nothing_and_is_named_and_either_repair_is_taken() {
     let servers = servers(vec![line()]);
     let masters = initialised(&servers, &as_user(&servers, "redlock")).await;
@@ -247,7 +272,7 @@ async fn a_certificate_authority_is_rotated_without_a_vote_lost() {
     let read = |material: &TlsMaterial| fs::read_to_string(material.ca()).unwrap();
     let tls = |ca: String| Tls {
         ca: Some(Secret::new(ca)),
-        client: None,
+        ..Tls::default()
     };
     let masters = initialised(
         &servers,

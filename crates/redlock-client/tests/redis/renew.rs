@@ -7,9 +7,9 @@ use redlock_client::clock;
 use redlock_client::masters::{Command, Completion, Lease, MastersConfig, Renewal};
 
 use crate::lease::{authority, eventually_values, three, value};
-use crate::seal::{raw, register, sealed};
+use crate::seal::{BOUND, raw, register, sealed};
 use redlock_testkit::masters::{LONGEST_LEASE, Opened, acquire_soon_for, config, lock_name, open};
-use redlock_testkit::{RedisServers, ServerOptions};
+use redlock_testkit::{RedisServers, ServerOptions, eventually};
 
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
@@ -44,6 +44,42 @@ async fn a_renewal_moves_the_end_and_the_expiry_of_every_key() {
         let ends = clock::now() + Duration::from_millis(left + 2);
         assert!(ends >= asked + LONGEST_LEASE, "{left}");
     }
+}
+
+/// The clock of a master was set back by an hour: an expiry is absolute.
+#[tokio::test]
+async fn a_key_that_outlives_the_longest_lease_is_shortened_by_scripts_that_write() {
+    let (servers, masters) = three().await;
+    let hour = 3_600_000_i64;
+    let left = async |index: usize| -> i64 { raw(&servers[index]).await.pttl(KEY).await.unwrap() };
+    let longest = i64::try_from(LONGEST_LEASE.as_millis()).unwrap();
+    let mut other = raw(&servers[0]).await;
+    let _: () = other
+        .pset_ex(KEY, "2|another holder", u64::try_from(hour).unwrap())
+        .await
+        .unwrap();
+    let observed = masters
+        .ask(&masters.lock(&lock_name("a/b")), Command::Observe)
+        .await
+        .unwrap();
+    assert!(matches!(observed, Completion::Observed(_)), "{observed:?}");
+    assert!(left(0).await > longest, "an observation writes nothing");
+
+    // The grant of the attempt that wins on the two others.
+    let mut lease = masters.acquire_soon("a/b", "me").await;
+    eventually(BOUND, "the key of the first master is shortened", async || {
+        let left = left(0).await;
+        if left <= longest { Ok(()) } else { Err(left) }
+    })
+    .await;
+    assert_eq!(value(&servers[0], "a/b").await.unwrap(), "2|another holder");
+    let _: () = raw(&servers[1]).await.pexpire(KEY, hour).await.unwrap();
+    assert_eq!(lease.renew().await.unwrap(), Renewal::Renewed);
+    eventually(BOUND, "the own key is shortened", async || {
+        let left = left(1).await;
+        if left <= longest { Ok(()) } else { Err(left) }
+    })
+    .await;
 }
 
 #[tokio::test]

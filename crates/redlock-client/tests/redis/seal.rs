@@ -74,6 +74,41 @@ async fn blocked(masters: &Opened, index: usize) -> String {
     status.await.seal_blocked.unwrap().to_string()
 }
 
+/// Returns how often the registers of a master were read.
+async fn register_reads(server: &RedisServer) -> u64 {
+    let stats: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query_async(&mut raw(server).await)
+        .await
+        .unwrap();
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_hgetall:"));
+    let calls = line.and_then(|line| line.split("calls=").nth(1)?.split(',').next());
+    calls.map_or(0, |calls| calls.parse().unwrap())
+}
+
+/// Each of them waits as long, and is ready to seal at the same moment.
+#[tokio::test]
+async fn one_process_of_many_reads_the_registers_and_seals() {
+    const PROCESSES: usize = 8;
+    let (servers, first) = sealed(3, &ServerOptions::default()).await;
+    let mut all = vec![first];
+    for _ in 1..PROCESSES {
+        let opened = open(&config(&servers));
+        opened.voters(3).await;
+        all.push(opened);
+    }
+    let before = register_reads(&servers[0]).await;
+    servers[2].restart_empty().unwrap();
+    for opened in &all {
+        opened.voters(2).await;
+    }
+    for opened in &all {
+        opened.voters(3).await;
+    }
+    let reads = register_reads(&servers[0]).await - before;
+    assert!((1..=2).contains(&reads), "{reads} reads by {PROCESSES} processes");
+}
+
 #[tokio::test]
 async fn a_master_that_lost_its_memory_has_no_vote_until_the_wait_is_over_and_then_knows_everything_again() {
     let (servers, masters) = sealed(3, &ServerOptions::default()).await;

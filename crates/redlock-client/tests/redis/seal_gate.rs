@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_client::masters::{Ineligible, InitError, MastersConfig, init};
 
 use crate::seal::{raw, register, sealed};
-use redlock_testkit::masters::{config, open};
+use redlock_testkit::masters::{config, open, remembered};
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 
 fn three() -> RedisServers {
@@ -15,7 +15,7 @@ fn three() -> RedisServers {
 /// Tests an ineligible last master: init refuses it by name, the other two are sealed without it, and it gets
 /// no seal.
 async fn refused_by_name(config: &MastersConfig, odd: &RedisServer, named: impl Fn(&Ineligible) -> bool) {
-    let masters = open(config);
+    let masters = open(&remembered(config.clone()));
     let status = masters
         .master(2, "refused", |master| master.ineligible.is_some())
         .await;
@@ -90,7 +90,7 @@ async fn the_same_server_under_two_names() {
     let servers = three();
     let mut config = config(&servers);
     config.masters[2].url = format!("redis://localhost:{}", servers[1].port());
-    let masters = open(&config);
+    let masters = open(&remembered(config));
     for index in [1, 2] {
         masters
             .master(index, "a duplicate", |master| {

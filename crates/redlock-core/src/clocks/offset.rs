@@ -249,13 +249,14 @@ impl Offset {
         Some(self.best?.least(now).saturating_add(deadline))
     }
 
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "microseconds since 1970 fit into 53 bits"
-    )]
-    pub(super) fn seconds(&self, now: BootInstant, unix_now: Duration) -> Option<f64> {
+    /// Returns the time since 1970 by the master's clock at `now`, within half of the round trip.
+    pub(super) fn unix_time(&self, now: BootInstant) -> Option<Duration> {
         let last = self.last?;
         let middle = last.sent + last.received.since(last.sent) / 2;
-        Some(last.master as f64 / 1e6 + now.since(middle).as_secs_f64() - unix_now.as_secs_f64())
+        Some(Duration::from_micros(last.master) + now.since(middle))
+    }
+
+    pub(super) fn seconds(&self, now: BootInstant, unix_now: Duration) -> Option<f64> {
+        Some(self.unix_time(now)?.as_secs_f64() - unix_now.as_secs_f64())
     }
 }

@@ -144,6 +144,9 @@ impl Engine {
             received: now,
         };
         let step = self.judge_clock(master, sample);
+        if reply.code == Code::Ok {
+            self.note_counter(master, reply.counter, call.admission, now);
+        }
         // The vote that shows a step was given by the clock that stepped. Votes requested before the master became
         // ineligible for another reason do not count either.
         let ineligible = self.masters[master].ineligible(self.clocks.distrusted(master, now));

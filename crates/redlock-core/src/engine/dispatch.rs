@@ -100,7 +100,7 @@ impl Engine {
             items: entries.iter().map(|e| (e.lock.clone(), e.item.clone())).collect(),
             keys: self.keys.clone(),
             cluster: self.cluster.clone(),
-            floor: self.floor,
+            floor: self.floor(),
         };
         if operation != Operation::Undo {
             self.last_sent = now;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{ConnectionId, Engine, Output};
-use crate::{BootInstant, Ineligible, MasterFacts, Unknown, eligibility};
+use crate::{BootInstant, Ineligible, MasterFacts, Unknown, eligibility, planted::Plant};
 
 /// The interval of polls: a step of the master's clock and a lost seal show within a second.
 const POLL_EVERY: Duration = Duration::from_secs(1);
@@ -33,6 +33,10 @@ pub(super) struct Master {
     poll_after: Duration,
     connected_at: BootInstant,
     ineligible: Option<Ineligible>,
+    /// The counter that the server showed last.
+    pub(super) counter: Option<u64>,
+    /// The greatest plausible counter, if the counter of the server is greater.
+    pub(super) counter_limit: Option<u64>,
     duplicate: bool,
     /// The last error, while it is not connected or not polled.
     pub(super) trouble: Option<Unknown>,
@@ -82,8 +86,14 @@ impl Master {
         if self.duplicate {
             return Some(Ineligible::Duplicate);
         }
+        let ahead = || {
+            Some(Ineligible::CounterAhead {
+                found: self.counter?,
+                limit: self.counter_limit?,
+            })
+        };
         let step = || distrusted.map(|left| Ineligible::ClockStep(left.as_secs() + 1));
-        self.ineligible.clone().or_else(step)
+        self.ineligible.clone().or_else(ahead).or_else(step)
     }
 
     /// Reports whether the facts are too old: the task that polls the master hangs, or this process stood still.
@@ -114,7 +124,7 @@ impl Master {
     }
 
     /// Returns the facts of a server that counts among those of this quorum.
-    fn listed_facts(&self) -> Option<&MasterFacts> {
+    pub(super) fn listed_facts(&self) -> Option<&MasterFacts> {
         self.facts.as_ref().filter(|_| self.listed)
     }
 
@@ -235,6 +245,7 @@ impl Engine {
     }
 
     fn enter(&mut self, master: usize, facts: MasterFacts, now: BootInstant) {
+        self.identity.note(master, &facts);
         let of = &mut self.masters[master];
         if of.facts.is_some() && of.is_stale(now) {
             // The master has a vote again, which must be reported.
@@ -249,6 +260,7 @@ impl Engine {
         // vote.
         self.compare_servers();
         self.masters[master].ineligible = self.ineligible_by(master);
+        self.judge_counters(now);
         let (distrusted, unused) = (self.clocks.distrusted(master, now), self.is_unused(now));
         let of = &mut self.masters[master];
         let rest = unused && now.since(of.connected_at) > self.longest_lease;
@@ -305,6 +317,22 @@ impl Engine {
                 self.masters[master].ineligible = self.ineligible_by(master);
             }
         }
+        self.report_foreign_majority();
+    }
+
+    /// Reports once when a majority is sealed for another quorum: its candidates may hold every lock.
+    fn report_foreign_majority(&mut self) {
+        let foreign = |master: &&Master| {
+            let facts = master.listed_facts().filter(|_| !master.duplicate);
+            facts.is_some_and(|facts| self.identity.is_foreign(facts))
+        };
+        let lost = self.masters.iter().filter(foreign).count() >= self.size.majority()
+            && !self.plant.is(Plant::ForeignMajorityIgnored);
+        if lost && !self.sealed_for_another {
+            self.quorum_losses += 1;
+            self.outputs.push_back(Output::SealedForAnother);
+        }
+        self.sealed_for_another = lost;
     }
 
     /// Reports the standing of a master if it differs from the one before: a clock step or a duplicate may start and

@@ -32,6 +32,11 @@ impl Engine {
         ) {
             *tally = sum;
         }
+        if let (true, Progress::Attempt(attempt)) =
+            (self.plant.is(Plant::OneCleanCounts), &mut entry.progress)
+        {
+            attempt.believe_one_clean();
+        }
         entry
     }
 

@@ -141,7 +141,9 @@ impl Progress {
                 if let Some(sighting) = sighting(answer) {
                     view.record(master, sighting);
                 }
-                let ends = *answered == size.masters() || view.free() || view.blocked();
+                // A further answer may show an end that a key can have.
+                let ends =
+                    *answered == size.masters() || view.free() || (view.blocked() && !view.is_bounded());
                 ends.then(|| Completion::Observed((**view).clone()))
             }
             Self::Slots { view, answered } => {

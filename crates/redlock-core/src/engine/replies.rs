@@ -43,12 +43,19 @@ impl Answers {
         }
     }
 
-    fn at(&self, position: usize, received: BootInstant, stale: bool) -> Answer {
+    fn at(
+        &self,
+        position: usize,
+        (received, longest): (BootInstant, std::time::Duration),
+        stale: bool,
+    ) -> Answer {
         let item = self.reply.as_ref().and_then(|reply| reply.items.get(position));
         let answer = item.map_or_else(
             || Answer::Unknown(self.missing.clone()),
-            |item| reply::answer(item, received),
+            |item| reply::answer(item, received, longest),
         );
+        let counter = self.reply.as_ref().map_or(0, |reply| reply.counter);
+        let answer = answer.within(counter);
         match self
             .doubt
             .clone()
@@ -69,12 +76,7 @@ impl Engine {
             return;
         };
         self.masters[master].under_way -= 1;
-        let counted = result.as_ref().ok().map(|reply| reply.counter);
         let finished = self.finish_call(master, &call, result, now);
-        if let (Some(counter), Ok(_)) = (counted, &finished.reply) {
-            self.floor = self.floor.max(counter);
-            self.known.saw(counter);
-        }
         let took = now.since(call.sent);
         self.answer_members(batch, (master, members, call.connection), finished, (took, now));
     }
@@ -111,7 +113,8 @@ impl Engine {
             let Some(entry) = batch.entries.get_mut(index) else {
                 continue;
             };
-            let answer = answers.at(position, now, entry.is_stale(self.local_steps));
+            let stale = entry.is_stale(self.local_steps);
+            let answer = answers.at(position, (now, self.longest_lease), stale);
             #[cfg(feature = "planted")]
             let answer = self.planted_answer(answer);
             votes[vote(&answer) as usize] += 1;

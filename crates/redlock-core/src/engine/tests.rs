@@ -95,7 +95,7 @@ fn reply(master_ms: u64, items: Vec<Value>) -> Reply {
     Reply {
         code: Code::Ok,
         time: master_ms * 1_000,
-        counter: 0,
+        counter: 1_000,
         items,
     }
 }

@@ -77,6 +77,13 @@ impl Engine {
         self.local_steps
     }
 
+    /// Returns how often a majority of the masters was found sealed for another quorum: a lease that was won before is
+    /// lost.
+    #[must_use]
+    pub const fn quorum_losses(&self) -> u64 {
+        self.quorum_losses
+    }
+
     #[must_use]
     pub const fn identity(&self) -> &Identity {
         &self.identity

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{OWN_RESERVATION, mark::FenceMark, mark::MarkRegister, succession::Succession};
-use crate::{BootInstant, ClusterId, FencingToken, Nonce};
+use crate::{BootInstant, ClusterId, FencingToken, Nonce, timing::millis_down};
 
 /// The state of a fenced lease in addition to its text. Only the engine writes it, so the counters need no
 /// locked instruction.
@@ -94,7 +94,7 @@ impl FencedLease {
         if self.mark.get().is_none_or(|mark| mark.token != token) {
             return false;
         }
-        let milliseconds = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        let milliseconds = millis_down(delay);
         self.delay.store(self.delay().max(milliseconds), Relaxed);
         self.stop.store(stop::RUNS, Relaxed);
         true

@@ -78,9 +78,15 @@ impl Reading {
 
 /// One lock's part of the reply: `{'fence', lease, PTTL, reservation, PTTL, held, heldFloor, mark, delay, closed}`.
 ///
+/// No key lives for longer than `longest`: a permit relies on no more, whatever the master shows.
+///
 /// # Errors
 /// Returns an error if the item has another shape.
-pub fn reading(item: &Value, time: u64, received: BootInstant) -> Result<Reading, Unknown> {
+pub fn reading(
+    item: &Value,
+    (time, longest): (u64, Duration),
+    received: BootInstant,
+) -> Result<Reading, Unknown> {
     let Value::Array(parts) = item else {
         return Err(reply::bad("an array", item));
     };
@@ -105,8 +111,9 @@ pub fn reading(item: &Value, time: u64, received: BootInstant) -> Result<Reading
     Ok(Reading {
         time,
         received,
-        lease: key(reply::text(lease)?, lease_left)?.map(|(text, left)| (obstacle(text), left)),
-        reservation: key(reply::text(reserved)?, reserved_left)?.map(|(text, left)| (text.to_owned(), left)),
+        lease: key(reply::text(lease)?, lease_left, longest)?.map(|(text, left)| (obstacle(text), left)),
+        reservation: key(reply::text(reserved)?, reserved_left, longest)?
+            .map(|(text, left)| (text.to_owned(), left)),
         held: reply::token(held)?.max(reply::token(floor)?),
         mark: MarkRegister::parse(reply::text(mark)?).map_err(|error| reply::unreadable(&error))?,
         delay: reply::declared(reply::text(delay)?).ok_or_else(|| reply::bad("delay", delay))?,
@@ -119,7 +126,11 @@ pub fn reading(item: &Value, time: u64, received: BootInstant) -> Result<Reading
 /// # Errors
 /// Returns an error if the master is not sealed for this quorum, the call came too late, or the reply has
 /// another shape.
-pub fn readings(reply: &Reply, locks: usize, received: BootInstant) -> Result<Vec<Reading>, Unknown> {
+pub fn readings(
+    reply: &Reply,
+    (locks, longest): (usize, Duration),
+    received: BootInstant,
+) -> Result<Vec<Reading>, Unknown> {
     match &reply.code {
         Code::Ok if reply.items.len() == locks => {}
         Code::Ok => return Err(Unknown::Reply("one reading for each lock expected".into())),
@@ -129,7 +140,9 @@ pub fn readings(reply: &Reply, locks: usize, received: BootInstant) -> Result<Ve
         Code::Other(code) => return Err(Unknown::Reply(format!("code {code:?} not expected"))),
     }
     let items = reply.items.iter();
-    items.map(|item| reading(item, reply.time, received)).collect()
+    items
+        .map(|item| reading(item, (reply.time, longest), received))
+        .collect()
 }
 
 fn obstacle(text: &str) -> Obstacle {
@@ -139,12 +152,12 @@ fn obstacle(text: &str) -> Obstacle {
 
 /// Returns a key that exists, and its remaining lifetime. -1 is a key without expiry, -2 one that is just
 /// gone.
-fn key<'a>(text: &'a str, left: &Value) -> Result<Option<(&'a str, Left)>, Unknown> {
+fn key<'a>(text: &'a str, left: &Value, longest: Duration) -> Result<Option<(&'a str, Left)>, Unknown> {
     let left = match left {
         _ if text.is_empty() => return Ok(None),
         Value::Int(-2) => return Ok(None),
         Value::Int(-1) => Left::NoExpiry,
-        _ => Left::For(Duration::from_millis(reply::number(left)?)),
+        _ => Left::For(Duration::from_millis(reply::number(left)?).min(longest)),
     };
     Ok(Some((text, left)))
 }

@@ -75,6 +75,8 @@ pub enum Event {
     SpecChanged(Terms),
     /// The local clock stepped: every time that was read before is invalid.
     ClockStepped,
+    /// A majority of the masters is sealed for another quorum: they keep this lease no more.
+    SealedForAnother,
     /// Give the lock up, and abstain from it for this time.
     StepDown {
         abstain: Duration,
@@ -111,8 +113,12 @@ pub enum EndReason {
     QuorumLost,
     Refused,
     SteppedDown,
+    /// The lease was given up without a release, and runs out at the masters.
+    Abandoned,
     /// The local clock stepped: the end of the lease is no longer known.
     ClockStepped,
+    /// A majority of the masters is sealed for another quorum.
+    SealedForAnother,
 }
 
 #[derive(Clone, Debug)]

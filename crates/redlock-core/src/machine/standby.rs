@@ -21,12 +21,36 @@ const CLASH_BACKOFF: Duration = Duration::from_millis(2);
 /// compared with that wait.
 const SIBLINGS_FIRST: Duration = Duration::from_millis(250);
 
+/// The end of the lease or reservation that was seen last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Busy {
+    Until(BootInstant),
+    /// The masters showed more time than any key can have. Then a majority that is free is believed.
+    AtMostUntil(BootInstant),
+}
+
+impl Default for Busy {
+    fn default() -> Self {
+        Self::Until(BootInstant::default())
+    }
+}
+
+impl Busy {
+    const fn end(self) -> BootInstant {
+        match self {
+            Self::Until(end) | Self::AtMostUntil(end) => end,
+        }
+    }
+}
+
 /// The knowledge of a standby.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Standby {
-    /// The end of the blocking lease (or reservation), as this candidate observed it. Only a release moves it earlier,
-    /// so a clock step or FLUSHALL on the masters does not let this candidate in early.
-    busy_until: BootInstant,
+    /// The end of the blocking lease (or reservation), as this candidate observed it last. Masters that show no lease do
+    /// not move it earlier, so FLUSHALL does not let this candidate in early; a release does.
+    busy: Busy,
+    /// The end of the wait after a step of the local clock, or of the masters' clocks together. A release ends it, too.
+    stepped_until: BootInstant,
     /// The end of the back-off after a clash or without a quorum.
     not_before: BootInstant,
     /// Whether the last attempt or observation found no quorum.
@@ -61,13 +85,28 @@ impl Standby {
 
     /// Records that the lease of this candidate was lost and is left to run out.
     pub(super) fn leave(&mut self, ends: BootInstant) {
-        self.busy_until = self.busy_until.max(ends);
+        self.busy = Busy::Until(self.busy_until().max(ends));
+    }
+
+    /// Returns the end of what this candidate waits for.
+    fn busy_until(&self) -> BootInstant {
+        self.busy.end().max(self.stepped_until)
+    }
+
+    /// Records that the lock may be free at this time.
+    fn free_by(&mut self, at: BootInstant) {
+        self.busy = Busy::Until(self.busy.end().min(at));
+        self.stepped_until = self.stepped_until.min(at);
     }
 
     /// Handles a step of the local clock, or a common step of the masters' clocks. The observed end of the lease stays
-    /// in force, and a lease of the duration `missed` may have been renewed just before the step.
+    /// in force unless no lease can have it, and a lease of the duration `missed` may have been renewed just before the
+    /// step.
     pub(super) fn distrust_clock(&mut self, now: BootInstant, missed: Duration) {
-        self.busy_until = self.busy_until.max(now + missed);
+        self.stepped_until = now + missed;
+        if let Busy::AtMostUntil(_) = self.busy {
+            self.busy = Busy::Until(now);
+        }
         (self.not_before, self.asked_at) = (now, now);
         (self.was_held, self.released_at) = (false, None);
     }
@@ -81,7 +120,7 @@ impl Standby {
             }),
             None if self.was_held => Some(Takeover {
                 released: false,
-                ended_at: self.busy_until - LAST_MILLISECOND,
+                ended_at: self.busy_until() - LAST_MILLISECOND,
             }),
             None => None,
         }
@@ -116,9 +155,10 @@ impl Machine {
         } else {
             Duration::ZERO
         };
-        let ordered = match self.standby.busy_until + self.terms.ordered_delay.max(siblings) {
+        let busy_until = self.standby.busy_until();
+        let ordered = match busy_until + self.terms.ordered_delay.max(siblings) {
             // Reserved for this cluster: no other cluster may enter, so there is no order to keep.
-            _ if self.standby.reserved_for_us => self.standby.busy_until,
+            _ if self.standby.reserved_for_us => busy_until,
             ordered => ordered,
         };
         ordered
@@ -134,9 +174,9 @@ impl Machine {
 
     /// Acquires the lock if the candidate may do so now, and observes it otherwise. No round is under way.
     pub(super) fn observe_or_acquire(&mut self, now: BootInstant, out: &mut Vec<Action>) {
-        if self.standby.busy_until == BootInstant::default() {
+        if self.standby.busy == Busy::default() {
             // This is the first call. An ordered delay begins now.
-            self.standby.busy_until = now;
+            self.standby.busy = Busy::Until(now);
         }
         self.standby.released = 0;
         self.standby.quorum_back = false;
@@ -164,7 +204,7 @@ impl Machine {
         } else if self.may_take() {
             self.due().min(periodic)
         } else {
-            let ended = self.standby.busy_until;
+            let ended = self.standby.busy_until();
             let soon = now + FIRST_WAIT.max(now.since(ended));
             periodic.min(if now < ended { ended } else { soon })
         };
@@ -204,7 +244,7 @@ impl Machine {
         }
         let again = now + RELEASE_SPREAD;
         self.standby.released_at.get_or_insert(now);
-        self.standby.busy_until = self.standby.busy_until.min(again);
+        self.standby.free_by(again);
         if self.standby.no_quorum {
             self.standby.no_quorum = false;
             self.standby.not_before = again;
@@ -224,16 +264,11 @@ impl Machine {
             self.standby.clashes = 0;
             self.standby.was_held = true;
             self.standby.released_at = None;
-            let ends = if free_at == BootInstant::NEVER {
-                // A key without an expiry has no known end, and must not block this candidate once it is deleted:
-                // observe again.
-                now + self.terms.timings.lease_duration / 2
-            } else {
-                free_at + LAST_MILLISECOND
-            };
-            self.standby.busy_until = self.standby.busy_until.max(ends);
+            self.standby.busy = self.busy_by(view, free_at, now);
         } else if !view.free() {
             self.clash(now, entropy);
+        } else if let Busy::AtMostUntil(_) = self.standby.busy {
+            self.standby.busy = Busy::Until(now);
         }
         let holder = view.holder();
         if let Some(holder) = &holder {
@@ -245,6 +280,22 @@ impl Machine {
         if conclusive && holder != self.standby.holder {
             self.standby.holder.clone_from(&holder);
             out.push(Action::PublishStandby { ended: None, holder });
+        }
+    }
+
+    /// Returns the end of the lease or reservation that a majority shows.
+    fn busy_by(&self, view: &View, free_at: BootInstant, now: BootInstant) -> Busy {
+        let ends = free_at + LAST_MILLISECOND;
+        match self.standby.busy {
+            // A key without an expiry has no known end, and must not block this candidate once it is deleted: observe
+            // again.
+            _ if free_at == BootInstant::NEVER => Busy::Until(now + self.terms.timings.lease_duration / 2),
+            // Each view bounds the end anew: the first bound must be reached, and the attempt then shortens the key.
+            Busy::AtMostUntil(before) if view.is_bounded() && now < before => {
+                Busy::AtMostUntil(before.min(ends))
+            }
+            Busy::AtMostUntil(_) | Busy::Until(_) if view.is_bounded() => Busy::AtMostUntil(ends),
+            Busy::AtMostUntil(_) | Busy::Until(_) => Busy::Until(ends),
         }
     }
 
@@ -286,7 +337,7 @@ impl Machine {
         }
         let all = self.standby.released.count_ones() as usize >= self.majority;
         let free = if all { now } else { now + RELEASE_SPREAD };
-        self.standby.busy_until = self.standby.busy_until.min(free);
+        self.standby.free_by(free);
         // The lock was held, so no earlier clash is pending, and the masters can be reached.
         self.standby.not_before = self.standby.not_before.min(free);
         self.standby.clashes = 0;

@@ -76,6 +76,20 @@ fn number_beyond_64_bits_with_a_sign_is_a_text() {
     assert!(number(&Value::Nil).is_err());
 }
 
+const LONGEST: Duration = Duration::from_secs(60);
+
+#[test]
+fn an_end_beyond_the_longest_lease_is_bounded_where_it_is_parsed() {
+    let obstacle = || Obstacle::Foreign("x".into());
+    let of = |left: u64| answer(&array(&["lease".into(), "x".into(), left.into()]), now(), LONGEST);
+    let shown = Sighting::blocked(obstacle(), now() + LONGEST);
+    assert_eq!(of(60_000), Answer::Refused(shown));
+    let bounded = Sighting::bounded(obstacle(), now() + Duration::from_millis(61_200));
+    for left in [60_001, 10 * 86_400_000, u64::MAX] {
+        assert_eq!(of(left), Answer::Refused(bounded.clone()), "{left}");
+    }
+}
+
 #[test]
 fn each_answer_is_read() {
     let left = |ms| now() + Duration::from_millis(ms);
@@ -123,7 +137,7 @@ fn each_answer_is_read() {
         ),
         (texts(&["slot", "60|uid@a", "5"]), Answer::Slot(slot)),
     ] {
-        assert_eq!(answer(&item, now()), expected, "{item:?}");
+        assert_eq!(answer(&item, now(), LONGEST), expected, "{item:?}");
     }
 }
 
@@ -143,7 +157,7 @@ fn answer_of_another_shape_is_unknown() {
         texts(&["ours", "more"]),
         texts(&["error"]),
     ] {
-        let found = answer(&item, now());
+        let found = answer(&item, now(), LONGEST);
         assert!(matches!(found, Answer::Unknown(_)), "{item:?}: {found:?}");
     }
 }
@@ -160,7 +174,7 @@ fn doubt_leaves_only_refusals() {
 
 #[test]
 fn grant_of_a_fenced_lock_shows_the_mark() {
-    let granted = |mark: &str| answer(&texts(&["granted", "7", "1", "2", "3|400", mark]), now());
+    let granted = |mark: &str| answer(&texts(&["granted", "7", "1", "2", "3|400", mark]), now(), LONGEST);
     let mark = |text: &str| match granted(text) {
         Answer::Granted { mark, .. } => mark.map(|mark| *mark),
         _ => None,

@@ -10,7 +10,7 @@ for i = 1, (#KEYS - 1) / 2 do
   elseif value then
     -- Never SET: PEXPIRE works when the memory is full. Never shorter: an earlier renewal, of a shorter lease, may run
     -- after a later one when the connection changed between them.
-    if call('PTTL', lease) < tonumber(duration) then call('PEXPIRE', lease, duration) end
+    if remaining(lease) < tonumber(duration) then call('PEXPIRE', lease, duration) end
     out[i + 4] = 1
   else
     -- Lost at a sealed master: put back. The counter first, so that no later grant can repeat the token.

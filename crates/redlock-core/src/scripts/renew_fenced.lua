@@ -12,7 +12,7 @@ for i = 1, (#KEYS - 1) / 2 do
   else
     local granted, over = true, false
     if value then
-      if call('PTTL', lease) < tonumber(duration) then call('PEXPIRE', lease, duration) end
+      if remaining(lease) < tonumber(duration) then call('PEXPIRE', lease, duration) end
     elseif is_marked_later(ARGV[7 * i], token) then
       granted, over = false, true
     else
@@ -31,7 +31,7 @@ for i = 1, (#KEYS - 1) / 2 do
       if type(raised) ~= 'table' then
         if not own then
           redis.pcall('SET', reserved, ARGV[3], 'PX', keep)
-        elseif call('PTTL', reserved) < tonumber(keep) then
+        elseif remaining(reserved) < tonumber(keep) then
           call('PEXPIRE', reserved, keep)
         end
       end

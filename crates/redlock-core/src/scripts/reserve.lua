@@ -7,7 +7,7 @@ for i = 1, (#KEYS - 1) / 2 do
   local found = call('MGET', lease, reserved)
   local value, hold = found[1], found[2]
   if value and string.sub(value, 1, #stem) == stem and (not hold or is_for(hold, cluster) or is_for(hold, ARGV[4])) then
-    local left = math.max(call('PTTL', lease), 1)
+    local left = math.max(remaining(lease), 1)
     call('DEL', lease)
     call('SET', reserved, cluster, 'PX', left)
     call('PUBLISH', ARGV[3], ARGV[3 * i + 3])

@@ -12,8 +12,8 @@ for i = 1, (#KEYS - 1) / 2 do
   local kept = own and not theirs and ARGV[4 * i + 4] == 'keep'
   local mine = value and string.sub(value, 1, #stem) == stem and (not hold or own or theirs)
   if mine and not kept then
-    local left = math.max(call('PTTL', lease), 1)
-    if hold then left = math.max(left, call('PTTL', reserved)) end
+    local left = math.max(remaining(lease), 1)
+    if hold then left = math.max(left, remaining(reserved)) end
     call('DEL', lease)
     call('SET', reserved, cluster, 'PX', left)
     call('PUBLISH', ARGV[3], ARGV[4 * i + 2])

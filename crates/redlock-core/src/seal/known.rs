@@ -3,11 +3,7 @@
 use std::time::Duration;
 
 use super::registers::Registers;
-use crate::FencingToken;
-
-/// A token further ahead of the clock than this was never granted: counters begin at the milliseconds since 1970 and
-/// grow more slowly than these. The margin covers clocks that are wrong by a time zone.
-const AHEAD: Duration = Duration::from_secs(24 * 60 * 60);
+use crate::{FencingToken, plausible::greatest_token};
 
 /// The result of adding a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +27,7 @@ impl Known {
 
     /// Records a token from another source, such as a status.
     pub fn remember(&mut self, token: FencingToken, unix_time: Duration) -> Remembered {
-        if u128::from(token.0) > (unix_time + AHEAD).as_millis() {
+        if token.0 > greatest_token(unix_time) {
             return Remembered::Implausible;
         }
         self.saw(token.0);

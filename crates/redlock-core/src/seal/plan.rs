@@ -9,7 +9,8 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{BootInstant, Fingerprint, Identity, MasterFacts, QuorumId, QuorumSize, eligibility};
+use super::seen::{Knowledge, Seen};
+use crate::{BootInstant, Fingerprint, Identity, MasterFacts, QuorumId, QuorumSize, eligibility, timing};
 
 /// One read of all masters at the same time.
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ pub struct Response {
 
 /// A probe, and the time at which this process first saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
+struct Probed {
     probe: String,
     since: BootInstant,
 }
@@ -74,30 +75,60 @@ impl Plan {
     }
 }
 
-/// The reason why a master cannot be sealed: too few sealed masters answer, and too few are without a seal for a total
-/// loss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Blocked {
-    /// f+1.
-    pub needed: usize,
-    /// Sealed masters that can be read.
-    pub readable: usize,
-    /// Masters that do not answer, or are refused.
-    pub missing: usize,
+/// The reason why a master cannot be sealed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Blocked {
+    /// Too few sealed masters answer, and too few are without a seal for a total loss.
+    TooFew {
+        /// f+1.
+        needed: usize,
+        /// Sealed masters that can be read.
+        readable: usize,
+        /// Masters that do not answer, or are refused.
+        missing: usize,
+    },
+    /// The masters carried another fingerprint before they lost their memory.
+    OtherFingerprint { found: String, own: String },
+    /// This process has not seen a majority carry any fingerprint: the longest lease of the quorum is unknown to it.
+    NeverSeen,
 }
 
 impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "waiting until {} more sealed masters can be read ({} of {} needed can be read; {} masters do not answer \
-             or are refused)",
-            self.needed.saturating_sub(self.readable),
-            self.readable,
-            self.needed,
-            self.missing
-        )
+        match self {
+            Self::TooFew {
+                needed,
+                readable,
+                missing,
+            } => write!(
+                f,
+                "waiting until {} more sealed masters can be read ({readable} of {needed} needed can be read; \
+                 {missing} masters do not answer or are refused)",
+                needed.saturating_sub(*readable),
+            ),
+            Self::OtherFingerprint { found, own } => write!(
+                f,
+                "the masters were sealed for {found}, and this process is configured for {own}; use the names and the \
+                 longest lease of the quorum here. Processes that have them seal the masters"
+            ),
+            Self::NeverSeen => write!(
+                f,
+                "this process never saw which longest lease the quorum has, and assumes {} h. New masters, and masters \
+                 for which no lease can be valid, are sealed at once by `redlock init` (`firstStart: Immediate` in a \
+                 RedisQuorum); processes that have used this quorum before seal them by themselves",
+                timing::LONGEST_LEASE_ALLOWED.as_secs() / 3_600
+            ),
+        }
     }
+}
+
+/// The origin of the decision to seal after a total loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealedBy {
+    /// A process by itself: it must know the fingerprint of the quorum.
+    Process,
+    /// A person, who states that no lease is longer than those of the own fingerprint and of all that were seen.
+    Person,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,30 +139,69 @@ enum MasterState {
     Unusable,
 }
 
+/// The way to a seal without f+1 sealed masters.
+#[derive(Clone, Debug)]
+enum AfterLoss {
+    Open {
+        wait: Duration,
+    },
+    Blocked {
+        by: Blocked,
+        wait: Duration,
+        /// Whether the way is open after the wait.
+        ends: bool,
+    },
+}
+
+impl AfterLoss {
+    const fn wait(&self) -> Duration {
+        match self {
+            Self::Open { wait } | Self::Blocked { wait, .. } => *wait,
+        }
+    }
+
+    /// Returns the reason why no master may be sealed now. Another fingerprint is the one to report first: no further
+    /// master changes it.
+    fn blocked(&self, too_few: Option<Blocked>, waited: bool) -> Option<Blocked> {
+        match self {
+            Self::Open { .. } => too_few,
+            Self::Blocked {
+                by: by @ Blocked::OtherFingerprint { .. },
+                ..
+            } => Some(by.clone()),
+            Self::Blocked { by, ends, .. } => too_few.or_else(|| (!(*ends && waited)).then(|| by.clone())),
+        }
+    }
+}
+
 /// The masters without a seal, as one observer has seen them so far.
 #[derive(Clone, Debug)]
 pub struct Quarantine {
     size: QuorumSize,
     fingerprint: Fingerprint,
-    seen: Vec<Option<Seen>>,
+    by: SealedBy,
+    probes: Vec<Option<Probed>>,
+    fingerprints: Seen,
 }
 
 impl Quarantine {
     #[must_use]
-    pub fn new(size: QuorumSize, fingerprint: Fingerprint) -> Self {
+    pub fn new(size: QuorumSize, fingerprint: Fingerprint, by: SealedBy) -> Self {
         Self {
             size,
             fingerprint,
-            seen: vec![None; size.masters()],
+            by,
+            probes: vec![None; size.masters()],
+            fingerprints: Seen::default(),
         }
     }
 
     /// Records the probe that a master carries. A wait that runs for the same probe continues.
     pub fn note(&mut self, master: usize, probe: &str, received: BootInstant) {
-        if let Some(slot) = self.seen.get_mut(master)
-            && slot.as_ref().is_none_or(|seen| seen.probe != probe)
+        if let Some(slot) = self.probes.get_mut(master)
+            && slot.as_ref().is_none_or(|probed| probed.probe != probe)
         {
-            *slot = Some(Seen {
+            *slot = Some(Probed {
                 probe: probe.to_owned(),
                 since: received,
             });
@@ -140,7 +210,10 @@ impl Quarantine {
 
     /// Returns the probe under which a master waits.
     pub fn probe(&self, master: usize) -> Option<&str> {
-        self.seen.get(master)?.as_ref().map(|seen| seen.probe.as_str())
+        self.probes
+            .get(master)?
+            .as_ref()
+            .map(|probed| probed.probe.as_str())
     }
 
     /// Records a read and returns the plan.
@@ -158,34 +231,83 @@ impl Quarantine {
                 }
                 // A lost connection may come back and show the same probe, which the master then carried throughout.
                 (MasterState::Unusable, _) if response.is_none() => {}
-                _ => self.seen[master] = None,
+                _ => self.probes[master] = None,
+            }
+            if let Some(response) = response {
+                self.fingerprints.note(master, &response.facts);
             }
         }
-        self.plan(read, &standings, quorum)
+        let after_loss = self.after_loss(read, identity);
+        self.plan(read, &standings, quorum, &after_loss)
     }
 
-    fn plan(&self, read: &Read, standings: &[MasterState], quorum: Option<QuorumId>) -> Plan {
+    /// A majority may have granted leases of any length that was seen until it lost its memory.
+    fn after_loss(&self, read: &Read, identity: &Identity) -> AfterLoss {
+        let mut seen = self.fingerprints.and(identity.seen());
+        let own = identity.fingerprint();
+        for (master, response) in read.responses.iter().enumerate() {
+            if let Some(response) = response {
+                seen.note_begun_init(master, &response.facts, own);
+            }
+        }
+        let wait = seen.seal_wait(&self.fingerprint);
+        match seen.knowledge(own, identity.id().is_some(), self.size.majority()) {
+            Knowledge::OfThisQuorum => AfterLoss::Open { wait },
+            Knowledge::Unknown if self.by == SealedBy::Process => AfterLoss::Blocked {
+                by: Blocked::NeverSeen,
+                wait: self.fingerprint.longest_seal_wait(),
+                ends: true,
+            },
+            Knowledge::Unknown => AfterLoss::Blocked {
+                by: Blocked::NeverSeen,
+                wait,
+                ends: false,
+            },
+            Knowledge::Other { found } => AfterLoss::Blocked {
+                by: Blocked::OtherFingerprint {
+                    found,
+                    own: own.to_owned(),
+                },
+                wait,
+                ends: false,
+            },
+        }
+    }
+
+    fn plan(
+        &self,
+        read: &Read,
+        standings: &[MasterState],
+        quorum: Option<QuorumId>,
+        after_loss: &AfterLoss,
+    ) -> Plan {
         let of = |wanted: MasterState| -> Vec<usize> {
             (0..standings.len()).filter(|m| standings[*m] == wanted).collect()
         };
         let (sources, unsealed) = (of(MasterState::Sealed), of(MasterState::Unsealed));
         let majority = self.size.majority();
+        // A sealed majority excludes longer leases of another quorum: a server from there does not lengthen the wait.
         let wait = if sources.len() >= majority {
             self.fingerprint.seal_wait()
         } else {
-            self.wait_after_loss(read)
+            after_loss.wait()
         };
-        let end = |master: usize| self.seen[master].as_ref().map(|seen| seen.since + wait);
+        let end = |master: usize| self.probes[master].as_ref().map(|probed| probed.since + wait);
         let mut ends: Vec<BootInstant> = unsealed.iter().filter_map(|m| end(*m)).collect();
         ends.sort_unstable();
         // The end of the wait of f+1 masters that are without a seal at once. All of them show their probes
         // in this read.
         let all_lost = ends.get(majority - 1).copied();
-        let blocked = (sources.len() < majority && unsealed.len() < majority).then_some(Blocked {
+        let too_few = (unsealed.len() < majority).then_some(Blocked::TooFew {
             needed: majority,
             readable: sources.len(),
             missing: of(MasterState::Unusable).len(),
         });
+        let waited = all_lost.is_some_and(|lost| lost <= read.sent);
+        let blocked = match sources.len() < majority {
+            true => after_loss.blocked(too_few, waited),
+            false => None,
+        };
         let step = |master: usize| {
             let Some(end) = end(master) else {
                 return Step::Probe;
@@ -215,17 +337,6 @@ impl Quarantine {
             quorum,
             blocked,
         }
-    }
-
-    /// Returns the wait when no majority carries the seals of this quorum: the longest wait of any quorum that left
-    /// traces, because a majority may have granted leases of that length until it lost its memory. With a sealed
-    /// majority that is impossible, so a server from another quorum does not lengthen the wait.
-    fn wait_after_loss(&self, read: &Read) -> Duration {
-        let traces = read.responses.iter().flatten();
-        traces
-            .filter_map(|response| response.facts.fingerprint.parse::<Fingerprint>().ok())
-            .map(|other| other.seal_wait())
-            .fold(self.fingerprint.seal_wait(), Duration::max)
     }
 }
 

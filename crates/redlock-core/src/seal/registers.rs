@@ -6,16 +6,22 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
-    DeclaredDelay, QuorumId, Unknown, quorum_id,
+    DeclaredDelay, QuorumId, Unknown,
+    fence::MARK_OBJECT,
+    plausible::{RegisterLimits, nth_greatest},
+    quorum_id,
     reply::{self, Value},
     same_job,
     script::Arguments,
+    timing,
 };
 
 /// The fields of `P:meta` that are not registers.
 const NO_REGISTERS: [&str; 4] = ["seal", "fingerprint", "evicted", "replication"];
 const SLOT: &str = "slot:";
+const SLOT_FLOOR: &str = "slotFloor";
 const DELAY: &str = "delay:";
+const CLEAN: &str = "clean:";
 /// The uid of no job: no job can claim the slot again.
 const NO_JOB: &str = "nobody";
 /// The time after the loss up to which slots are not claimed again: a CronJob controller may be that early by its own
@@ -139,6 +145,56 @@ impl Registers {
         Ok(())
     }
 
+    /// Returns the first register that is beyond the limits, with its value.
+    #[must_use]
+    pub fn implausible(&self, limits: &RegisterLimits) -> Option<(&str, u64)> {
+        let mut all = self.bounded();
+        all.find(|(field, number)| *number > if is_slot(field) { limits.slot } else { limits.token })
+    }
+
+    /// Returns the limits with what the registers of a majority of the sources reach: after a step of all clocks, right
+    /// slots are ahead of them.
+    #[must_use]
+    pub fn widen(limits: RegisterLimits, sources: &[&Self], majority: usize) -> RegisterLimits {
+        let greatest = |source: &Self, slots: bool| {
+            let registers = source.bounded().filter(|(field, _)| is_slot(field) == slots);
+            registers.map(|(_, number)| number).max().unwrap_or_default()
+        };
+        let reached = |slots| {
+            let of_each = sources.iter().map(|source| greatest(source, slots));
+            nth_greatest(of_each, majority).unwrap_or_default()
+        };
+        RegisterLimits {
+            token: limits.token.max(reached(false)),
+            slot: limits.slot.max(reached(true)),
+        }
+    }
+
+    /// Returns the registers that hold a token or a slot.
+    fn bounded(&self) -> impl Iterator<Item = (&str, u64)> {
+        let numbers = self.numbers.iter().map(|(field, number)| (&**field, *number));
+        let known = numbers.filter(|(field, _)| is_token(field) || *field == SLOT_FLOOR);
+        let delays = self.delays.iter().map(|(field, delay)| (&**field, delay.token));
+        let slots = self.slots.iter().map(|(field, slot)| (&**field, slot.slot));
+        known.chain(delays).chain(slots)
+    }
+
+    /// Returns the floor of a seal by these sources: each register at its greatest value, and a clean end as it is shown by a
+    /// majority. A clean end that is missing only lengthens a wait; one that a single source shows may be forged.
+    #[must_use]
+    pub fn floor_of(sources: Vec<Self>, majority: usize) -> Self {
+        let clean = |field: &str| nth_greatest(sources.iter().map(|source| source.number(field)), majority);
+        let mut cleans = BTreeMap::new();
+        for field in sources.iter().flat_map(|source| source.numbers.keys()) {
+            if field.starts_with(CLEAN) {
+                cleans.insert(field.clone(), clean(field).unwrap_or_default());
+            }
+        }
+        let mut floor = sources.into_iter().fold(Self::default(), Self::merged);
+        floor.numbers.extend(cleans);
+        floor
+    }
+
     /// Merges the registers, each to its greater value.
     #[must_use]
     pub fn merged(mut self, other: Self) -> Self {
@@ -169,11 +225,11 @@ impl Registers {
     /// possible one, since counters begin at the milliseconds since 1970 and grow more slowly than these.
     #[must_use]
     pub fn fallback(self, unix_time: Duration, past: Past) -> Self {
-        let milliseconds = u64::try_from(unix_time.as_millis()).unwrap_or(u64::MAX);
+        let milliseconds = timing::millis_down(unix_time);
         let counter = self.number("counter").max(milliseconds);
         let mut floor = vec![
             ("counter", counter),
-            ("slotFloor", (unix_time + SLOT_MARGIN).as_secs()),
+            (SLOT_FLOOR, (unix_time + SLOT_MARGIN).as_secs()),
         ];
         if past == Past::MayHaveHeld {
             floor.push(("heldFloor", counter));
@@ -203,6 +259,18 @@ impl Registers {
             to.text(&format!("{token}|{milliseconds}"));
         }
     }
+}
+
+/// Reports whether the number is a token. A later version may store numbers of other units.
+fn is_token(field: &str) -> bool {
+    let of_a_lock = ["held:", CLEAN, "closed:"];
+    ["counter", "heldFloor"].contains(&field) || of_a_lock.iter().any(|kind| field.starts_with(kind))
+}
+
+/// Reports whether the register holds a slot. The mark of a fenced lock is merged like a slot, and holds a token.
+fn is_slot(field: &str) -> bool {
+    let is_mark = field.rsplit('/').next() == Some(MARK_OBJECT);
+    field == SLOT_FLOOR || (field.starts_with(SLOT) && !is_mark)
 }
 
 #[cfg(test)]

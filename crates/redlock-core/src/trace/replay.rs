@@ -229,7 +229,7 @@ fn master(step: &Step) -> Option<usize> {
             | Input::Polled { master, .. }
             | Input::PollFailed { master, .. }
             | Input::ServerChanged { master } => Some(*master),
-            Input::Request(_) | Input::CommandTimeout(_) | Input::Timeout => None,
+            Input::Request(_) | Input::CommandTimeout(_) | Input::WallClock(_) | Input::Timeout => None,
         },
         _ => None,
     }

@@ -92,7 +92,7 @@ impl Recording {
         let reply = Reply {
             code: Code::Ok,
             time: ms * 1_000,
-            counter: 5,
+            counter: 9,
             items,
         };
         let result = Ok(reply);
@@ -110,7 +110,7 @@ impl Recording {
             let reply = Reply {
                 code: Code::Ok,
                 time: 1_000,
-                counter: 5,
+                counter: 9,
                 items: vec![Value::Text(vec![0, 200, 255])],
             };
             let _ = self.engine.finish_call(master, &call.unwrap(), Ok(reply), at(2));

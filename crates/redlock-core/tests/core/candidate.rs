@@ -23,8 +23,8 @@ use crate::{
     plant::Plant,
     planted::Planted,
     rate::{Instant, Rate},
-    scripts,
-    world::{ACQUIRE_LIMIT, COMMAND_TIMEOUT, LONGEST},
+    scripts::{self, Named},
+    world::{ACQUIRE_LIMIT, COMMAND_TIMEOUT},
 };
 
 /// A request of a candidate to its world, or a report.
@@ -89,6 +89,8 @@ pub(crate) struct Candidate {
     pub(crate) cluster: ClusterId,
     /// Whether its leases are those of a fenced lock.
     pub(crate) fenced: bool,
+    /// The fingerprint that it is configured with.
+    pub(crate) names: Named,
     index: u32,
     identity: HolderIdentity,
     size: QuorumSize,
@@ -134,10 +136,11 @@ impl Candidate {
             clock,
             identity: HolderIdentity::parse(&format!("candidate-{index}")).unwrap(),
             lock: keys.lock(&LockName::any("l").unwrap()),
-            engine: engine(size, &keys, &cluster, index),
+            engine: engine(size, &keys, &cluster, (index, Named::Quorum)),
             keys,
             cluster,
             fenced: false,
+            names: Named::Quorum,
             index,
             size,
             planted,
@@ -208,7 +211,7 @@ impl Candidate {
         let mut machine = Machine::new(terms.clone(), self.size.majority());
         machine.plant(self.planted.code);
         self.machine = Some(machine);
-        self.engine = engine(self.size, &self.keys, &self.cluster, self.index);
+        self.engine = engine(self.size, &self.keys, &self.cluster, (self.index, self.names));
         self.engine.plant(self.planted.code);
         self.links = (0..self.size.masters()).map(|_| Link::default()).collect();
         self.lost = self.connections;
@@ -324,14 +327,16 @@ impl Candidate {
 }
 
 /// Returns a new engine. Half of the candidates learn the id of the quorum from the masters.
-fn engine(size: QuorumSize, keys: &Keyspace, cluster: &ClusterId, index: u32) -> Engine {
+fn engine(size: QuorumSize, keys: &Keyspace, cluster: &ClusterId, (index, named): (u32, Named)) -> Engine {
+    let fingerprint = &scripts::fingerprints(size.masters())[named as usize];
+    let stored = named == Named::Quorum && index.is_multiple_of(2);
     Engine::new(Config {
         size,
-        fingerprint: scripts::fingerprint(size.masters()).to_string(),
-        quorum: index.is_multiple_of(2).then(scripts::quorum),
+        fingerprint: fingerprint.to_string(),
+        quorum: stored.then(scripts::quorum),
         keys: keys.clone(),
         cluster: cluster.clone(),
-        longest_lease: LONGEST,
+        longest_lease: fingerprint.longest_lease(),
         acquire_limit: ACQUIRE_LIMIT,
         command_timeout: COMMAND_TIMEOUT,
     })

@@ -6,8 +6,10 @@ use redlock_core::{ClusterId, Event, Mark, Participation, ReleaseMode};
 
 use crate::{
     rate::{Instant, MS, SECOND},
-    world::{CALM, EPOCH, LONG, LONGEST, SHORT, STOPPING, Weather, What, World},
+    world::{CALM, EPOCH, LONG, LONGEST, PATIENT, SHORT, STOPPING, Weather, What, World},
 };
+
+const YEAR: u64 = 365 * 86_400 * SECOND;
 
 impl World {
     /// Begins rough weather, with a fault every few hundred milliseconds.
@@ -18,6 +20,7 @@ impl World {
             slow: self.rng.f64() * 0.1,
         };
         self.at(self.now, What::Fault);
+        self.begin_forging();
         self.at(self.now, What::Slot);
     }
 
@@ -110,17 +113,8 @@ impl World {
                     self.at(at, What::Back { master, run });
                 }
             },
-            13 if self.steps => {
-                self.count("clock step of a master");
-                let clock = &mut self.masters[master].clock;
-                let step = self.rng.u64(..5_000) * MS;
-                clock.offset = if self.rng.bool() {
-                    clock.offset + step
-                } else {
-                    clock.offset - step
-                };
-            }
-            14 if self.total_losses && self.rng.u32(..4) == 0 => {
+            13 if self.steps => self.step_clocks(master),
+            14 if self.total_losses && (self.mixed || self.rng.u32(..4) == 0) => {
                 for master in 0..self.masters.len() {
                     if self.rng.u32(..4) != 0 && self.hung[master].is_none() && !self.down[master] {
                         self.lose_memory(master);
@@ -129,6 +123,39 @@ impl World {
             }
             19 if self.may_lose(master) && self.rng.bool() => self.replace_server(master),
             _ => {}
+        }
+    }
+
+    /// Sets the clock of a master, or of all at once, by up to years, for good or for a while: a machine may boot with a
+    /// wrong time, which is repaired later.
+    fn step_clocks(&mut self, master: usize) {
+        let longest = [5 * SECOND, 3_600 * SECOND, 10 * YEAR][self.rng.usize(..3)];
+        let size = i64::try_from(self.rng.u64(MS..longest)).unwrap();
+        let step = if self.rng.bool() { size } else { -size };
+        let all = self.rng.u32(..4) == 0;
+        let of = if all {
+            0..self.masters.len()
+        } else {
+            master..master + 1
+        };
+        let steps: Vec<_> = of.map(|master| (master, step)).collect();
+        if self.rng.bool() {
+            let back = steps.iter().map(|(master, step)| (*master, -step)).collect();
+            let at = self.now + later(&mut self.rng, 6_000);
+            self.at(at, What::Step { steps: back });
+        }
+        self.set_clocks(&steps);
+    }
+
+    pub(crate) fn set_clocks(&mut self, steps: &[(usize, i64)]) {
+        self.count(match steps {
+            [_] => "clock step of a master",
+            _ => "common clock step of the masters",
+        });
+        for (master, step) in steps {
+            let offset = &mut self.masters[*master].clock.offset;
+            // The clock of no machine shows a time before 1970.
+            *offset = offset.saturating_add_signed(*step);
         }
     }
 
@@ -154,7 +181,8 @@ impl World {
                 self.start(candidate);
             }
             9 => {
-                let timings = [SHORT, LONG, STOPPING][self.rng.usize(..3)];
+                let first = if self.mixed { PATIENT } else { SHORT };
+                let timings = [first, LONG, STOPPING][self.rng.usize(..3)];
                 let mut terms = self.terms(candidate, timings);
                 terms.participation = match self.rng.u32(..5) {
                     0 => Participation::Observe,
@@ -295,13 +323,14 @@ impl World {
         }
     }
 
-    fn storms(&self) -> bool {
+    pub(crate) fn storms(&self) -> bool {
         self.weather.slow > 0.0
     }
 
     /// Reports whether the master may lose its vote: no more than f masters at a time are without one.
-    fn may_lose(&self, master: usize) -> bool {
-        let without = (0..self.masters.len()).filter(|m| self.down[*m] || !self.masters[*m].sealed);
+    pub(crate) fn may_lose(&self, master: usize) -> bool {
+        let without = (0..self.masters.len())
+            .filter(|m| self.down[*m] || !self.masters[*m].sealed || self.is_forged(*m));
         without.count() < self.size.tolerated() && self.hung[master].is_none() && !self.down[master]
     }
 
@@ -326,9 +355,10 @@ impl World {
             }
             self.resume(master);
         }
-        let unsealed = self.masters.iter().filter(|m| !m.sealed).count();
+        let unsealed = (0..self.masters.len()).filter(|m| !self.masters[*m].sealed || self.is_forged(*m));
+        let unsealed = unsealed.count();
         let sealed: Vec<usize> = (0..self.masters.len())
-            .filter(|m| self.masters[*m].sealed)
+            .filter(|m| self.masters[*m].sealed && !self.is_forged(*m))
             .collect();
         for master in sealed
             .into_iter()

@@ -27,6 +27,8 @@ pub(crate) struct Master {
     /// The lease, and the last millisecond of the own clock in which its key is alive.
     lease: Option<(LeaseValue, u64)>,
     reserved: Option<(String, u64)>,
+    /// The longest lease of the quorum, milliseconds: a key with longer to live is shortened.
+    pub(crate) longest_ms: u64,
     pub(crate) plant: Plant,
 }
 
@@ -49,6 +51,7 @@ impl Master {
             registers: Registers::default(),
             lease: None,
             reserved: None,
+            longest_ms: u64::MAX,
             plant,
         }
     }
@@ -164,7 +167,26 @@ impl Master {
         }
     }
 
+    /// Shortens keys that were set before the own clock was set back.
+    fn shorten(&mut self, at: Instant) {
+        let latest = self.millis(at).saturating_add(self.longest_ms);
+        let keys = [
+            self.lease.as_mut().map(|(_, last)| last),
+            self.reserved.as_mut().map(|(_, last)| last),
+        ];
+        for last in keys.into_iter().flatten() {
+            *last = latest.min(*last);
+        }
+    }
+
     fn execute(&mut self, at: Instant, op: &Op, published: &mut bool) -> Answer {
+        let shortens = matches!(
+            op,
+            Op::Grant { .. } | Op::Renew { .. } | Op::Reserve { .. } | Op::Break { .. }
+        );
+        if shortens && self.plant != Plant::NeverShortened {
+            self.shorten(at);
+        }
         match op {
             Op::Grant { .. } | Op::Renew { .. } => self.extend(at, op),
             Op::Release { .. } | Op::Reserve { .. } => self.end(at, op, published),

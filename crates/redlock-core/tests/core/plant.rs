@@ -17,6 +17,10 @@ pub(crate) enum Plant {
     NoNotAfter,
     BreakDeletes,
     UndoOfOthers,
+    /// A process seals for a fingerprint that no master ever carried, after the wait of that fingerprint.
+    UnseenSealed,
+    /// A key that a step of the master's clock has made longer than the longest lease keeps its end.
+    NeverShortened,
     /// Every other candidate reaches another sealed server under the name of the first master.
     TwoServersOfOneName,
     /// The authority that an elector published last is believed for ever once its task has died.

@@ -4,7 +4,11 @@ use std::{process::Command, time::Instant};
 
 use redlock_core::planted::Plant as Code;
 
-use crate::{plant::Plant as Model, simulation::run, world::hands_over};
+use crate::{
+    plant::Plant as Model,
+    simulation::run,
+    world::{World, hands_over},
+};
 
 /// The planted fault: in the code, or in the models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,6 +104,30 @@ fn is_found(plant: impl Into<Planted> + std::fmt::Debug + Copy, by: &[&str]) {
     );
 }
 
+/// Requires that a fault that costs only time is found by L1.
+fn is_found_late(plant: impl Into<Planted> + std::fmt::Debug + Copy) {
+    let planted = plant.into();
+    let late = |seed: &u64| run(*seed, planted, false).is_err_and(|broken| broken.invariant == "L1");
+    // Only where clocks are set, or registers are forged.
+    let about = |seed: &u64| {
+        let world = World::new(*seed, planted);
+        world.steps || world.forger.is_some()
+    };
+    let found = (first_seed(plant)..).filter(about).take(SEEDS).find(late);
+    let seed = found.unwrap_or_else(|| panic!("{plant:?} was not found in {SEEDS} seeds"));
+    println!("planted: {plant:?}|simulation|L1 after {seed} seeds");
+}
+
+#[test]
+fn a_key_that_is_never_shortened_is_found() {
+    is_found_late(Model::NeverShortened);
+}
+
+#[test]
+fn a_counter_that_no_other_master_reached_is_found() {
+    is_found_late(Code::CountersBelieved);
+}
+
 macro_rules! found {
     ($($name:ident: $in:ident $plant:ident by $($invariant:literal),+;)+) => {$(
         #[test]
@@ -110,6 +138,7 @@ macro_rules! found {
 }
 
 found! {
+    a_clean_end_that_one_master_shows_is_found: Code OneCleanCounts by "marks";
     validity_without_drift_is_found: Code NoDrift by "S1", "S3";
     a_token_that_is_not_confirmed_is_found: Code NoConfirm by "S2", "marks";
     a_vote_without_a_seal_is_found: Model NoSeal by "S1", "S2", "S3", "marks";
@@ -118,6 +147,7 @@ found! {
     slots_that_are_not_restored_are_found: Model SlotsNotRestored by "S2";
     a_tie_of_slots_given_to_one_side_is_found: Model TieToOne by "S2";
     a_fallback_because_masters_were_silent_is_found: Model FallbackWhenUnreachable by "S2", "marks", "delay";
+    a_seal_for_a_fingerprint_that_was_never_seen_is_found: Model UnseenSealed by "S1", "S2", "S3", "S6", "marks";
     a_missing_clean_up_is_found: Code NoCleanUp by "S5";
     a_late_command_that_writes_is_found: Model NoNotAfter by "S5", "S6";
     replies_after_the_limit_that_count_are_found: Code NoCheckAfterTheReplies by "limit";

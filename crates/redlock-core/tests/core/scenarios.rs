@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use redlock_core::{Event, ReleaseMode};
+use redlock_core::{Event, ReleaseMode, planted::Plant as Code};
 
 use crate::{
     planted::Planted,
     rate::{Instant, MS},
-    world::{LONGEST, SHORT, World, nanos},
+    scripts::Named,
+    world::{LONGEST, PATIENT, SHORT, World, nanos},
 };
 
 const SEEDS: std::ops::Range<u64> = 1..400;
@@ -67,6 +68,93 @@ fn common_step_overlaps(seed: u64) -> bool {
 fn common_clock_step_of_all_masters_gives_no_second_holder() {
     let found: Vec<u64> = SEEDS.filter(|seed| common_step_overlaps(*seed)).collect();
     assert!(found.is_empty(), "two holders with the seeds {found:?}");
+}
+
+/// All masters restart without memory while the lock is held, beside a process that is configured with shorter leases.
+/// Returns the world some leases later, and whether two candidates held the lock.
+fn total_loss_beside_another_fingerprint(seed: u64, planted: impl Into<Planted>) -> Option<(World, bool)> {
+    let mut world = World::new(seed, planted);
+    if world.candidates.len() < 3 || world.beyond {
+        return None;
+    }
+    world.mix_fingerprints();
+    for candidate in 0..world.candidates.len() {
+        world.start(candidate);
+        let terms = world.terms(candidate, PATIENT);
+        world.notify(candidate, Event::SpecChanged(terms));
+    }
+    let settled = world.now + 2 * nanos(LONGEST) + world.rng.u64(..nanos(LONGEST));
+    world.run_until(settled);
+    // The holder is cut off from all masters, and relies on its lease to the end.
+    let holder = holders(&world).first().copied()?;
+    let cut_off = world.rng.bool();
+    world.cut[holder].fill(cut_off);
+    for master in 0..world.masters.len() {
+        world.lose_memory(master);
+    }
+    if world.rng.bool() {
+        world.restart_sealer_of_other();
+    }
+    let end = world.now + 5 * nanos(LONGEST);
+    let overlap = overlaps(&mut world, end);
+    Some((world, overlap))
+}
+
+#[test]
+fn a_process_with_another_fingerprint_seals_no_master_after_a_total_loss() {
+    let (mut losses, mut overlap, mut sealed) = (0, Vec::new(), Vec::new());
+    for seed in SEEDS {
+        let Some((world, overlaps)) = total_loss_beside_another_fingerprint(seed, Planted::default()) else {
+            continue;
+        };
+        losses += 1;
+        if overlaps || world.checks.broken.is_some() {
+            overlap.push((seed, world.checks.broken.clone()));
+        }
+        if world.stamps.contains(&Some(Named::Other)) {
+            sealed.push(seed);
+        }
+    }
+    assert!(losses > 100, "only {losses} losses");
+    assert!(
+        overlap.is_empty() && sealed.is_empty(),
+        "of {losses} losses: two holders with the seeds {overlap:?}; sealed for the other fingerprint: {sealed:?}"
+    );
+}
+
+/// All masters are initialised for another quorum while the lock is held. Returns for how long the holder believes in its
+/// lease after a majority of them answered its next poll.
+fn held_beside_another_quorum(seed: u64, planted: impl Into<Planted>) -> Instant {
+    let (mut world, holder) = held(seed, planted.into());
+    let terms = world.terms(holder, PATIENT);
+    world.notify(holder, Event::SpecChanged(terms));
+    let renewed = world.now + 500 * MS;
+    world.run_until(renewed);
+    // The masters forget a lease that is held: S3 cannot hold.
+    world.checks.check_only_tokens();
+    for master in 0..world.masters.len() {
+        world.stamps[master] = Some(Named::Other);
+    }
+    let polled = world.now + 1_100 * MS;
+    let end = world.now + 2 * nanos(LONGEST);
+    while world.now < end && world.candidates[holder].authority(world.now).is_some() {
+        let next = world.now + MS;
+        world.run_until(next);
+    }
+    world.now.saturating_sub(polled)
+}
+
+#[test]
+fn a_holder_that_sees_a_majority_sealed_for_another_quorum_ends_at_once() {
+    let late = |planted: Code| -> Vec<u64> {
+        let late = |seed: &u64| held_beside_another_quorum(*seed, planted) > 0;
+        SEEDS.step_by(8).filter(late).collect()
+    };
+    assert_eq!(late(Code::Nothing), [0; 0]);
+    assert!(
+        late(Code::ForeignMajorityIgnored).len() > 10,
+        "the planted fault is not found"
+    );
 }
 
 /// After a release, the first candidate that makes an attempt shuts down before it knows the result. Returns for how

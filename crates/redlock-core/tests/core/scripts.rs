@@ -13,7 +13,7 @@ use redlock_core::{
 
 use crate::{
     master::{self, Answer, Fenced, Job, Op, Own},
-    world::{ACQUIRE_LIMIT, LONGEST},
+    world::{ACQUIRE_LIMIT, LONGEST, OTHER_LONGEST},
 };
 
 static QUORUM: LazyLock<QuorumId> = LazyLock::new(|| QuorumId::from_bits(7));
@@ -213,10 +213,29 @@ pub(crate) fn facts(run_id: String, sealed: bool, fingerprint: Option<String>, c
     }
 }
 
-/// Returns the fingerprint of all candidates of a world with this number of masters.
-pub(crate) fn fingerprint(masters: usize) -> Fingerprint {
-    let names = (0..masters).map(|master| format!("m{master}")).collect();
-    Fingerprint::new(names, LONGEST, ACQUIRE_LIMIT)
+/// The fingerprint that a candidate or a process that seals is configured with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// That of the quorum.
+    Quorum,
+    /// The same masters, with a shorter longest lease.
+    Other,
+}
+
+/// Returns the fingerprints of a world with this number of masters, in the order of [`Named`].
+pub(crate) fn fingerprints(masters: usize) -> [Fingerprint; 2] {
+    let names = || (0..masters).map(|master| format!("m{master}")).collect();
+    [LONGEST, OTHER_LONGEST].map(|longest| Fingerprint::new(names(), longest, ACQUIRE_LIMIT))
+}
+
+/// Returns the reply of a master that is sealed for another fingerprint.
+pub(crate) fn foreign(time: u64) -> Reply {
+    Reply {
+        code: Code::Foreign,
+        time,
+        counter: 0,
+        items: Vec::new(),
+    }
 }
 
 const FLOORS: [&str; 6] = [

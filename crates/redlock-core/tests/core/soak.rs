@@ -21,17 +21,20 @@ use crate::{
 const LINE: Duration = Duration::from_secs(10);
 
 /// All faults. A run without one of them proves nothing.
-const FAULTS: [&str; 34] = [
+const FAULTS: [&str; 37] = [
     "FLUSHALL",
     "break",
     "clock beyond the drift",
     "clock step of a master",
+    "common clock step of the masters",
     "crash of a candidate",
     "crash of a master that keeps its memory",
     "crash of a master without memory",
     "death of a holder's elector",
     "delay",
     "duplicate",
+    "forged registers",
+    "forged registers repaired",
     "hung master",
     "late ghost",
     "local clock stops",

@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{Event, Participation, QuorumSize, Terms, Timings};
+use redlock_core::{Event, Fingerprint, Participation, QuorumSize, Terms, Timings};
 
 pub(crate) use self::event::What;
 use self::{
@@ -37,22 +37,28 @@ use self::{
 };
 use crate::{
     candidate::Candidate,
-    checks::Checks,
+    checks::{Checks, Scope},
+    forger::Forger,
     master::Master,
     plant::Plant,
     planted::Planted,
     rate::{Instant, MS, Rate, SECOND},
-    scripts,
+    scripts::{self, Named},
 };
 
 pub(crate) const SHORT: Timings = timings(2_000, 1_000, 200);
 pub(crate) const LONG: Timings = timings(3_000, 1_500, 250);
+/// The timings of a holder that renews for as long as it can.
+pub(crate) const PATIENT: Timings = timings(3_000, 2_600, 250);
 /// The timings of work that takes long to stop.
 pub(crate) const STOPPING: Timings = Timings {
     stop: Duration::from_millis(1_500),
     ..timings(3_000, 1_000, 200)
 };
 pub(crate) const LONGEST: Duration = Duration::from_secs(3);
+/// The timings and the longest lease of a candidate that is configured with another fingerprint.
+pub(crate) const OTHER: Timings = timings(400, 200, 50);
+pub(crate) const OTHER_LONGEST: Duration = Duration::from_millis(400);
 pub(crate) const ACQUIRE_LIMIT: Duration = Duration::from_millis(400);
 /// The time that a correct wall clock shows at the beginning.
 pub(crate) const EPOCH: Instant = 1_700_000_000 * SECOND;
@@ -92,8 +98,8 @@ pub(crate) struct World {
     delays: fastrand::Rng,
     pub(crate) planted: Planted,
     pub(crate) size: QuorumSize,
-    /// The text of the fingerprint, as a sealed master shows it.
-    fingerprint: String,
+    /// The fingerprints of the candidates: that of the quorum, and the wrong one that some of them have.
+    fingerprints: [Fingerprint; 2],
     pub(crate) masters: Vec<Master>,
     /// The planted second server of the first master's name, with the same clock.
     twin: Option<Master>,
@@ -115,18 +121,22 @@ pub(crate) struct World {
     pub(crate) down: Vec<bool>,
     /// The number of the present process of each server.
     pub(crate) runs: Vec<u64>,
-    /// Whether a master knows the fingerprint, sealed or not.
-    pub(crate) stamped: Vec<bool>,
+    /// The fingerprint that a master carries, sealed or not.
+    pub(crate) stamps: Vec<Option<Named>>,
     /// The run to which the present connection of each candidate was opened.
     opened: Vec<Vec<u64>>,
-    /// The process that seals masters again.
-    sealer: Sealer,
+    /// The processes that seal masters again, each for one fingerprint.
+    sealers: Vec<Sealer>,
+    /// Whether a candidate and a process that seals have another fingerprint than the others.
+    pub(crate) mixed: bool,
     /// Whether a clock is beyond the drift that the protocol assumes.
     pub(crate) beyond: bool,
     /// Whether clocks of masters are set. Two candidates may hold the lock then, but tokens rise.
     pub(crate) steps: bool,
     /// Whether a majority may lose its memory at once.
     pub(crate) total_losses: bool,
+    /// The master that shows registers that it never stored, in some worlds.
+    pub(crate) forger: Option<Forger>,
     /// Whether the lock is passed on repeatedly, by a network that loses many messages.
     pub(crate) hand_overs: bool,
     /// Whether work runs under the lease.
@@ -162,9 +172,12 @@ impl World {
             // Both ends of a pair may err, in opposite directions: together within 1 %.
             parts_per_million: rng.i64(-4_500..=4_500),
         };
-        let masters: Vec<_> = (0..n)
+        let mut masters: Vec<_> = (0..n)
             .map(|_| Master::new(clock(1_700_000_000), planted.model))
             .collect();
+        for master in &mut masters {
+            master.longest_ms = scripts::millis(LONGEST);
+        }
         let mut clocks: Vec<_> = (0..5).map(|_| clock(1_000)).collect();
         // The fastest clock that is allowed: its waits are the shortest.
         let sealer_clock = Rate {
@@ -185,17 +198,27 @@ impl World {
             now: MS,
             planted,
             size,
-            fingerprint: scripts::fingerprint(n).to_string(),
+            fingerprints: scripts::fingerprints(n),
             twin: (planted.model == Plant::TwoServersOfOneName).then(|| masters[0].clone()),
             masters,
             candidates,
-            checks: Checks::new(beyond || steps),
+            checks: Checks::new(match (beyond, steps) {
+                (true, _) => Scope::OnlyTokens,
+                (false, true) => Scope::WithoutLeases,
+                (false, false) => Scope::All,
+            }),
             beyond,
             steps,
             total_losses: rng.u32(..8) == 0,
+            forger: Forger::of(seed),
             guards: rng.bool(),
             hand_overs: hands_over(seed),
-            sealer: Sealer::new(sealer_clock, scripts::fingerprint(n)),
+            sealers: vec![Sealer::new(
+                sealer_clock,
+                Named::Quorum,
+                &scripts::fingerprints(n),
+            )],
+            mixed: false,
             weather: CALM,
             queue: BinaryHeap::new(),
             events: Vec::new(),
@@ -206,7 +229,7 @@ impl World {
             hung: vec![None; n],
             down: vec![false; n],
             runs: vec![0; n],
-            stamped: vec![true; n],
+            stamps: vec![Some(Named::Quorum); n],
             opened: vec![vec![0; n]; count],
             cut: vec![vec![false; n]; count],
             deaf: vec![vec![false; n]; count],
@@ -251,6 +274,10 @@ impl World {
     }
 
     pub(crate) fn terms(&self, candidate: usize, timings: Timings) -> Terms {
+        let timings = match self.candidates[candidate].names {
+            Named::Quorum => timings,
+            Named::Other => OTHER,
+        };
         Terms {
             cluster: self.candidates[candidate].cluster.clone(),
             timings,
@@ -328,10 +355,14 @@ impl World {
             } => self.opened(candidate, master, run),
             What::Event { candidate, event, .. } => self.happens_to(candidate, event),
             What::Stop { candidate, nanos, .. } => self.stop(candidate, nanos, false),
-            What::Sealer(step) => self.sealer(step),
+            What::Sealer { sealer, step } => self.sealer(sealer, step),
             What::Resume { master } => self.resume(master),
             What::Back { master, run } => self.back(master, run),
             What::Fault => self.fault(),
+            What::Step { steps } if self.storms() => self.set_clocks(&steps),
+            // Once the faults have stopped, a clock stays as it is.
+            What::Step { .. } => {}
+            What::Forge => self.forge(),
             What::ShutDown { candidate, .. } => self.shut_down(candidate),
             What::Slot => self.slot(),
             What::Node { agent, step } => self.node(agent, step),

@@ -77,7 +77,7 @@ pub(crate) fn cluster(name: &str) -> ClusterId {
 /// Returns a user with commands that read; no key can be written.
 fn reader() -> String {
     format!(
-        "{USER} on >{PASSWORD} resetkeys resetchannels ~redlock:* -@all +evalsha +eval +info +time +get +mget +pttl +hmget"
+        "{USER} on >{PASSWORD} resetkeys resetchannels ~redlock:* -@all +evalsha +info +time +get +mget +pttl +hmget"
     )
 }
 

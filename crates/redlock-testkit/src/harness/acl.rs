@@ -37,6 +37,7 @@ pub fn as_user(servers: &[RedisServer], user: &str) -> MastersConfig {
     let credentials = Credentials {
         username: Some(user.to_owned()),
         password: Some(Secret::new(PASSWORD.to_owned())),
+        ..Credentials::default()
     };
     MastersConfig {
         credentials,

@@ -9,7 +9,7 @@ use redlock_client::masters::{
     Acquired, InitError, InitReport, Lease, MasterStatus, Masters, MastersConfig, NotDone, Notices, Tasks,
     init,
 };
-use redlock_core::{ClusterId, HolderIdentity, LockName};
+use redlock_core::{ClusterId, HolderIdentity, LockName, QuorumId};
 
 use crate::eventually;
 
@@ -29,7 +29,17 @@ pub fn config(servers: &[RedisServer]) -> MastersConfig {
         command_timeout: COMMAND_TIMEOUT,
         longest_lease: LONGEST_LEASE,
         acquire_limit: ACQUIRE_LIMIT,
+        reseal: true,
         ..MastersConfig::new(servers.iter().map(RedisServer::url))
+    }
+}
+
+/// Returns the configuration of a process that stored the id of the quorum outside the masters: it seals masters without
+/// having seen them before.
+pub fn remembered(config: MastersConfig) -> MastersConfig {
+    MastersConfig {
+        quorum: Some(QuorumId::from_bits(7)),
+        ..config
     }
 }
 

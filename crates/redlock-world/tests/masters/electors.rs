@@ -28,8 +28,8 @@ struct Replica {
 
 fn password(text: &str) -> Credentials {
     Credentials {
-        username: None,
         password: Some(Secret::new(text.into())),
+        ..Credentials::default()
     }
 }
 
@@ -43,6 +43,7 @@ fn start_with(network: &Network, servers: &Masters, name: &'static str, credenti
     let config = MastersConfig {
         cluster: cluster.clone(),
         credentials,
+        reseal: true,
         transport: network.party(name).transport(),
         ..MastersConfig::new(servers.urls())
     };

@@ -24,6 +24,7 @@ fn observed(holder: &str, without: &[&str]) -> CoordinatorElection {
         transitions: 4,
         scope: "all".to_owned(),
         unseen: unseen(without),
+        copy: None,
     };
     election.observe(&record.to_lease("redlock", Some("7")), at(NOW));
     election

@@ -25,6 +25,7 @@ fn decided(
         guarded: false,
         in_force: None,
         paused: false,
+        unswitchable: false,
         holds: true,
         in_charge: false,
     };

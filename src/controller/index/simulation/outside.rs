@@ -99,8 +99,14 @@ pub(super) struct Outside {
     /// Whether siblings exist, and one of them sees a majority of the masters.
     pub(super) sibling_sees: bool,
     pub(super) sibling_answers: bool,
+    /// Whether the API server does not answer this replica for so long that it is cut off, and whether it answers the
+    /// sibling.
+    pub(super) cut_off: bool,
+    pub(super) sibling_reaches_api: bool,
     /// Whether the operator of another cluster reports.
     pub(super) other_lives: bool,
+    /// Whether that cluster is willing to take any lock.
+    other_takes_part: bool,
     faults: Faults,
     pub(super) focus: Focus,
     /// The masters' memory of locks on quorums that are not open.
@@ -164,7 +170,10 @@ impl Outside {
             running: running.collect(),
             sibling_sees: focus == Focus::Siblings || random.bool(),
             sibling_answers: focus == Focus::Siblings || random.bool(),
+            cut_off: false,
+            sibling_reaches_api: true,
             other_lives: focus == Focus::Drains || random.bool(),
+            other_takes_part: focus == Focus::Drains || random.bool(),
             faults: Faults {
                 refuses: focus == Focus::Masters && random.bool(),
                 unready: focus == Focus::Drains && random.bool(),

@@ -1,26 +1,27 @@
 //! Checks the invariants.
 
 mod at_rest;
+mod contends;
 mod drains;
 mod ends;
 mod stops;
+mod willing;
 
 use std::collections::BTreeSet;
 
+use contends::may_put;
 pub(super) use drains::DRAINS;
 use drains::{DrainSeen, drains_are_known, nothing_was_put};
 use stops::may_stop;
+use willing::WillingSeen;
 
 use super::outside::{Outside, Owner};
 use crate::{
-    api::{
-        leader_lock::{DeletionPolicy, LockState},
-        plan::LockPlan,
-    },
+    api::leader_lock::DeletionPolicy,
     controller::{
         index::{
-            AfterStop, Effect, FinalizerEnd, Index, Input, drain::Purpose, failover::abstention,
-            has_finalizer, lock_store::LockEntry, target_key::target_keys, targets::paused,
+            AfterStop, Effect, FinalizerEnd, Index, Input, drain::Purpose, has_finalizer,
+            lock_store::LockEntry,
         },
         object::ObjectKey,
     },
@@ -52,6 +53,9 @@ pub(super) struct Rules {
     failed: BTreeSet<Identified>,
     /// The observed stages of drains.
     pub(super) drains: BTreeSet<DrainSeen>,
+    willing: WillingSeen,
+    /// Whether a sibling that reaches the API server and the masters answers, according to the present input.
+    sibling_can_replace: bool,
     /// Objects whose targets waited for the finalizer at the last tick, without a write under way.
     waiting: BTreeSet<Identified>,
 }
@@ -81,6 +85,10 @@ impl Rules {
             _ => None,
         };
         self.given_up = None;
+        self.sibling_can_replace = match input {
+            Input::SiblingsAnswered(round) => !round.in_contact().seen_by_siblings().is_empty(),
+            _ => false,
+        };
         self.abstains = match input {
             Input::Abstains(key, _, Ok(_)) => Some(key.clone()),
             _ => None,
@@ -93,6 +101,7 @@ impl Rules {
             }
         }
         self.see_drain(input, index, outside);
+        self.willing.see(input);
         match input {
             Input::NotOpened(quorum, _) => nothing_was_put(quorum, index),
             _ => Ok(()),
@@ -203,15 +212,41 @@ impl Rules {
                 }
                 Ok(())
             }
+            Effect::EndProcess if !self.sibling_can_replace => {
+                Err("the process ends, and no sibling reaches the API server and the masters".to_owned())
+            }
             Effect::UpdateTargetTask { key, hands, .. } => may_start(key, hands.guarded, index),
-            Effect::ActivateLock(plan) => may_put(plan, index, outside),
+            Effect::Abstain { key, failover, .. }
+                if !self.willing.contains(key, &failover.to, outside.now) =>
+            {
+                Err(format!(
+                    "{key}: passed to a cluster that is not known to be willing"
+                ))
+            }
+            Effect::ActivateLock(plan) => may_put(plan, index, outside, &self.willing),
             Effect::StopTargets { key, .. } if outside.tasks.get(key).is_some_and(|task| task.broken) => Err(
                 format!("{key}: its target task has panicked, and is ordered to stop"),
             ),
             Effect::StopTargets {
+                key,
+                after: AfterStop::Drained(Purpose::Asked(_), drained),
+                ..
+            } if self.willing.declines(
+                key,
+                &drained.to,
+                drained.plan.failover_after_unready.is_some(),
+                outside.now,
+            ) =>
+            {
+                Err(format!("{key}: stopped for a cluster that does not take part"))
+            }
+            Effect::StopTargets {
                 after: AfterStop::Drained(_, drained),
                 ..
             } if self.given_up.as_ref() == Some(&drained.plan.lock_name) => Ok(()),
+            Effect::StopTargets { key, .. } if self.gives_up(key, index) => Err(format!(
+                "{key}: stopped under the lease that the same batch gives up"
+            )),
             Effect::StopTargets { key, halt, after } => may_stop(key, *halt, after, index, outside),
             Effect::RemoveLock {
                 lock, release_mode, ..
@@ -233,12 +268,19 @@ impl Rules {
         }
     }
 
+    /// Reports whether the present input gives up the lock for which this object contends.
+    fn gives_up(&self, key: &ObjectKey, index: &Index) -> bool {
+        let plan = index.locks.get(key).and_then(|entry| entry.phase.active_plan());
+        self.given_up.is_some() && plan.map(|plan| &plan.lock_name) == self.given_up.as_ref()
+    }
+
     fn count(&mut self, effect: &Effect) {
         match effect {
             Effect::WriteQuorum { .. } => self.quorum_writes += 1,
             Effect::AskSiblings(_)
             | Effect::AskUses(..)
             | Effect::AskClusters(_)
+            | Effect::AskWilling { .. }
             | Effect::WriteCoordinator(_)
             | Effect::PublishCoordinator(_) => {}
             _ => {
@@ -320,36 +362,6 @@ fn claims_rightly(
     Err(format!(
         "{key}: its status names this replica, which has no lease"
     ))
-}
-
-/// Checks that a lock that becomes active is neither being deleted nor left to the others, and has no target of another
-/// lock.
-fn may_put(plan: &LockPlan, index: &Index, outside: &Outside) -> Result<(), String> {
-    let key = ObjectKey {
-        namespace: plan.namespace.clone(),
-        name: plan.name.clone(),
-    };
-    let entry = index.locks.get(&key).ok_or("a lock without an object is put")?;
-    let deleted = entry.object.metadata.deletion_timestamp.is_some();
-    // The lease of a paused lock is kept until the lock is resumed.
-    if deleted && plan.state == LockState::Enabled && paused(&entry.object).is_none() {
-        return Err(format!("{key}: contended for while it is being deleted"));
-    }
-    let abstains = abstention(&entry.object).is_some_and(|until| until.holds(super::world(outside).stamp()));
-    if abstains && !plan.abstains && !index.others(&plan.quorum).is_empty() {
-        return Err(format!("{key}: contended for while this cluster abstains"));
-    }
-    let wanted = target_keys(plan);
-    let shares = |other: &&ObjectKey| {
-        let active = index.locks.get(other).and_then(|entry| entry.phase.active_plan());
-        **other != key && active.is_some_and(|active| !target_keys(active).is_disjoint(&wanted))
-    };
-    match index.locks.known().find(shares) {
-        Some(other) if plan.switches() && plan.state == LockState::Enabled => {
-            Err(format!("{key}: switches a target of {other}"))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Checks a hand-over. A lease that has ended since is allowed: the elector compares the token, and does

@@ -29,6 +29,7 @@ use crate::{
 /// The index of the entry in [`LOCKS`] that is orphaned when it is deleted.
 pub(super) const ORPHANED: usize = 7;
 pub(super) const WITH_TARGET: usize = 1;
+const ON_ANOTHER_QUORUM: usize = 4;
 pub(super) const OBSERVED: usize = 8;
 pub(super) const FAILS_OVER: usize = 10;
 pub(super) const FENCED: usize = 11;
@@ -202,6 +203,16 @@ impl Server {
     /// Creates a lock, or changes the spec of an existing one.
     pub(super) fn apply(&mut self, name: &str, random: &mut fastrand::Rng, now: Timestamp) {
         let spec = random.usize(..LOCKS.len());
+        self.apply_spec(name, spec, random, now);
+    }
+
+    /// Applies a spec with the same target on another quorum, or with other fencing.
+    pub(super) fn change_identity(&mut self, name: &str, random: &mut fastrand::Rng, now: Timestamp) {
+        let spec = [WITH_TARGET, ON_ANOTHER_QUORUM, FENCED][random.usize(..3)];
+        self.apply_spec(name, spec, random, now);
+    }
+
+    fn apply_spec(&mut self, name: &str, spec: usize, random: &mut fastrand::Rng, now: Timestamp) {
         let Some(known) = self.locks.get(&key(name)) else {
             // A finalizer may be left by an earlier operator, or restored from a backup.
             return self.create_with(name, spec, now, random.bool());

@@ -7,7 +7,7 @@ fn written(before: &LeaderLockStatus, author: Author, targets: Option<&TargetRep
     let plan = plan(TARGET);
     lock_status(&LockFacts {
         author,
-        no_majority: Some("fewer than 2 of 3 masters vote".to_owned()),
+        no_majority: Some(Problem::new(Reason::NoMajority, "fewer than 2 of 3 masters vote")),
         ..facts(before, Ok(&plan), targets, None)
     })
 }

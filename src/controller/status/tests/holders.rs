@@ -53,7 +53,7 @@ fn a_holder_that_could_not_be_seen_for_a_while_is_the_same_by_its_token() {
     assert_eq!(first.lease_transitions, Some(0));
     let unknown = lock_status(&LockFacts {
         author: Author::Anybody,
-        no_majority: Some("no majority".into()),
+        no_majority: Some(Problem::new(Reason::NoMajority, "no majority")),
         ..facts(&first, Ok(&plan), None, None)
     });
     assert_eq!(unknown.holder_identity, None);

@@ -49,6 +49,7 @@ fn seen(lease: LeaseView, now: u64) -> Observation {
         },
         stop_by: None,
         now: at(now),
+        unix: Duration::ZERO,
     }
 }
 

@@ -6,6 +6,7 @@ use redlock_world::{kubernetes::Partition, network::Cut};
 use tokio::time;
 
 use super::{LATE, Universe, switches, with_running_work};
+use crate::controller::world::observer::quorum_condition;
 
 /// Cuts the standby replica off from the masters, while a network policy forbids the path between the replicas. Later the
 /// API server does not answer for a while.
@@ -17,6 +18,11 @@ pub(super) async fn blind_standby(seed: u64) -> Result<(), String> {
             .iter()
             .for_each(|other| universe.network.cut(one, other, Cut::Hang));
     }
+    universe
+        .wait("the quorum reports that the path is closed", LATE, |_| {
+            quorum_condition(&cluster, "default", "SiblingsUnreachable").as_deref() == Some("SiblingsSilent")
+        })
+        .await?;
     // The coordinator may be either of them.
     time::sleep(Duration::from_secs(12)).await;
     let lock = cluster.lock("web").unwrap();

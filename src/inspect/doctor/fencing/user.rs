@@ -12,7 +12,7 @@ use crate::{
         doctor::{Check, Level},
     },
     lease::{LockName, Unknown},
-    masters::PreflightError,
+    masters::{MastersConfig, PreflightError, ScriptLoading},
 };
 
 const NAME: &str = "redis user";
@@ -90,7 +90,11 @@ async fn open(
         cluster: given.cluster.clone(),
         ..Given::default()
     };
-    cluster.session(&as_agent, &given).await
+    let config = MastersConfig {
+        scripts: ScriptLoading::ByHash,
+        ..cluster.masters_config(&as_agent, &given).await?
+    };
+    cluster.session_of(&as_agent, config).await
 }
 
 async fn tried(session: &Session) -> Check {
@@ -121,7 +125,9 @@ fn judge(masters: impl Iterator<Item = (String, Result<(), Unknown>, Result<(), 
             Err(reason) => open.push(format!("{name}: {reason}")),
             Ok(()) => match written {
                 Ok(()) => bad.push(format!("{name}: it may write")),
-                Err(error) if error.reason.is_auth() && error.script == WRITES => {}
+                // Without `eval`, a script that no other user has run cannot be sent.
+                Err(error)
+                    if (error.reason.is_auth() || error.reason.is_no_script()) && error.script == WRITES => {}
                 Err(error) if error.reason.is_auth() => bad.push(format!("{name}: it may write; {error}")),
                 Err(error) => open.push(format!("{name}: {error}")),
             },
@@ -158,6 +164,7 @@ mod tests {
     fn a_user_that_reads_and_is_refused_its_first_write_only_reads() {
         let noperm = || Err(Unknown::server("NOPERM", "x"));
         assert_eq!(judged(Ok(()), refused(WRITES, "NOPERM")), Level::Good);
+        assert_eq!(judged(Ok(()), refused(WRITES, "NOSCRIPT")), Level::Good);
         assert_eq!(judged(Ok(()), Ok(())), Level::Bad);
         assert_eq!(
             judged(Ok(()), refused("grant", "NOPERM")),

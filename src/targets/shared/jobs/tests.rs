@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::targets::{ObjectKey, Origin};
+use crate::targets::{ObjectKey, Origin, slim};
 
 fn job(name: &str, maker: Option<&str>, suspend: bool) -> Job {
     let owner = maker.map(|maker| {
@@ -71,6 +71,47 @@ fn jobs_are_found_by_their_cron_job() {
         (0, Some(true))
     );
     assert_eq!(known(&content), (0, None, Some(false)));
+}
+
+/// A deletion of a CronJob with `--cascade=orphan` leaves its Jobs without a controller.
+#[test]
+fn orphaned_job_of_a_schedule_is_found_by_its_name_and_annotation() {
+    let orphan = |name: &str, scheduled: bool| {
+        let mut job = job(name, None, false);
+        let annotation = (slim::SCHEDULED.to_owned(), "2026-07-20T10:00:00Z".to_owned());
+        job.metadata.annotations = scheduled.then(|| [annotation].into());
+        job
+    };
+    let mut content = Content::default();
+    let of_a = watch::channel(0);
+    content.followers.insert("a".into(), of_a.0);
+    see(&mut content, seen(job("a-29743800", Some("a"), false)));
+    see(&mut content, Change::Synced);
+    see(&mut content, seen(orphan("a-29743800", true)));
+    assert_eq!(*of_a.1.borrow(), 2, "the Job has changed");
+    let known = content.known().unwrap();
+    assert_eq!(known.of("a").len(), 1);
+    assert_eq!(known.is_of("a", "a-29743800"), Some(true));
+    content.index.answer(orphan("a-29743800", true));
+    assert_eq!(content.known().unwrap().of("a").len(), 1);
+    let mut owned = orphan("a-29743801", true);
+    owned.metadata.owner_references = job("x", Some("b"), false).metadata.owner_references;
+    let mut of_set = orphan("a-29743802", true);
+    of_set.metadata.owner_references = owned.metadata.owner_references.clone();
+    of_set.metadata.owner_references.as_mut().unwrap()[0].kind = "JobSet".into();
+    for foreign in [
+        owned,
+        of_set,
+        orphan("a-29743803", false),
+        orphan("a-x29743804", true),
+        orphan("a-", true),
+        orphan("aa-29743805", true),
+    ] {
+        let name = foreign.metadata.name.clone().unwrap();
+        see(&mut content, seen(foreign));
+        assert_eq!(content.known().unwrap().is_of("a", &name), Some(false), "{name}");
+    }
+    assert_eq!(content.known().unwrap().of("a").len(), 1);
 }
 
 /// A list would not remove a Job that the watch has never shown.

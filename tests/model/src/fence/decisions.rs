@@ -122,7 +122,7 @@ pub(super) fn delay(held: u8, clean: u8, delay: (u8, u8), planned: u8, bug: Bug)
     match marks.declared_delay() {
         _ if !marks.ended_uncleanly() => 0,
         None if bug == Bug::MissingDelay => 1,
-        _ => ticks(marks.takeover_delay(None, span(planned))),
+        _ => ticks(marks.takeover_delay(None, span(planned)).length),
     }
 }
 

@@ -87,16 +87,21 @@ impl Slot {
 
     pub(super) fn on_standby(&self, watcher: &dyn Watcher, ended: Option<EndReason>, holder: Option<Holder>) {
         if let Some(reason) = ended {
-            let token = self.view.borrow().last_token().map(|t| t.0);
+            let ended = self.view.borrow().last_token();
+            let token = ended.map(|token| token.0);
             match reason {
-                EndReason::Released | EndReason::Reserved | EndReason::SteppedDown => {
+                EndReason::Released | EndReason::Reserved | EndReason::SteppedDown | EndReason::Abandoned => {
                     tracing::info!(lock = %self.lock, token, ?reason, "lease given up");
                 }
-                EndReason::Expired | EndReason::QuorumLost | EndReason::Refused | EndReason::ClockStepped => {
+                EndReason::Expired
+                | EndReason::QuorumLost
+                | EndReason::Refused
+                | EndReason::ClockStepped
+                | EndReason::SealedForAnother => {
                     tracing::warn!(lock = %self.lock, token, ?reason, "lease lost");
                 }
             }
-            watcher.ended(&self.lock, reason);
+            watcher.ended(&self.lock, reason, ended);
         }
         let (mut new, mut changed) = (false, ended.is_some());
         self.publish(|view| {

@@ -5,7 +5,9 @@ use redlock_core::{ClusterId, ConnectionId, HolderIdentity, Keyspace, LeaseStem,
 
 use super::*;
 use crate::{
-    masters::{link::Dial, shared::tests::config},
+    masters::{
+        Credentials, MasterConfig, ScriptLoading, Tls, access::Access, link::Dial, shared::tests::config,
+    },
     transport::Transport,
 };
 
@@ -24,24 +26,34 @@ struct Bench {
     wakes: Arc<Wakes>,
     calls: mpsc::UnboundedSender<Call>,
     connections: mpsc::UnboundedSender<Carried>,
-    _receiver: mpsc::UnboundedReceiver<Notice>,
+    _receiver: mpsc::Receiver<Notice>,
 }
 
 impl Bench {
     fn new() -> Self {
         let (connections, to_carry) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(config(), connections.clone()));
-        let (notices, receiver) = mpsc::unbounded_channel();
+        let (notices, receiver) = mpsc::channel(Notice::QUEUE);
         let links = (0..3).map(|index| {
-            let url = "redis://127.0.0.1:1";
-            let dial = Dial::new(url.into(), redis::Client::open(url).unwrap(), Transport::tcp());
-            let name = (index, format!("m{index}"));
+            let url = "redis://127.0.0.1:1".to_owned();
+            let name = format!("m{index}");
+            let access = Access {
+                credentials: Credentials::default(),
+                tls: Tls::default(),
+            };
+            let client = access.client(&MasterConfig {
+                name: name.clone(),
+                url: url.clone(),
+            });
+            let dial = Dial::new(url, client.unwrap(), Transport::tcp());
+            let name = (index, name);
             Arc::new(Link::new(
                 name,
                 dial,
                 Keyspace::new("p"),
                 &shared,
                 notices.downgrade(),
+                ScriptLoading::default(),
             ))
         });
         let (calls, incoming) = mpsc::unbounded_channel();

@@ -1,22 +1,24 @@
 //! Opens a connection whose reads and writes are done by the driver: a call is written, and its reply
-//! handled, without a switch to another task.
+//! handled, without a switch to another task. One poll of a connection delays the others by little: [`Paced`] bounds the
+//! bytes that it reads, and [`BoundedStream`] the values that it parses.
 
 use std::{
     any::Any,
     collections::BTreeSet,
     future::Future,
-    io,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex},
 };
 
 use futures_util::future::{AbortHandle, Abortable, FutureExt};
-use redis::{AsyncConnectionConfig, ConnectionAddr, RedisResult, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisResult, aio::MultiplexedConnection};
 use redlock_core::ConnectionId;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Dial,
+    bounded::{BoundedStream, ReplyBounds},
     paced::{Paced, Reads},
 };
 use crate::masters::shared::Shared;
@@ -33,7 +35,9 @@ pub(super) struct Open {
     /// The scripts that ran on this connection. Other scripts are sent with their source: calls that are sent
     /// after a NOSCRIPT would overtake the retry.
     pub(super) ran: Arc<Mutex<BTreeSet<&'static str>>>,
-    pub(super) carrier: Option<Arc<Carrier>>,
+    pub(super) carrier: Arc<Carrier>,
+    /// The bounds of what the master sends.
+    pub(super) bounds: ReplyBounds,
 }
 
 impl Open {
@@ -46,6 +50,7 @@ impl Open {
             closed: self.closed.clone(),
             ran: self.ran.clone(),
             carrier: self.carrier.clone(),
+            bounds: self.bounds.clone(),
         }
     }
 }
@@ -67,30 +72,41 @@ impl Drop for Carrier {
     }
 }
 
-/// Opens a connection. The client library runs a TLS connection in a separate task, because only the library
-/// can create one.
+/// Opens a connection, with TLS if the dial has certificates.
 pub(super) async fn connect(
     dial: &Dial,
     config: AsyncConnectionConfig,
+    bounds: ReplyBounds,
     master: &str,
     shared: &Shared,
-) -> RedisResult<(MultiplexedConnection, Option<Carrier>)> {
-    let info = dial.client.get_connection_info();
-    let ConnectionAddr::Tcp(host, port) = info.addr() else {
-        if !dial.transport.is_tcp() {
-            return Err(io::Error::from(io::ErrorKind::Unsupported).into());
+) -> RedisResult<(MultiplexedConnection, Carrier)> {
+    let client = &dial.client;
+    let stream = dial.transport.connect(&client.host, client.port).await?;
+    stream.set_nodelay(true)?;
+    match &client.certificates {
+        Some(certificates) => {
+            let stream = Box::new(certificates.greet(&client.host, stream).await?);
+            carry(&client.settings, config, (stream, bounds), master, shared).await
         }
-        let connection = dial.client.get_multiplexed_async_connection_with_config(&config);
-        return Ok((connection.await?, None));
-    };
-    let stream = dial.transport.connect(host, *port).await?;
-    stream.set_nodelay(info.tcp_settings().nodelay())?;
+        None => carry(&client.settings, config, (stream, bounds), master, shared).await,
+    }
+}
+
+/// Makes the driver read and write a stream.
+async fn carry<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    settings: &RedisConnectionInfo,
+    config: AsyncConnectionConfig,
+    (stream, bounds): (S, ReplyBounds),
+    master: &str,
+    shared: &Shared,
+) -> RedisResult<(MultiplexedConnection, Carrier)> {
     let reads = Reads::default();
     let stream = Paced {
         stream,
         reads: reads.clone(),
     };
-    let opening = MultiplexedConnection::new_with_config(info.redis_settings(), stream, config);
+    let stream = BoundedStream::new(stream, bounds);
+    let opening = MultiplexedConnection::new_with_config(settings, stream, config);
     let (connection, carried) = reads.clone().renewed_for(opening).await?;
     let (handle, registration) = AbortHandle::new_pair();
     let carried = Abortable::new(reads.renewed_for(carried), registration);
@@ -99,7 +115,7 @@ pub(super) async fn connect(
         // The task ends with its carrier.
         tokio::spawn(carried);
     }
-    Ok((connection, Some(Carrier(handle))))
+    Ok((connection, Carrier(handle)))
 }
 
 /// Contains a panic: it ends this connection as if it were lost, but not the driver, which carries all

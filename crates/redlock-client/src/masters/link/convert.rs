@@ -1,7 +1,10 @@
 //! Converts between the values of the client library and those of the protocol.
 
 use redis::{Cmd, ErrorKind, RedisError};
-use redlock_core::{Unknown, reply::Value, script::Arguments};
+use redlock_core::{Unknown, reply::Value, script::Arguments, unknown::shown};
+
+/// The characters of an error that are shown: those of the client library may contain a reply.
+const TEXT: usize = 256;
 
 /// Appends keys and arguments to a command.
 pub(crate) struct Packed<'a>(pub(crate) &'a mut Cmd);
@@ -37,9 +40,9 @@ pub(crate) fn of_library(value: redis::Value) -> Result<Value, Unknown> {
             Value::Array(items.collect::<Result<_, _>>()?)
         }
         other => {
-            let shown: String = format!("{other:?}").chars().take(120).collect();
             return Err(Unknown::Reply(format!(
-                "a value of this type is not expected: {shown}"
+                "a value of this type is not expected: {}",
+                shown(&format!("{other:?}"), 120)
             )));
         }
     })
@@ -57,8 +60,8 @@ pub(crate) fn unknown(error: &RedisError) -> Unknown {
             detail: "user or password not accepted".into(),
         },
         _ if error.is_connection_dropped() || error.is_io_error() => {
-            Unknown::ConnectionLost(error.to_string())
+            Unknown::ConnectionLost(shown(&error.to_string(), TEXT))
         }
-        _ => Unknown::Reply(error.to_string()),
+        _ => Unknown::Reply(shown(&error.to_string(), TEXT)),
     }
 }

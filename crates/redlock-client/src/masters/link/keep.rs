@@ -9,7 +9,10 @@ use tokio::{
     time,
 };
 
-use super::{Link, Open, Pushes, URL_CHANGED, connect::connect, convert};
+use super::{
+    Link, Lost, Notice, Open, URL_CHANGED, bounded::ReplyBounds, connect::connect, convert,
+    renew::NextConnection,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -23,6 +26,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The interval of polls that read all facts. A policy that evicts shows in every poll, by the evicted keys.
 const FULL_POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// The interval at which the script of the node agents is run: a cache may be flushed at any time.
+const KEEP_SCRIPT: Duration = Duration::from_secs(10);
 /// The time without any answer after which a connection is dead or black-holed. Shorter than TCP's own
 /// detection by retransmission, and longer than the pause of a busy server.
 const SILENT: Duration = Duration::from_secs(2);
@@ -30,21 +35,14 @@ const SILENT: Duration = Duration::from_secs(2);
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LAST_RETRY: Duration = Duration::from_secs(1);
 
-/// An unsolicited notice about the masters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// This master published that a lock was released.
-    Released { master: usize, lock: LockName },
-    /// A master connected, disconnected or was sealed: the number of masters that can vote has changed.
-    VotersChanged,
-}
-
 /// The dependencies of `keep` in addition to its own link.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     pub(crate) links: Arc<[Arc<Link>]>,
     /// Notifies that a connection was opened with earlier credentials.
     pub(crate) outdated: Arc<Notify>,
+    /// Whether to keep the script of the node agents in the caches of the servers.
+    pub(crate) keeps_scripts: bool,
 }
 
 /// Runs until it is cancelled.
@@ -53,29 +51,30 @@ pub(crate) async fn keep(link: Arc<Link>, peers: Peers) {
     let mut trouble = None;
     loop {
         match open(&link).await {
-            Ok(mut pushes) => {
+            Ok(mut lost) => {
                 if link.outdated() {
                     peers.outdated.notify_one();
                 }
-                loop {
-                    if serve(&link, pushes, &mut trouble).await {
-                        retry = FIRST_RETRY;
+                let mut useful = false;
+                let refused = loop {
+                    useful |= serve(&link, lost, peers.keeps_scripts, &mut trouble).await;
+                    match link.next() {
+                        NextConnection::Successor(successor) => lost = successor,
+                        NextConnection::Refused(reason) => break Some(reason),
+                        NextConnection::Closed => {
+                            if useful {
+                                retry = FIRST_RETRY;
+                            }
+                            break None;
+                        }
                     }
-                    match link.handed_over() {
-                        Some(successor) => pushes = successor,
-                        None => break,
-                    }
+                };
+                // The wait before the next attempt continues to grow: a hostile master costs one attempt a second.
+                if let Some(reason) = refused {
+                    unreachable(&link, reason, &mut trouble);
                 }
             }
-            Err(reason) => {
-                if trouble.as_ref() != Some(&reason) {
-                    let url = link.url();
-                    tracing::warn!(master = link.name, url, error = %reason, "master cannot be reached");
-                    trouble = Some(reason.clone());
-                }
-                let master = link.index;
-                link.shared.handle(Input::Unreachable { master, reason });
-            }
+            Err(reason) => unreachable(&link, reason, &mut trouble),
         }
         tokio::select! {
             () = time::sleep(retry.mul_f64(0.5 + fastrand::f64())) => {}
@@ -84,6 +83,17 @@ pub(crate) async fn keep(link: Arc<Link>, peers: Peers) {
         }
         retry = (retry * 2).min(LAST_RETRY);
     }
+}
+
+/// Reports why there is no connection, once for each reason.
+fn unreachable(link: &Link, reason: Unknown, trouble: &mut Option<Unknown>) {
+    if trouble.as_ref() != Some(&reason) {
+        let url = link.url();
+        tracing::warn!(master = link.name, url, error = %reason, "master cannot be reached");
+        *trouble = Some(reason.clone());
+    }
+    let master = link.index;
+    link.shared.handle(Input::Unreachable { master, reason });
 }
 
 impl Link {
@@ -168,8 +178,10 @@ impl Link {
     }
 }
 
-pub(super) async fn open(link: &Link) -> Result<Pushes, Unknown> {
-    let (sender, pushes) = mpsc::unbounded_channel();
+pub(super) async fn open(link: &Link) -> Result<Lost, Unknown> {
+    // The end of a connection is published once.
+    let (sender, lost) = mpsc::channel(1);
+    let bounds = ReplyBounds::default();
     let patience = link.command_timeout().max(Duration::from_secs(1));
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(patience))
@@ -177,11 +189,14 @@ pub(super) async fn open(link: &Link) -> Result<Pushes, Unknown> {
         .set_pipeline_buffer_size(super::PIPELINE)
         .set_push_sender(released_or(sender, link));
     let dial = link.state().dial.clone();
-    let opening = connect(&dial, config, &link.name, &link.shared);
+    let opening = connect(&dial, config, bounds.clone(), &link.name, &link.shared);
     let (connection, carrier) = time::timeout(patience, opening)
         .await
         .map_err(|_| Unknown::TimedOut(patience.as_millis()))?
-        .map_err(|e| permission::explained(convert::unknown(&e), None, &link.keys))?;
+        .map_err(|e| {
+            let unknown = bounds.refused().unwrap_or_else(|| convert::unknown(&e));
+            permission::explained(unknown, None, &link.keys)
+        })?;
     let mut state = link.state();
     if state.dial.server != dial.server {
         return Err(Unknown::NotConnected(URL_CHANGED.into()));
@@ -196,20 +211,22 @@ pub(super) async fn open(link: &Link) -> Result<Pushes, Unknown> {
         version: dial.version,
         closed: CancellationToken::new(),
         ran: Arc::default(),
-        carrier: carrier.map(Arc::new),
+        carrier: Arc::new(carrier),
+        bounds,
     }));
     link.shared.handle(Input::Connected {
         master: link.index,
         connection: id,
     });
-    Ok(pushes)
+    Ok(lost)
 }
 
 /// Returns true if the master answered on this connection.
-async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -> bool {
+async fn serve(link: &Link, mut lost: Lost, keeps_scripts: bool, trouble: &mut Option<Unknown>) -> bool {
     let master = link.index;
     let mut useful = false;
     let mut subscribed = false;
+    let mut kept = None;
     let mut waited = POLL_INTERVAL;
     loop {
         link.close_former();
@@ -217,6 +234,7 @@ async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -
             Ok((connection, facts)) => {
                 useful = true;
                 *trouble = None;
+                link.shared.handle(Input::WallClock(clock::unix_time()));
                 link.shared.handle(Input::Polled {
                     master,
                     connection,
@@ -225,12 +243,17 @@ async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -
                 // A subscription without an answer is repeated; a refused one stays refused on this connection. A set
                 // without a listener does not subscribe: a user that only reads needs no channel.
                 subscribed = subscribed || !link.has_listener() || subscribe(link).await;
+                let now = clock::now();
+                if keeps_scripts && kept.is_none_or(|at| now.since(at) >= KEEP_SCRIPT) {
+                    kept = Some(now);
+                    link.keep_fence_script().await;
+                }
             }
             Err(reason) => {
                 // No request could have remained unanswered during the wait.
                 let quiet = link.shared.read(|engine, now| engine.quiet(master, now));
                 let silent = quiet.saturating_sub(waited.saturating_sub(POLL_INTERVAL)) > SILENT;
-                let lost = !matches!(
+                let gone = !matches!(
                     reason,
                     Unknown::TimedOut(_) | Unknown::Server { .. } | Unknown::Congested
                 );
@@ -240,20 +263,20 @@ async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -
                     *trouble = Some(reason.clone());
                 }
                 link.shared.handle(Input::PollFailed { master, reason });
-                if silent || lost {
+                if silent || gone {
                     return useful;
                 }
             }
         }
         waited = link.shared.read(|engine, _| engine.poll_after(master));
-        if !listen(link, waited, &mut pushes).await {
+        if !listen(link, waited, &mut lost).await {
             return useful;
         }
     }
 }
 
 /// Waits until the next poll is due; returns false once the connection is gone.
-async fn listen(link: &Link, wait: Duration, pushes: &mut Pushes) -> bool {
+async fn listen(link: &Link, wait: Duration, lost: &mut Lost) -> bool {
     let next = time::sleep(wait);
     let poked = async {
         time::sleep(MIN_POLL_INTERVAL).await;
@@ -262,16 +285,12 @@ async fn listen(link: &Link, wait: Duration, pushes: &mut Pushes) -> bool {
     tokio::pin!(next, poked);
     loop {
         tokio::select! {
-            push = pushes.recv() => match push {
-                Some(PushInfo { kind: PushKind::Disconnection, .. }) | None => {
-                    if link.is_handed_over() {
-                        return false;
-                    }
+            _ = lost.recv() => {
+                if !link.is_handed_over() {
                     tracing::warn!(master = link.name, url = link.url(), "connection to the master lost");
-                    return false;
                 }
-                Some(_) => {}
-            },
+                return false;
+            }
             () = &mut next => return true,
             () = &mut poked => return true,
             () = link.switched.notified() => if link.is_switched() {
@@ -281,21 +300,22 @@ async fn listen(link: &Link, wait: Duration, pushes: &mut Pushes) -> bool {
     }
 }
 
-/// Passes releases to their listener, if there is one, and all other messages to `pushes`. A release does not
-/// wake the task that keeps the master connected.
+/// Passes releases to their listener, if there is one, and the end of the connection to `lost`. A release does not
+/// wake the task that keeps the master connected. No other message has a use.
 fn released_or(
-    pushes: mpsc::UnboundedSender<PushInfo>,
+    lost: mpsc::Sender<()>,
     link: &Link,
 ) -> impl Fn(PushInfo) -> Result<(), SendError> + Send + Sync + 'static {
     let (master, channel, notices) = (link.index, link.keys.channel.clone(), link.notices.clone());
     move |push| {
-        if push.kind != PushKind::Message {
-            return pushes.send(push).map_err(|_| SendError);
+        if push.kind == PushKind::Disconnection {
+            return lost.try_send(()).map_err(|_| SendError);
         }
-        if let Some(notices) = notices.upgrade().filter(|notices| !notices.is_closed())
+        if push.kind == PushKind::Message
+            && let Some(notices) = notices.upgrade().filter(|notices| !notices.is_closed())
             && let Some(lock) = released(&channel, &push.data)
         {
-            let _ = notices.send(Notice::Released { master, lock });
+            Notice::Released { master, lock }.send(&notices);
         }
         Ok(())
     }

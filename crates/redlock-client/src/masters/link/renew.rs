@@ -9,12 +9,21 @@ use tokio::time;
 
 use redlock_core::{ClusterId, ConnectionId, Input, MasterFacts, Unknown};
 
-use super::{Dial, Link, Peers, Pushes, keep};
-use crate::masters::preflight;
+use super::{Dial, Link, Lost, Peers, keep};
+use crate::masters::{access::MasterClient, permission::Refusals, preflight};
 
 /// The pause before a master that refuses the new credentials is tried again: an administrator changes the
 /// Secret before the servers, or vice versa.
 const AGAIN: Duration = Duration::from_secs(2);
+
+/// The connection after one that ended.
+#[derive(Debug)]
+pub(super) enum NextConnection {
+    Successor(Lost),
+    Closed,
+    /// The master sent what no reply has.
+    Refused(Unknown),
+}
 
 /// Renews the connections that use earlier credentials.
 #[derive(Debug)]
@@ -51,8 +60,8 @@ impl Renewer {
     async fn renew(&self, link: &Link) -> bool {
         let beside = link.beside();
         match self.try_out(&beside).await {
-            Ok((facts, pushes)) => {
-                if !link.replace(&beside, facts, pushes) {
+            Ok((facts, lost)) => {
+                if !link.replace(&beside, facts, lost) {
                     return false;
                 }
                 tracing::info!(
@@ -72,15 +81,15 @@ impl Renewer {
 
     /// Checks that the new credentials permit everything that the scripts need. They cannot cause any other
     /// problem of the server.
-    async fn try_out(&self, beside: &Link) -> Result<(MasterFacts, Pushes), Unknown> {
-        let pushes = keep::open(beside).await?;
+    async fn try_out(&self, beside: &Link) -> Result<(MasterFacts, Lost), Unknown> {
+        let lost = keep::open(beside).await?;
         let facts = beside.read_facts().await?;
         if !self.writes {
-            return Ok((facts, pushes));
+            return Ok((facts, lost));
         }
         match preflight::try_out(beside, &self.cluster).await {
             Err(error) if error.reason.is_auth() || !error.reason.is_of_server() => Err(error.reason),
-            _ => Ok((facts, pushes)),
+            _ => Ok((facts, lost)),
         }
     }
 }
@@ -95,7 +104,7 @@ impl Link {
 
     /// Sets the client for new connections. A working connection continues until [`Renewer`] has tried the
     /// new client.
-    pub(crate) fn rekey(&self, client: redis::Client) {
+    pub(crate) fn rekey(&self, client: MasterClient) {
         let mut state = self.state();
         state.dial.client = client;
         state.dial.version += 1;
@@ -108,7 +117,7 @@ impl Link {
 
     /// Replaces the server of this master. The old server no longer has a vote here, and the new one has no
     /// vote until it is polled.
-    pub(crate) fn redial(&self, url: String, client: redis::Client) {
+    pub(crate) fn redial(&self, url: String, client: MasterClient) {
         let mut state = self.state();
         state.dial = Dial {
             url,
@@ -142,13 +151,14 @@ impl Link {
                 self.keys.clone(),
                 &self.quorum,
                 self.notices.clone(),
+                self.scripts,
             )
         }
     }
 
     /// Replaces the connection of this link by that of `beside`, without a gap. Requests under way end on the old
     /// connection.
-    fn replace(&self, beside: &Self, facts: MasterFacts, pushes: Pushes) -> bool {
+    fn replace(&self, beside: &Self, facts: MasterFacts, lost: Lost) -> bool {
         let Some(new) = beside.state().open.take() else {
             return false;
         };
@@ -165,8 +175,9 @@ impl Link {
             let (now, timeout) = self.shared.read(|engine, now| (now, engine.longest_timeout()));
             state.former.push((now + timeout, old.closed.clone()));
         }
-        state.handed_over = Some(pushes);
+        state.handed_over = Some(lost);
         state.not_renewed = None;
+        state.refusals = Refusals::default();
         self.shared.handle(Input::Replaced {
             master: self.index,
             connection: id,
@@ -204,17 +215,17 @@ impl Link {
         state.not_renewed = Some(unknown);
     }
 
-    /// Returns the pushes of the connection that replaced the one being read. Without them, closes the
-    /// connection.
-    pub(super) fn handed_over(&self) -> Option<Pushes> {
+    /// Returns the connection that replaced the one being kept. Without it, closes the connection.
+    pub(super) fn next(&self) -> NextConnection {
         let mut state = self.state();
-        let pushes = state.handed_over.take();
-        if pushes.is_none() {
-            state.close();
-            state.not_renewed = None;
-            self.shared.handle(Input::Disconnected { master: self.index });
+        if let Some(successor) = state.handed_over.take() {
+            return NextConnection::Successor(successor);
         }
-        pushes
+        let refused = state.open.as_ref().and_then(|open| open.bounds.refused());
+        state.close();
+        state.not_renewed = None;
+        self.shared.handle(Input::Disconnected { master: self.index });
+        refused.map_or(NextConnection::Closed, NextConnection::Refused)
     }
 
     /// Reports whether the connection to read has changed, or is gone.

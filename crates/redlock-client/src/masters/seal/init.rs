@@ -1,15 +1,16 @@
 //! Seals new masters at once (`init`); the caller states that no lease can be live.
 //!
 //! Refuses to start unless every master is reached and has no key under the prefix other than a probe. A
-//! failure half-way leaves only probes, and masters sealed with the same floors; the ordinary way continues
-//! from there.
+//! failure half-way leaves only probes, and masters sealed with the same floors: after probes alone `init` can be
+//! repeated. The probes name the fingerprint, so any process that is configured with the same one seals the rest after
+//! the full wait.
 
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use thiserror::Error;
 
-use redlock_core::seal::{Past, Registers};
+use redlock_core::seal::{Past, Registers, init_probe};
 
 use super::{
     rounds::{self, NotDone, Probing},
@@ -53,10 +54,7 @@ pub enum InitError {
          prefix"
     )]
     InUse { master: String, key: String },
-    #[error(
-        "initialising the masters: master {master}: {reason}; no master was sealed, and an operator seals the \
-         masters after the full wait"
-    )]
+    #[error("initialising the masters: master {master}: {reason}; no master was sealed; retry")]
     NotProbed { master: String, reason: NotDone },
     #[error(
         "initialising the masters: writing the probes took longer than {} ms; no master was sealed; retry",
@@ -64,8 +62,8 @@ pub enum InitError {
     )]
     TooSlow { limit: Duration },
     #[error(
-        "initialising the masters: sealed {sealed:?}, but not master {master}: {reason}; an operator seals the \
-         others after the full wait"
+        "initialising the masters: sealed {sealed:?}, but not master {master}: {reason}; candidates seal the others \
+         after the full wait"
     )]
     NotAllSealed {
         sealed: Vec<String>,
@@ -74,31 +72,32 @@ pub enum InitError {
     },
 }
 
+/// Writes the probes of [`init`] on new masters, and seals none: a later `init` continues from there. After a crash
+/// between the two, any process of the same fingerprint seals the masters after the full wait. The caller states that
+/// no lease can be live at any of them.
+///
+/// # Errors
+/// As [`init`], which a repetition of this function corrects: no master is sealed here.
+pub async fn begin_init(masters: &Masters) -> Result<(), InitError> {
+    let facts = new_masters(masters).await?;
+    let end = clock::now() + masters.fingerprint().acquire_limit();
+    write_probes(masters.links(), &facts, Probing::Begin, end).await?;
+    Ok(())
+}
+
 /// Seals new masters. The caller states that no lease can be live at any of them.
 ///
 /// # Errors
 /// Returns an error for any master that is not reached, is refused by the gate, or has a key under the prefix other
 /// than a probe. See [`InitError`] for the state after a later failure.
 pub async fn init(masters: &Masters) -> Result<InitReport, InitError> {
-    masters.connected(CONNECT).await;
     let links = masters.links();
-    let facts = new_masters(links).await?;
-    let until = clock::now() + SCAN;
-    let found = join_all(links.iter().map(|link| rounds::foreign_key(link, until))).await;
-    for (link, found) in links.iter().zip(found) {
-        let master = link.name.clone();
-        match found {
-            Ok(None) => {}
-            Ok(Some(key)) => return Err(InitError::InUse { master, key }),
-            Err(reason) => return Err(InitError::Unreachable { master, reason }),
-        }
-    }
-
+    let facts = new_masters(masters).await?;
     let limit = masters.fingerprint().acquire_limit();
     let begun = clock::now();
     // A late probe ends the procedure while no master is sealed; half of the time is left for the seals.
     let (probed, end) = (begun + limit / 2, begun + limit);
-    let probes = write_probes(links, &facts, probed).await?;
+    let probes = write_probes(links, &facts, Probing::Replace, probed).await?;
     all_carry(links, &probes, probed).await?;
     let left = end.left(clock::now());
     if left.is_zero() {
@@ -124,8 +123,26 @@ async fn read_facts(link: &Link, until: BootInstant) -> Result<MasterFacts, Unkn
     }
 }
 
+/// Checks that every master is new: reached, eligible, and without a key under the prefix other than a probe.
+async fn new_masters(masters: &Masters) -> Result<Vec<MasterFacts>, InitError> {
+    masters.connected(CONNECT).await;
+    let links = masters.links();
+    let facts = eligible_masters(links).await?;
+    let until = clock::now() + SCAN;
+    let found = join_all(links.iter().map(|link| rounds::foreign_key(link, until))).await;
+    for (link, found) in links.iter().zip(found) {
+        let master = link.name.clone();
+        match found {
+            Ok(None) => {}
+            Ok(Some(key)) => return Err(InitError::InUse { master, key }),
+            Err(reason) => return Err(InitError::Unreachable { master, reason }),
+        }
+    }
+    Ok(facts)
+}
+
 /// Checks that every master is reached and eligible, and that no two names lead to one server.
-async fn new_masters(links: &[Arc<Link>]) -> Result<Vec<MasterFacts>, InitError> {
+async fn eligible_masters(links: &[Arc<Link>]) -> Result<Vec<MasterFacts>, InitError> {
     let mut all: Vec<MasterFacts> = Vec::new();
     let until = clock::now() + PATIENCE;
     let results = join_all(links.iter().map(|link| read_facts(link, until))).await;
@@ -148,14 +165,15 @@ async fn new_masters(links: &[Arc<Link>]) -> Result<Vec<MasterFacts>, InitError>
 async fn write_probes(
     links: &[Arc<Link>],
     facts: &[MasterFacts],
+    probing: Probing,
     end: BootInstant,
 ) -> Result<Vec<String>, InitError> {
     let own = rounds::uuid();
     let writes = links.iter().zip(facts).map(|(link, facts)| {
-        let probe = format!("{}|init|{own}", facts.run_id);
+        let probe = init_probe(&facts.run_id, &link.fingerprint()) + &own;
         async move {
             let deadline = end.left(clock::now());
-            let written = rounds::write_probe(link, &probe, Probing::Replace, deadline).await;
+            let written = rounds::write_probe(link, &probe, probing, deadline).await;
             written.map(|(standing, _)| standing)
         }
     });

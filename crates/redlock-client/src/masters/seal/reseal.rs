@@ -8,7 +8,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::time;
 
-use redlock_core::seal::{Plan, Quarantine, Step};
+use redlock_core::seal::{Blocked, Plan, Quarantine, SealedBy, Step};
 
 use super::{READ_INTERVAL, rounds::NotDone};
 use crate::{clock, masters::Masters};
@@ -56,6 +56,11 @@ pub enum ResealError {
     )]
     OrdinaryWayOpen { masters: Vec<String>, readable: usize },
     #[error(
+        "resealing: the masters were sealed for {found}, and {own} was given; give the names and the longest lease of the \
+         quorum, by --quorum or --config"
+    )]
+    OtherFingerprint { found: String, own: String },
+    #[error(
         "resealing: after {} s the masters had not kept one probe for the whole wait; check whether they restart", waited.as_secs()
     )]
     Unsettled { waited: Duration },
@@ -82,7 +87,7 @@ pub async fn reseal(
     }
     masters.connected(CONNECT).await;
     let executor = masters.executor();
-    let mut quarantine = Quarantine::new(masters.size(), masters.fingerprint().clone());
+    let mut quarantine = Quarantine::new(masters.size(), masters.fingerprint().clone(), SealedBy::Person);
     let started = clock::now();
     let give_up = masters.fingerprint().seal_wait() * WAITS + MARGIN;
     loop {
@@ -119,13 +124,17 @@ fn refuse(masters: &Masters, plan: &Plan) -> Result<(), ResealError> {
         let missing = all.map(|link| link.name.clone()).collect();
         return Err(ResealError::NothingUnsealed { missing });
     }
-    if plan.blocked.is_none() {
-        return Err(ResealError::OrdinaryWayOpen {
+    match &plan.blocked {
+        Some(Blocked::TooFew { .. } | Blocked::NeverSeen) => Ok(()),
+        Some(Blocked::OtherFingerprint { found, own }) => Err(ResealError::OtherFingerprint {
+            found: found.clone(),
+            own: own.clone(),
+        }),
+        None => Err(ResealError::OrdinaryWayOpen {
             masters: names(masters, plan),
             readable: plan.sources.len(),
-        });
+        }),
     }
-    Ok(())
 }
 
 /// Returns the longest remaining wait at the time of the read; `None` while a master has only just received

@@ -10,7 +10,7 @@ use thiserror::Error;
 use redlock_core::{
     Admission, BootInstant, QuorumId, Reply, Unknown, quorum_id,
     reply::{self, Code},
-    script::{PROBE, REGISTERS, SCAN, SEAL, Script},
+    script::{PROBE, REGISTERS, SCAN, SEAL, Script, TURN},
     seal::{Account, Read, Registers, Response},
 };
 
@@ -40,6 +40,15 @@ pub enum NotDone {
         "the masters are sealed one after the other, and the seal of an earlier one failed; sealing is retried"
     )]
     OutOfTurn,
+    #[error(
+        "register {register} of master {master} holds {value}, which is not plausible; delete <key prefix>:meta on that \
+         master, so that its registers are restored from the others"
+    )]
+    ImplausibleSource {
+        master: String,
+        register: String,
+        value: u64,
+    },
     #[error("the server is in use: its registers exist")]
     Used,
     #[error("the server did not confirm the step: {0}")]
@@ -52,6 +61,9 @@ pub(super) enum Probing {
     Keep,
     /// Used by `init`, for a master that has only a probe.
     Replace,
+    /// As `Replace`, but a probe that differs in its last part alone stays: that of another `init` under the same
+    /// fingerprint. Two replicas do not disturb each other.
+    Begin,
 }
 
 pub(super) fn uuid() -> String {
@@ -81,12 +93,13 @@ pub(super) async fn write_probe(
 ) -> Result<(String, BootInstant), NotDone> {
     let exchange = link
         .call(&PROBE, Admission::Connected, deadline, |command, not_after| {
-            let how = match probing {
-                Probing::Keep => "keep",
-                Probing::Replace => "replace",
-            };
             command.arg(2).arg(&*link.keys.meta).arg(&*link.keys.probe);
-            command.arg(not_after).arg(probe).arg(how);
+            command.arg(not_after).arg(probe);
+            match probing {
+                Probing::Keep => command.arg("keep"),
+                Probing::Replace => command.arg("replace"),
+                Probing::Begin => command.arg("replace").arg(beginning(probe)),
+            };
         })
         .await;
     let reply = done(exchange.reply)?;
@@ -94,6 +107,38 @@ pub(super) async fn write_probe(
         return Err(Unknown::Reply(format!("the probe returned {} fields", reply.items.len())).into());
     };
     Ok((reply::text(standing)?.to_owned(), exchange.received))
+}
+
+/// Takes the turn to seal a master, or returns the process whose turn lasts.
+pub(super) async fn take_turn(
+    link: &Link,
+    probe: &str,
+    process: &str,
+    lasts: Duration,
+) -> Result<String, NotDone> {
+    let deadline = link.command_timeout();
+    let exchange = link
+        .call(&TURN, Admission::Connected, deadline, |command, not_after| {
+            let keys = [&link.keys.meta, &link.keys.probe, &link.keys.turn];
+            command.arg(keys.len());
+            for key in keys {
+                command.arg(&**key);
+            }
+            command.arg(not_after).arg(probe).arg(process);
+            command.arg(lasts.as_millis().to_string());
+        })
+        .await;
+    let reply = done(exchange.reply)?;
+    let [turn] = &reply.items[..] else {
+        return Err(Unknown::Reply(format!("the turn returned {} fields", reply.items.len())).into());
+    };
+    Ok(reply::text(turn)?.to_owned())
+}
+
+/// Returns a probe without its last part, which differs in each attempt.
+fn beginning(probe: &str) -> &str {
+    let last = probe.rfind('|').map_or(0, |last| last + 1);
+    &probe[..last]
 }
 
 pub(super) async fn seal(
@@ -172,7 +217,7 @@ pub(super) async fn foreign_key(link: &Link, until: BootInstant) -> Result<Optio
         for key in keys {
             // A key that is not text is foreign, but still under the prefix.
             let key = reply::text(key).unwrap_or("(not text)");
-            if key != &*link.keys.probe {
+            if key != &*link.keys.probe && key != &*link.keys.turn {
                 return Ok(Some(key.to_owned()));
             }
         }

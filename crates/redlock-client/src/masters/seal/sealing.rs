@@ -6,10 +6,14 @@ use futures_util::future::join_all;
 
 use redlock_core::{
     QuorumId, QuorumSize,
+    plausible::RegisterLimits,
     seal::{Account, Past, Plan, Quarantine, Registers, Step},
 };
 
-use super::rounds::{self, NotDone, Probing};
+use super::{
+    rounds::{self, NotDone, Probing},
+    turn::SealTurns,
+};
 use crate::{
     clock,
     masters::{link::Link, random, shared::Shared},
@@ -54,27 +58,50 @@ impl SealExecutor {
         plan
     }
 
-    /// Seals in the ordinary way: with the registers of f+1 sealed masters, which are read after the wait.
-    pub(super) async fn seal(&self, quarantine: &Quarantine, plan: &Plan) -> Sealed {
+    /// Seals in the ordinary way, in the turn of this process.
+    pub(super) async fn seal(&self, quarantine: &Quarantine, plan: &Plan, turns: &mut SealTurns) -> Sealed {
         let ripe = plan.of(&Step::Seal);
-        if ripe.is_empty() {
-            return Vec::new();
-        }
-        let Some(quorum) = &plan.quorum else {
+        let Some(quorum) = plan.quorum.as_ref().filter(|_| !ripe.is_empty()) else {
             return Vec::new();
         };
-        let accounts = rounds::accounts(&self.links, &plan.sources, self.limit).await;
-        let fingerprint = self
-            .shared
-            .read(|engine, _| engine.identity().fingerprint().to_owned());
-        let mut sealed: Vec<Account> = accounts.into_values().collect();
-        sealed.retain(|account| account.sealed(&fingerprint, quorum));
-        if sealed.len() < self.size.majority() {
-            // A source has stopped answering since the plan was made; the next read leads to a new plan.
-            return Vec::new();
+        let (ripe, failed) = turns.take(&self.links, quarantine, ripe).await;
+        if ripe.is_empty() {
+            return failed;
         }
-        let floor = maximum(sealed.into_iter());
-        self.write(quarantine, &ripe, &floor, quorum).await
+        let mut done = self.seal_ripe(quarantine, plan, quorum, &ripe).await;
+        turns.finish(&ripe, &done);
+        done.extend(failed);
+        done
+    }
+
+    /// Seals with the registers of f+1 sealed masters, which are read after the wait.
+    async fn seal_ripe(
+        &self,
+        quarantine: &Quarantine,
+        plan: &Plan,
+        quorum: &QuorumId,
+        ripe: &[usize],
+    ) -> Sealed {
+        let accounts = rounds::accounts(&self.links, &plan.sources, self.limit).await;
+        let (fingerprint, limits) = self.shared.read(|engine, _| {
+            let fingerprint = engine.identity().fingerprint().to_owned();
+            (fingerprint, engine.register_limits())
+        });
+        // Without the counters of a majority, nothing shows which registers are plausible.
+        let Some(limits) = limits else {
+            return Vec::new();
+        };
+        let (mut sealed, implausible) = self.plausible(accounts, &limits);
+        sealed.retain(|account| account.sealed(&fingerprint, quorum));
+        let sealed: Vec<Registers> = sealed.into_iter().map(|account| account.registers).collect();
+        if sealed.len() < self.size.majority() {
+            // Without an implausible one, a source has stopped answering since the plan was made; the next read leads to
+            // a new plan.
+            let failed = |master: &usize| Some((*master, Err(implausible.clone()?)));
+            return ripe.iter().filter_map(failed).collect();
+        }
+        let floor = Registers::floor_of(sealed, self.size.majority());
+        self.write(quarantine, ripe, &floor, quorum).await
     }
 
     /// Seals these masters by the fallback: with the registers of every master that can be read, and the
@@ -130,9 +157,38 @@ impl SealExecutor {
     }
 
     fn floor_after_loss(&self, accounts: BTreeMap<usize, Account>) -> Registers {
-        let all =
-            maximum(accounts.into_values()).merged(self.shared.read(|engine, _| engine.known_registers()));
-        all.fallback(clock::unix_time(), Past::MayHaveHeld)
+        let known = self.shared.read(|engine, _| engine.known_registers());
+        let unix_time = clock::unix_time();
+        let limits = RegisterLimits::after_loss(unix_time, known.number("counter"));
+        let (plausible, _) = self.plausible(accounts, &limits);
+        let sources = plausible.into_iter().map(|account| account.registers).collect();
+        let all = Registers::floor_of(sources, self.size.majority()).merged(known);
+        all.fallback(unix_time, Past::MayHaveHeld)
+    }
+
+    /// Returns the accounts whose registers are within the limits, and the first register that is not: it would be copied to
+    /// all masters.
+    fn plausible(
+        &self,
+        accounts: BTreeMap<usize, Account>,
+        limits: &RegisterLimits,
+    ) -> (Vec<Account>, Option<NotDone>) {
+        let all: Vec<&Registers> = accounts.values().map(|account| &account.registers).collect();
+        let limits = &Registers::widen(*limits, &all, self.size.majority());
+        let (mut plausible, mut first) = (Vec::new(), None);
+        for (master, account) in accounts {
+            match account.registers.implausible(limits) {
+                None => plausible.push(account),
+                Some((register, value)) => {
+                    first.get_or_insert_with(|| NotDone::ImplausibleSource {
+                        master: self.links[master].name.clone(),
+                        register: register.chars().take(120).collect(),
+                        value,
+                    });
+                }
+            }
+        }
+        (plausible, first)
     }
 
     async fn write(
@@ -162,8 +218,4 @@ pub(super) fn drawn(shared: &Shared) -> QuorumId {
         engine.set_drawn(fresh.clone());
         engine.identity().drawn().cloned().unwrap_or(fresh)
     })
-}
-
-fn maximum(accounts: impl Iterator<Item = Account>) -> Registers {
-    accounts.fold(Registers::default(), |all, account| all.merged(account.registers))
 }

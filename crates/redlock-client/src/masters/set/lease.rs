@@ -37,8 +37,9 @@ pub struct Lease {
     attempt: Arc<LeaseAttempt>,
     authority: Authority,
     lease_duration: Duration,
-    /// The number of local clock steps before the attempt.
-    local_steps: u64,
+    /// The number of local clock steps before the attempt, and of times at which a majority was found sealed for another
+    /// quorum.
+    losses: (u64, u64),
     /// Whether the local end has passed.
     over: bool,
     /// Whether a release was submitted.
@@ -103,7 +104,7 @@ impl Masters {
             lock: &lock,
             attempt: Some(attempt.clone()),
         };
-        let local_steps = self.local_steps();
+        let losses = self.losses();
         let completion = self.ask(&lock, command).await;
         unread.attempt = None;
         drop(unread);
@@ -117,7 +118,7 @@ impl Masters {
                     valid_until: won.valid_until,
                 },
                 lease_duration,
-                local_steps,
+                losses,
                 over: false,
                 given_back: false,
             })),
@@ -131,8 +132,8 @@ impl Lease {
     /// Returns the authority that this lease gives at `now`, if any.
     #[must_use]
     pub fn authority_at(&self, now: BootInstant) -> Option<Authority> {
-        let stepped = self.masters.local_steps() != self.local_steps;
-        if self.over || stepped {
+        let lost = self.masters.losses() != self.losses;
+        if self.over || lost {
             None
         } else {
             self.authority.at(now)

@@ -21,23 +21,25 @@ macro_rules! script {
     };
 }
 
-const GRANT: &str =
-    script!("fields_marks.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "grant.lua" "granted.lua");
+const GRANT: &str = script!("fields_marks.lua" "preamble.lua" "shortened.lua" "obstacle.lua" "cluster.lua" "grant.lua" "granted.lua");
 const CONFIRM: &str = script!("fields_none.lua" "preamble.lua" "confirm.lua");
-const RENEW: &str = script!("fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "renew.lua");
+const RENEW: &str =
+    script!("fields_none.lua" "preamble.lua" "shortened.lua" "obstacle.lua" "cluster.lua" "renew.lua");
 const RELEASE: &str = script!("fields_none.lua" "preamble.lua" "cluster.lua" "release.lua");
-const RESERVE: &str = script!("fields_none.lua" "preamble.lua" "cluster.lua" "reserve.lua");
-const OBSERVE: &str = script!("fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "observe.lua");
-const BREAK: &str = script!("fields_none.lua" "preamble.lua" "break.lua");
+const RESERVE: &str = script!("fields_none.lua" "preamble.lua" "shortened.lua" "cluster.lua" "reserve.lua");
+const OBSERVE: &str =
+    script!("fields_none.lua" "preamble.lua" "remaining.lua" "obstacle.lua" "cluster.lua" "observe.lua");
+const BREAK: &str = script!("fields_none.lua" "preamble.lua" "shortened.lua" "break.lua");
 const MARK: &str = script!("fields_none.lua" "preamble.lua" "mark.lua");
 const CLAIM: &str = script!("fields_none.lua" "preamble.lua" "claim.lua");
 const GRANT_FENCED: &str = script!(
-    "fields_fenced.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "grant.lua" "granted_fenced.lua"
+    "fields_fenced.lua" "preamble.lua" "shortened.lua" "obstacle.lua" "cluster.lua" "grant.lua" "granted_fenced.lua"
 );
 const RENEW_FENCED: &str = script!(
-    "fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "raise.lua" "renew_fenced.lua"
+    "fields_none.lua" "preamble.lua" "shortened.lua" "obstacle.lua" "cluster.lua" "raise.lua" "renew_fenced.lua"
 );
-const RESERVE_FENCED: &str = script!("fields_none.lua" "preamble.lua" "cluster.lua" "reserve_fenced.lua");
+const RESERVE_FENCED: &str =
+    script!("fields_none.lua" "preamble.lua" "shortened.lua" "cluster.lua" "reserve_fenced.lua");
 const MARK_FENCED: &str = script!("fields_none.lua" "preamble.lua" "raise.lua" "mark_fenced.lua");
 const SEAL: &str = script!("unsealed.lua" "history.lua" "seal.lua");
 

@@ -97,6 +97,82 @@ fn masters_that_forgot_the_lease_do_not_let_it_in_before_its_own_observed_end() 
     assert!(is_acquire(rig.asked()));
 }
 
+/// Two masters show one lease. The clock of one of them was set back by an hour.
+fn bounded_until(ends: BootInstant) -> View {
+    let lease = lease_of("there", 1, at(14_000));
+    let obstacle = lease.obstacle.clone().unwrap();
+    view(&[lease, Sighting::bounded(obstacle, ends)])
+}
+
+/// Returns the time for which the machine sleeps, in milliseconds.
+fn woken(rig: &Rig) -> u64 {
+    let since = rig.wake.unwrap().since(at(0));
+    u64::try_from(since.as_nanos().div_ceil(1_000_000)).unwrap()
+}
+
+#[test]
+fn a_later_view_of_the_lease_replaces_the_end_that_was_seen_before() {
+    for (first, then) in [
+        (held_until(at(40_000)), held_until(at(14_000))),
+        (held_until(at(14_000)), held_until(at(40_000))),
+        (bounded_until(at(61_200)), held_until(at(14_000))),
+        (held_until(at(14_000)), bounded_until(at(61_200))),
+    ] {
+        let ends = then.free_at().unwrap() + ms(1);
+        let mut rig = Rig::new(terms(LEASE));
+        rig.timer(0).outcome(1, Outcome::NotWon(Loss::Refused(first)));
+        rig.timer(7_500).outcome(7_501, Outcome::Observed(then.clone()));
+        let mut now = 7_501;
+        while !is_acquire(rig.asked()) {
+            now = woken(&rig);
+            rig.timer(now);
+            if !is_acquire(rig.asked()) {
+                rig.outcome(now, Outcome::Observed(then.clone()));
+            }
+        }
+        assert_eq!(at(now), ends);
+    }
+}
+
+#[test]
+fn an_end_that_no_key_can_have_gives_way_to_a_majority_that_is_free() {
+    let mut rig = Rig::new(terms(LEASE));
+    rig.timer(0)
+        .outcome(1, Outcome::NotWon(Loss::Refused(bounded_until(at(61_200)))));
+    rig.timer(7_500).outcome(7_501, Outcome::Observed(free()));
+    assert!(is_acquire(rig.asked()));
+}
+
+/// A master that shows an hour shows nearly an hour half a lease later.
+#[test]
+fn the_first_bound_of_an_end_is_reached_although_each_view_bounds_it_anew() {
+    let mut rig = Rig::new(terms(LEASE));
+    rig.timer(0)
+        .outcome(1, Outcome::NotWon(Loss::Refused(bounded_until(at(61_200)))));
+    let mut now = 1;
+    while !is_acquire(rig.asked()) {
+        assert!(now <= 61_201, "no attempt by {now} ms");
+        now = woken(&rig);
+        rig.timer(now);
+        if !is_acquire(rig.asked()) {
+            rig.outcome(now, Outcome::Observed(bounded_until(at(now + 61_200))));
+        }
+    }
+    assert_eq!(now, 61_201);
+}
+
+#[test]
+fn a_step_of_the_clock_discards_an_end_that_no_key_can_have() {
+    let mut rig = Rig::new(terms(LEASE));
+    rig.timer(0)
+        .outcome(1, Outcome::NotWon(Loss::Refused(bounded_until(at(61_200)))));
+    rig.event(2_000, Event::ClockStepped)
+        .outcome(2_001, Outcome::Observed(free()));
+    let lease = u64::try_from(terms(LEASE).timings.lease_duration.as_millis()).unwrap();
+    rig.timer(2_000 + lease);
+    assert!(is_acquire(rig.asked()), "{:?}", rig.wake);
+}
+
 #[test]
 fn a_release_by_a_majority_lets_it_in_at_once_and_by_one_master_a_moment_later() {
     let mut rig = Rig::standby(terms(LEASE), 14_000);

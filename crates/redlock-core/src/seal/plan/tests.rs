@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod knowledge;
+
 const RUNS: [&str; 5] = ["a0", "b1", "c2", "d3", "e4"];
 
 fn quorum(masters: usize) -> (QuorumSize, Fingerprint) {
@@ -57,11 +59,20 @@ fn facts(master: usize, shows: &Shows, fingerprint: &Fingerprint) -> Option<Mast
     Some(facts)
 }
 
-/// Reads at these times, with the answers a millisecond later; returns the last plan.
+/// Reads at these times, with the answers a millisecond later; returns the last plan. The process saw all masters sealed
+/// before that.
 fn watched(reads: &[(u64, &[Shows])]) -> Plan {
+    let (_, fingerprint) = quorum(reads[0].1.len());
+    let mut identity = Identity::new(fingerprint.to_string(), None);
+    for master in 0..reads[0].1.len() {
+        identity.note(master, &facts(master, &Sealed, &fingerprint).unwrap());
+    }
+    plan_of(&identity, SealedBy::Process, reads)
+}
+
+fn plan_of(identity: &Identity, by: SealedBy, reads: &[(u64, &[Shows])]) -> Plan {
     let (size, fingerprint) = quorum(reads[0].1.len());
-    let mut quarantine = Quarantine::new(size, fingerprint.clone());
-    let identity = Identity::new(fingerprint.to_string(), None);
+    let mut quarantine = Quarantine::new(size, fingerprint.clone(), by);
     let mut plan = None;
     for (time, shows) in reads {
         let response = |(master, shows)| {
@@ -72,7 +83,7 @@ fn watched(reads: &[(u64, &[Shows])]) -> Plan {
             sent: at(*time),
             responses: shows.iter().enumerate().map(response).collect(),
         };
-        plan = Some(quarantine.decide(&read, &identity));
+        plan = Some(quarantine.decide(&read, identity));
     }
     plan.unwrap()
 }
@@ -157,7 +168,7 @@ fn unreachable_is_not_unsealed() {
     let two_vanish = [P, Nothing, Nothing];
     let plan = watched(&[(0, &all), (9_000, &two_vanish)]);
     assert_eq!(plan.steps, [(0, Step::Blocked { until: at(2_441) })]);
-    let blocked = Blocked {
+    let blocked = Blocked::TooFew {
         needed: 2,
         readable: 0,
         missing: 2,

@@ -186,3 +186,66 @@ proptest! {
         }
     }
 }
+
+/// One wrong register would be copied to all masters by the next seal.
+#[test]
+fn an_account_with_a_register_beyond_the_limits_names_it() {
+    let limits = RegisterLimits {
+        token: 1_000_000,
+        slot: 5_000,
+    };
+    let found = |field: &str, value: &str| {
+        let items = reply(&["1234", "seal", "1234", "counter", "9", field, value]);
+        let account = Account::parse(&items).unwrap();
+        let implausible = account.registers.implausible(&limits);
+        implausible.map(|(field, value)| (field.to_owned(), value))
+    };
+    for (field, value, number) in [
+        ("held:a/b", "1000001", 1_000_001),
+        ("heldFloor", "18446744073709551615", u64::MAX),
+        ("clean:a/b", "1000001", 1_000_001),
+        ("delay:a/b", "1000001|5", 1_000_001),
+        ("slotFloor", "5001", 5_001),
+        ("slot:a/t", "5001|u@c", 5_001),
+        ("slot:a/!mark", "1000001|m", 1_000_001),
+    ] {
+        assert_eq!(found(field, value), Some((field.to_owned(), number)));
+    }
+    for (field, value) in [
+        ("held:a/b", "1000000"),
+        ("slotFloor", "5000"),
+        ("slot:a/!mark", "1000000|m"),
+    ] {
+        assert_eq!(found(field, value), None, "{field}");
+    }
+    // Registers of later versions have other units.
+    assert_eq!(found("micros:a/b", "18446744073709551615"), None);
+}
+
+#[test]
+fn floor_has_the_clean_end_that_a_majority_of_the_sources_shows() {
+    let source = |clean| numbers(&[("clean:a/b", clean), ("held:a/b", 9), ("counter", clean)]);
+    for (cleans, expected) in [(&[9, 7][..], 7), (&[9, 9], 9), (&[9, 0], 0), (&[9, 7, 9], 9)] {
+        let floor = Registers::floor_of(cleans.iter().map(|clean| source(*clean)).collect(), 2);
+        assert_eq!(floor.number("clean:a/b"), expected, "{cleans:?}");
+        assert_eq!((floor.number("held:a/b"), floor.number("counter")), (9, 9));
+    }
+}
+
+/// The clocks of all masters stepped back after slots were claimed.
+#[test]
+fn what_a_majority_of_the_sources_reached_is_plausible() {
+    let limits = RegisterLimits {
+        token: 1_000,
+        slot: 1_000,
+    };
+    let source = |slot, token| Registers {
+        numbers: [("heldFloor".to_owned(), token)].into(),
+        ..one_slot(slot, "u")
+    };
+    let (one, other, forged) = (source(5_000, 7), source(5_100, 2_000), source(u64::MAX, u64::MAX));
+    let widened = Registers::widen(limits, &[&one, &other, &forged], 2);
+    assert_eq!((widened.slot, widened.token), (5_100, 2_000));
+    let implausible = |source: &Registers| source.implausible(&widened).is_some();
+    assert!(!implausible(&one) && !implausible(&other) && implausible(&forged));
+}

@@ -42,6 +42,7 @@ impl Candidate {
                 Output::Poll { master } => self.poke(now, master, out),
                 Output::VotersChanged | Output::MasterChanged { .. } => self.on_voters(at, rng, out),
                 Output::LocalClockStepped => self.feed(at, Event::ClockStepped, rng, out),
+                Output::SealedForAnother => self.feed(at, Event::SealedForAnother, rng, out),
                 Output::MasterStepped { .. } | Output::Exchanged { .. } => {}
             }
         }

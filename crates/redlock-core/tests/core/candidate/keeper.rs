@@ -7,7 +7,10 @@ use redlock_core::{
 };
 
 use super::{Candidate, Out};
-use crate::{rate::Instant, world::COMMAND_TIMEOUT};
+use crate::{
+    rate::Instant,
+    world::{COMMAND_TIMEOUT, EPOCH},
+};
 
 /// The interval of polls of a master that is in use.
 const POLL_EVERY: Duration = Duration::from_secs(1);
@@ -274,6 +277,8 @@ impl Candidate {
             },
             Err(reason) => Input::PollFailed { master, reason },
         };
+        self.engine
+            .handle(Input::WallClock(Duration::from_nanos(EPOCH + at)), now);
         self.engine.handle(input, now);
         self.wait(now, master, &mut out);
         self.settle(at, rng, &mut out);

@@ -118,8 +118,11 @@ pub(crate) enum What {
         life: u32,
         nanos: Instant,
     },
-    /// The process that seals masters acts.
-    Sealer(Sealing),
+    /// A process that seals masters acts.
+    Sealer {
+        sealer: usize,
+        step: Sealing,
+    },
     Resume {
         master: usize,
     },
@@ -129,6 +132,12 @@ pub(crate) enum What {
         run: u64,
     },
     Fault,
+    /// The clocks of these masters are set by so many nanoseconds.
+    /// Registers are forged, or repaired.
+    Forge,
+    Step {
+        steps: Vec<(usize, i64)>,
+    },
     /// A candidate shuts down.
     ShutDown {
         candidate: usize,

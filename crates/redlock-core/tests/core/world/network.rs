@@ -10,7 +10,7 @@ use crate::{
     checks::deleted,
     master::{self, Master, Op},
     rate::{Instant, MS},
-    scripts,
+    scripts::{self, Named},
 };
 
 /// The time for which a candidate waits for a connection.
@@ -191,12 +191,8 @@ impl World {
     /// Returns the facts of the server that this candidate reaches under the name of the master.
     pub(crate) fn facts(&self, candidate: usize, master: usize) -> MasterFacts {
         if let (Some(twin), 0, true) = (&self.twin, master, self.candidates[candidate].reaches_twin()) {
-            return scripts::facts(
-                "twin".into(),
-                twin.sealed,
-                Some(self.fingerprint.clone()),
-                twin.registers.counter,
-            );
+            let fingerprint = Some(self.fingerprint(Named::Quorum));
+            return scripts::facts("twin".into(), twin.sealed, fingerprint, twin.registers.counter);
         }
         self.facts_of(master)
     }
@@ -206,7 +202,7 @@ impl World {
         let facts = scripts::facts(
             format!("{master}.{run}"),
             server.sealed,
-            self.stamped[master].then(|| self.fingerprint.clone()),
+            self.stamps[master].map(|named| self.fingerprint(named)),
             server.registers.counter,
         );
         MasterFacts {
@@ -215,11 +211,20 @@ impl World {
         }
     }
 
+    /// Returns the text of a fingerprint, as a master shows it.
+    fn fingerprint(&self, named: Named) -> String {
+        self.fingerprints[named as usize].to_string()
+    }
+
     /// Runs one script call: all members at one instant, each by itself.
     fn run_script(&mut self, candidate: usize, transmit: &Transmit, deadline: Instant) -> Reply {
         let (master, now) = (transmit.id.master, self.now);
         if self.masters[master].micros(now) > transmit.not_after {
             self.count("late ghost");
+        }
+        let server = &self.masters[master];
+        if server.sealed && self.stamps[master] != Some(self.candidates[candidate].names) {
+            return scripts::foreign(server.micros(now));
         }
         let twin = master == 0 && self.twin.is_some() && self.candidates[candidate].reaches_twin();
         let mut replies = Vec::with_capacity(transmit.members.len());

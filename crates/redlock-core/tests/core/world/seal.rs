@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use redlock_core::{
     BootInstant, Fingerprint, Identity, MasterFacts,
-    seal::{Past, Plan, Quarantine, Read, Registers, Response, Step},
+    plausible::{CounterBounds, ShownCounter},
+    seal::{Past, Plan, Quarantine, Read, Registers, Response, SealedBy, Step},
 };
 
 use super::{ACQUIRE_LIMIT, EPOCH, What, World, nanos};
@@ -12,16 +13,18 @@ use crate::{
     master,
     plant::Plant,
     rate::{Instant, MS, Rate},
-    scripts,
+    scripts::{self, Named},
 };
 
 /// The interval of reads of all masters, while one of them has no seal.
 const SURVEY_EVERY: Instant = 100 * MS;
 
-/// The process that seals masters.
+/// A process that seals masters.
 #[derive(Debug)]
 pub(crate) struct Sealer {
     clock: Rate,
+    /// The fingerprint under which it seals.
+    names: Named,
     identity: Identity,
     quarantine: Quarantine,
     /// Whether it reads the masters, until all have their seals.
@@ -31,12 +34,15 @@ pub(crate) struct Sealer {
 }
 
 impl Sealer {
-    pub(super) fn new(clock: Rate, fingerprint: Fingerprint) -> Self {
-        let size = fingerprint.size().unwrap();
+    /// Returns a process that has just started. Only a process of the quorum remembers the id from before.
+    pub(super) fn new(clock: Rate, names: Named, fingerprints: &[Fingerprint; 2]) -> Self {
+        let fingerprint = fingerprints[names as usize].clone();
+        let stored = (names == Named::Quorum).then(scripts::quorum);
         Self {
             clock,
-            identity: Identity::new(fingerprint.to_string(), Some(scripts::quorum())),
-            quarantine: Quarantine::new(size, fingerprint),
+            names,
+            identity: Identity::new(fingerprint.to_string(), stored),
+            quarantine: Quarantine::new(fingerprint.size().unwrap(), fingerprint, SealedBy::Process),
             awake: false,
             drawn: 0,
         }
@@ -78,7 +84,9 @@ impl World {
 
     pub(crate) fn forget(&mut self, master: usize) {
         self.masters[master].forget();
-        self.stamped[master] = self.masters[master].sealed;
+        if !self.masters[master].sealed {
+            self.stamps[master] = None;
+        }
     }
 
     /// Replaces a master by another server, with another clock and without memory. The former one has lost its vote.
@@ -113,34 +121,73 @@ impl World {
         }
     }
 
-    fn wake_sealer(&mut self) {
-        if !std::mem::replace(&mut self.sealer.awake, true) {
-            self.at(self.now, What::Sealer(Sealing::Ask));
+    /// Adds a process that seals for another fingerprint, and gives the last candidate that one, too.
+    pub(crate) fn mix_fingerprints(&mut self) {
+        self.mixed = true;
+        self.total_losses = true;
+        let clock = self.sealers[0].clock;
+        let mut sealer = Sealer::new(clock, Named::Other, &self.fingerprints);
+        if self.planted.model == Plant::UnseenSealed {
+            let own = self.fingerprints[Named::Other as usize].to_string();
+            sealer.identity = Identity::new(own, Some(scripts::quorum()));
+        } else {
+            for master in 0..self.masters.len() {
+                sealer.identity.note(master, &self.facts_of(master));
+            }
+        }
+        self.sealers.push(sealer);
+        if let Some(last) = self.candidates.last_mut() {
+            last.names = Named::Other;
         }
     }
 
-    pub(super) fn sealer(&mut self, step: Sealing) {
+    /// Starts the process with the other fingerprint anew: it has seen no master.
+    pub(crate) fn restart_sealer_of_other(&mut self) {
+        for sealer in self
+            .sealers
+            .iter_mut()
+            .filter(|sealer| sealer.names == Named::Other)
+        {
+            let awake = sealer.awake;
+            *sealer = Sealer::new(sealer.clock, Named::Other, &self.fingerprints);
+            sealer.awake = awake;
+        }
+    }
+
+    fn wake_sealer(&mut self) {
+        for sealer in 0..self.sealers.len() {
+            if !std::mem::replace(&mut self.sealers[sealer].awake, true) {
+                self.sealer_at(self.now, sealer, Sealing::Ask);
+            }
+        }
+    }
+
+    fn sealer_at(&mut self, at: Instant, sealer: usize, step: Sealing) {
+        self.at(at, What::Sealer { sealer, step });
+    }
+
+    pub(super) fn sealer(&mut self, sealer: usize, step: Sealing) {
         match step {
             Sealing::Ask => {
-                let sent = self.sealer.clock.moment(self.now);
+                let sent = self.sealers[sealer].clock.moment(self.now);
                 let at = self.now + self.delay() * 2;
-                self.at(at, What::Sealer(Sealing::Answers { sent }));
+                self.sealer_at(at, sealer, Sealing::Answers { sent });
             }
-            Sealing::Answers { sent } => self.survey(sent),
-            Sealing::Probe { master, run, probe } => self.write_probe(master, run, probe),
+            Sealing::Answers { sent } => self.survey(sealer, sent),
+            Sealing::Probe { master, run, probe } => self.write_probe(sealer, (master, run), probe),
             Sealing::Floor {
                 of,
                 fallback,
                 masters,
-            } => self.read_floor(&of, fallback, masters),
-            Sealing::Seal { master, probe, floor } => self.write_seal(master, &probe, &floor),
+            } => self.read_floor(sealer, &of, fallback, masters),
+            Sealing::Seal { master, probe, floor } => self.write_seal(sealer, master, (&probe, &floor)),
         }
     }
 
-    fn survey(&mut self, sent: BootInstant) {
-        let received = self.sealer.clock.moment(self.now);
+    fn survey(&mut self, sealer: usize, sent: BootInstant) {
+        let received = self.sealers[sealer].clock.moment(self.now);
         let responses = (0..self.masters.len())
-            .map(|master| self.response(master, received))
+            .map(|master| self.response(master, received, self.sealers[sealer].names))
             .collect();
         // A planted fault skips the wait: every wait is then over before the read.
         let waited = match self.planted.model {
@@ -151,25 +198,29 @@ impl World {
             sent: sent + waited,
             responses,
         };
-        let plan = self.sealer.quarantine.decide(&read, &self.sealer.identity);
-        self.carry_out(&plan);
-        self.sealer.awake = self.masters.iter().any(|master| !master.sealed);
-        if self.sealer.awake {
+        let by = &mut self.sealers[sealer];
+        let plan = by.quarantine.decide(&read, &by.identity);
+        self.carry_out(sealer, &plan);
+        self.sealers[sealer].awake = self.masters.iter().any(|master| !master.sealed);
+        if self.sealers[sealer].awake {
             let waits = plan.steps.iter().filter_map(|(_, step)| match step {
-                Step::Wait { until } => Some(self.sealer.clock.instant(*until)),
+                Step::Wait { until } => Some(self.sealers[sealer].clock.instant(*until)),
                 _ => None,
             });
             let soon = waits.filter(|until| *until > self.now).min();
             let next = self.now + SURVEY_EVERY;
             let at = soon.map_or(next, |soon| soon.min(next));
-            self.at(at, What::Sealer(Sealing::Ask));
+            self.sealer_at(at, sealer, Sealing::Ask);
         }
     }
 
     /// Returns what a master shows; `None` if it does not answer, unless its silence is planted to count as a loss of
     /// its memory.
-    fn response(&self, master: usize, received: BootInstant) -> Option<Response> {
-        let facts = self.facts_of(master);
+    fn response(&self, master: usize, received: BootInstant, by: Named) -> Option<Response> {
+        let mut facts = self.facts_of(master);
+        if self.planted.model == Plant::UnseenSealed && self.stamps[master] != Some(by) {
+            facts.fingerprint.clear();
+        }
         if self.reachable(master) {
             return Some(Response { facts, received });
         }
@@ -183,15 +234,15 @@ impl World {
         })
     }
 
-    fn carry_out(&mut self, plan: &Plan) {
+    fn carry_out(&mut self, sealer: usize, plan: &Plan) {
         for master in plan.of(&Step::Probe) {
-            self.sealer.drawn += 1;
+            self.sealers[sealer].drawn += 1;
             let run = self.runs[master];
-            let probe = format!("{master}.{run}|{}", self.sealer.drawn);
+            let probe = format!("{master}.{run}|{sealer}.{}", self.sealers[sealer].drawn);
             let at = self.now + self.delay();
-            self.at(at, What::Sealer(Sealing::Probe { master, run, probe }));
+            self.sealer_at(at, sealer, Sealing::Probe { master, run, probe });
         }
-        let quarantine = &self.sealer.quarantine;
+        let quarantine = &self.sealers[sealer].quarantine;
         let under_probe = |masters: Vec<usize>| -> Vec<(usize, String)> {
             let probe = |master: usize| Some((master, quarantine.probe(master)?.to_owned()));
             masters.into_iter().filter_map(probe).collect()
@@ -205,19 +256,17 @@ impl World {
         for (masters, of, fallback) in [(ripe, plan.sources.clone(), false), (lost, all, true)] {
             if !masters.is_empty() {
                 let at = self.now + self.delay();
-                self.at(
-                    at,
-                    What::Sealer(Sealing::Floor {
-                        of,
-                        fallback,
-                        masters,
-                    }),
-                );
+                let step = Sealing::Floor {
+                    of,
+                    fallback,
+                    masters,
+                };
+                self.sealer_at(at, sealer, step);
             }
         }
     }
 
-    fn write_probe(&mut self, master: usize, run: u64, probe: String) {
+    fn write_probe(&mut self, sealer: usize, (master, run): (usize, u64), probe: String) {
         if !self.reachable(master) || self.runs[master] != run || self.masters[master].sealed {
             return;
         }
@@ -225,11 +274,11 @@ impl World {
         if !stands.starts_with(&format!("{master}.{run}|")) {
             *stands = probe;
         }
-        let (stands, received) = (stands.clone(), self.sealer.clock.moment(self.now));
-        self.sealer.quarantine.note(master, &stands, received);
+        let (stands, by) = (stands.clone(), &mut self.sealers[sealer]);
+        by.quarantine.note(master, &stands, by.clock.moment(self.now));
     }
 
-    fn read_floor(&mut self, of: &[usize], fallback: bool, masters: Vec<(usize, String)>) {
+    fn read_floor(&mut self, sealer: usize, of: &[usize], fallback: bool, masters: Vec<(usize, String)>) {
         let reached: Vec<usize> = of.iter().copied().filter(|m| self.reachable(*m)).collect();
         let floor = if fallback {
             // All masters that answered before must answer again.
@@ -240,7 +289,22 @@ impl World {
             self.floor(&reached)
                 .fallback(Duration::from_nanos(self.wall()), Past::MayHaveHeld)
         } else {
-            let mut sealed: Vec<usize> = reached.into_iter().filter(|m| self.masters[*m].sealed).collect();
+            let names = Some(self.sealers[sealer].names);
+            let source = |master: &usize| self.masters[*master].sealed && self.stamps[*master] == names;
+            let mut sealed: Vec<usize> = reached.into_iter().filter(source).collect();
+            let shown: Vec<ShownCounter> = sealed.iter().map(|master| self.shown_counter(*master)).collect();
+            let own_clock = Some(Duration::from_nanos(EPOCH + self.now));
+            let Some(bounds) = CounterBounds::of(&shown, self.size.majority(), own_clock) else {
+                return;
+            };
+            let shown = |master: &usize| scripts::shipped(&self.masters[*master].registers);
+            let all: Vec<Registers> = sealed.iter().map(shown).collect();
+            let limits = Registers::widen(
+                bounds.registers,
+                &all.iter().collect::<Vec<_>>(),
+                self.size.majority(),
+            );
+            sealed.retain(|master| shown(master).implausible(&limits).is_none());
             if sealed.len() < self.size.majority() {
                 return;
             }
@@ -250,11 +314,11 @@ impl World {
         for (master, probe) in masters {
             let at = self.now + self.rng.u64(..nanos(ACQUIRE_LIMIT));
             let floor = floor.clone();
-            self.at(at, What::Sealer(Sealing::Seal { master, probe, floor }));
+            self.sealer_at(at, sealer, Sealing::Seal { master, probe, floor });
         }
     }
 
-    fn write_seal(&mut self, master: usize, probe: &str, floor: &Registers) {
+    fn write_seal(&mut self, sealer: usize, master: usize, (probe, floor): (&str, &Registers)) {
         let run = format!("{master}.{}|", self.runs[master]);
         let server = &mut self.masters[master];
         if self.down[master] || server.sealed || server.probe != probe || !probe.starts_with(&run) {
@@ -262,7 +326,15 @@ impl World {
         }
         server.seal(&scripts::of_shipped(floor));
         server.probe.clear();
-        self.stamped[master] = true;
+        self.stamps[master] = Some(self.sealers[sealer].names);
+    }
+
+    fn shown_counter(&self, master: usize) -> ShownCounter {
+        let server = &self.masters[master];
+        ShownCounter {
+            counter: server.registers.counter,
+            clock: Duration::from_micros(server.micros(self.now)),
+        }
     }
 
     pub(crate) fn reachable(&self, master: usize) -> bool {
@@ -277,9 +349,7 @@ impl World {
             });
             return scripts::shipped(&merged);
         }
-        registers.fold(Registers::default(), |floor, of| {
-            floor.merged(scripts::shipped(of))
-        })
+        Registers::floor_of(registers.map(scripts::shipped).collect(), self.size.majority())
     }
 
     /// Returns the wall clock of the process that seals. It only has to be right where a majority may lose its memory

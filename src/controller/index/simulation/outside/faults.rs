@@ -17,6 +17,8 @@ pub(super) struct Faults {
     pub(super) refuses: bool,
     /// Whether servers do not lose their votes.
     pub(super) keeps_votes: bool,
+    /// Whether no kind of a target is served.
+    pub(super) unswitchable: bool,
     /// Whether running targets do not become ready.
     pub(super) unready: bool,
 }
@@ -33,15 +35,18 @@ pub(in crate::controller::index::simulation) enum Focus {
     Siblings,
     /// Another cluster has the name of this one, and a lock is only observed.
     Names,
+    /// A lock changes its quorum and its fencing while stops fail.
+    Identities,
 }
 
 impl Focus {
     pub(super) fn any(random: &mut fastrand::Rng) -> Self {
-        match random.u8(..13) {
-            0 | 1 => Self::Drains,
-            2 => Self::Masters,
-            3 => Self::Siblings,
-            4 => Self::Names,
+        match random.u8(..16) {
+            0..=3 => Self::Drains,
+            4 => Self::Masters,
+            5 => Self::Siblings,
+            6 => Self::Names,
+            7 => Self::Identities,
             _ => Self::All,
         }
     }
@@ -50,12 +55,22 @@ impl Focus {
 impl Outside {
     pub(super) fn user(&mut self) {
         match (self.focus, self.random.u8(..8)) {
+            // A request would take the place of a failover.
+            (Focus::Drains, 0..=3) if self.faults.unready => return,
             (Focus::Drains, 0..=3) => return self.ask_for_hand_over(NAMES[0]),
             (Focus::Drains, 4) => return self.server.annotate(NAMES[0], REQUEST, None),
             (Focus::Drains, 5) => return self.server.touch(NAMES[0]),
+            (Focus::Drains, 6) => {
+                let when = (self.stamp(), self.now);
+                return self.server.recreate(NAMES[0], &mut self.random, when);
+            }
             (Focus::Siblings, 0..=4) => {
                 let (name, stamp) = (NAMES[self.random.usize(..NAMES.len())], self.stamp());
                 return self.server.delete(name, stamp);
+            }
+            (Focus::Identities, 0..=4) => {
+                let stamp = self.stamp();
+                return self.server.change_identity(NAMES[0], &mut self.random, stamp);
             }
             (Focus::Masters, 0..=4) => return self.server.move_master(QUORUMS[0], &mut self.random),
             _ => {}
@@ -104,8 +119,17 @@ impl Outside {
         if self.focus == Focus::Siblings && self.random.bool() {
             return self.lose_or_find_masters();
         }
-        match self.random.u8(..15) {
-            0 => self.server.down ^= true,
+        if self.focus == Focus::Identities && self.random.bool() {
+            self.server.down ^= true;
+            return;
+        }
+        match self.random.u8(..16) {
+            15 => self.faults.unswitchable ^= true,
+            0 => {
+                self.server.down ^= true;
+                self.cut_off = self.server.down && self.random.bool();
+                self.sibling_reaches_api = self.random.bool();
+            }
             1 if self.server.unwatched && !self.server.unserved => self.server.watch_again(self.now),
             1 => self.server.break_watch(),
             2 if self.server.unserved => {
@@ -126,6 +150,7 @@ impl Outside {
             7 => self.faults.refuses ^= true,
             8 => self.faults.keeps_votes ^= true,
             9 => self.faults.unready ^= true,
+            10 if self.random.bool() => self.other_takes_part ^= true,
             10 => self.other_lives ^= true,
             11 | 12 => self.server.coordinate(self.sibling_sees, self.stamp()),
             _ => self.lose_or_find_masters(),
@@ -158,6 +183,7 @@ impl Outside {
         self.faults = Faults::default();
         self.server.unwatched |= self.server.unserved;
         (self.server.down, self.server.unserved) = (false, false);
+        (self.cut_off, self.sibling_reaches_api) = (false, true);
         // A sibling that sees the masters would be responsible for the remaining work.
         (self.sibling_sees, self.sibling_answers) = (false, true);
         self.blind = blind;

@@ -10,7 +10,7 @@ use crate::{
     },
     lease::{Authority, BootInstant, EndReason, FencingToken, Holder, LockName, Nonce},
     masters::{MasterStatus, QuorumId, Unknown},
-    operator::{access::Access, metrics_watcher::Change},
+    operator::metrics_watcher::{Change, EndedLease},
 };
 
 impl Outside {
@@ -72,11 +72,18 @@ impl Outside {
     pub(super) fn elect(&mut self) -> Vec<Input> {
         let mut inputs = Vec::new();
         let now = self.now;
+        let coordinates = self.server.coordinator_is(self.identity.as_str());
         let clashes = if self.focus == Focus::Names { 2 } else { 20 };
         for (name, quorum) in &mut self.quorums {
             let sees = quorum.voting >= 2;
             for (lock, stand) in &mut quorum.locks {
                 let internal = lock.is_internal();
+                // A sibling leaves the seat of the reporter to the coordinator.
+                let leaves = internal && coordinates;
+                if leaves && matches!(stand.owner, Some((Owner::Sibling, ..))) {
+                    stand.owner = None;
+                    inputs.push(change(name, lock, None));
+                }
                 if let Some((owner, ..)) = stand.owner {
                     let gives_back = !self.calm && self.random.u8(..8) == 0;
                     let withdrawn = owner == Owner::Me && stand.contends != Some(true);
@@ -90,7 +97,7 @@ impl Outside {
                 let mine = sees && stand.contends == Some(true) && !stand.abstains;
                 let owner = match self.random.u8(..4) {
                     0 | 1 if mine => Owner::Me,
-                    2 if self.sibling_sees => Owner::Sibling,
+                    2 if self.sibling_sees && !leaves => Owner::Sibling,
                     // This cluster usually owns its name.
                     3 if !internal || (!self.calm && self.random.u8(..clashes) == 0) => Owner::Elsewhere,
                     _ if mine => Owner::Me,
@@ -129,7 +136,7 @@ fn change(quorum: &str, lock: &LockName, ended: Option<EndReason>) -> Input {
     Input::Lease(Change {
         quorum: quorum.into(),
         lock: lock.clone(),
-        ended,
+        ended: ended.map(|reason| EndedLease { reason, token: None }),
     })
 }
 
@@ -181,11 +188,15 @@ impl Views for Outside {
         self.tasks.get(key).is_some_and(|task| task.broken)
     }
 
+    fn is_api_server_lost(&self) -> bool {
+        self.cut_off
+    }
+
     fn unready(&self) -> Option<Unready> {
         None
     }
 
     fn access(&self, _: &QuorumPlan) -> Found {
-        Found::Here(Access::default())
+        Found::Here(Box::default())
     }
 }

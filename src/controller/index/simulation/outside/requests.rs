@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{OpenQuorum, Outside, Owner, SIBLING, Task, stops::Stops};
+use super::{Focus, OpenQuorum, Outside, Owner, SIBLING, Task, stops::Stops};
 use crate::{
     api::{hand_over::REQUEST, leader_lock::LockState, plan::QuorumPlan},
     controller::{
@@ -14,7 +14,7 @@ use crate::{
         writer::{Item, Written},
     },
     lease::{BootInstant, FencingToken, LockName, Participation},
-    masters::{Reporters, RetireOutcome, Unknown},
+    masters::{Reporters, RetireOutcome, TakesPart, Unknown},
     operator::sibling::{Answer, LeaseAnswer, LockAnswer, QuorumAnswer},
 };
 
@@ -112,7 +112,11 @@ impl Outside {
             } => {
                 let text = serde_json::to_string(&abstention).unwrap();
                 let lost = Err("no answer".to_owned());
-                let (at, end) = self.request(ABSTAINS, lost, |server| server.abstain(&object, Some(text)));
+                let (at, mut end) =
+                    self.request(ABSTAINS, lost, |server| server.abstain(&object, Some(text)));
+                if self.focus == Focus::Drains && !self.calm && self.random.u8(..3) == 0 {
+                    end = Err("the answer is lost".to_owned());
+                }
                 self.due.push((at, Input::Abstains(key, failover, end)));
             }
             Effect::EndAbstention { object, .. } => {
@@ -142,6 +146,20 @@ impl Outside {
                         complete: 3,
                     },
                 ));
+            }
+            Effect::AskWilling { quorum, questions } => {
+                let sees = self.quorums.get(&quorum).is_some_and(|quorum| quorum.voting >= 2);
+                let takes_part = match (sees, self.other_takes_part) {
+                    (false, _) => TakesPart::Unknown,
+                    (true, true) => TakesPart::Willing,
+                    (true, false) if self.random.bool() => TakesPart::NotShown,
+                    (true, false) => TakesPart::Declining,
+                };
+                let answers = questions.into_iter().map(|question| {
+                    let taken = question.clusters.iter().map(|_| takes_part).collect();
+                    (question, taken)
+                });
+                self.answer(Input::Willing(quorum, answers.collect()));
             }
             Effect::RetireUrl(retired, _) => self.retire(retired),
             Effect::ReplaceUrl(retired) => return self.replace_url(retired),
@@ -241,7 +259,7 @@ impl Outside {
                 let contends = terms.participation == Participation::Contend;
                 self.put(&quorum, lock, contends, false);
             }
-            Effect::RemoveLock { quorum, lock, .. } => {
+            Effect::RemoveLock { quorum, lock, .. } | Effect::RemoveInternal { quorum, lock } => {
                 if let Some(stand) = self.quorums.get_mut(&quorum).and_then(|q| q.locks.get_mut(&lock)) {
                     stand.contends = None;
                     stand.owner = stand.owner.filter(|(owner, ..)| *owner != Owner::Me);
@@ -314,6 +332,7 @@ impl Outside {
             identity: SIBLING.to_owned(),
             finalizer: "redlock.dev/in-use-all".to_owned(),
             uses: BTreeSet::new(),
+            api_contact_age_milliseconds: self.sibling_reaches_api.then_some(0),
             quorums: quorums.collect(),
         };
         Round::new(self.now, vec![answer], identity.0, identity.1).about(asked, false)

@@ -11,7 +11,7 @@ use crate::{
     controller::{
         index::{AfterStop, Input, Views},
         object::ObjectKey,
-        target_task::{StopRequest, TargetReport},
+        target_task::{Permissions, StopRequest, TargetReport},
     },
 };
 
@@ -68,7 +68,9 @@ impl Outside {
                 self.running.remove(key);
             }
         } else if held && !plan.targets.is_empty() {
-            if let Some((_, won)) = unread {
+            if self.is_unswitchable(&plan, hands) {
+                // Nothing is started.
+            } else if let Some((_, won)) = unread {
                 wants_read = Some(won);
             } else if !hands.starts {
                 // The departure is ordered next.
@@ -83,6 +85,7 @@ impl Outside {
         inputs.extend(self.stopped(key));
         let report = TargetReport {
             wants_read,
+            unswitchable: self.is_unswitchable(&plan, hands),
             ..self.report(key, &plan, wants_guard)
         };
         if let Some(task) = self.tasks.get_mut(key)
@@ -92,6 +95,11 @@ impl Outside {
             inputs.insert(0, Input::Report(report));
         }
         inputs
+    }
+
+    /// Reports whether no target can be switched, and none was started.
+    fn is_unswitchable(&self, plan: &LockPlan, hands: Permissions) -> bool {
+        self.faults.unswitchable && !hands.guarded && !hands.off && !plan.is_fenced() && plan.switches()
     }
 
     /// Makes the task of one lock panic. Its targets stay as they are.
@@ -132,6 +140,7 @@ impl Outside {
         TargetReport {
             key: key.clone(),
             targets: targets.collect(),
+            removed: Vec::new(),
             has: has.map(|target| target.work.clone()).collect(),
             runs,
             wants_guard,
@@ -139,6 +148,7 @@ impl Outside {
             takeover: None,
             settled: true,
             trouble: None,
+            unswitchable: false,
             unready: runs && self.faults.unready && plan.failover_after_unready.is_some(),
             nodes: plan.is_fenced().then(|| Self::nodes(runs)),
             notes: Vec::new(),

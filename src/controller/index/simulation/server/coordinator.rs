@@ -26,6 +26,12 @@ impl Server {
         }
     }
 
+    /// Reports whether the Lease names this holder.
+    pub(in crate::controller::index::simulation) fn coordinator_is(&self, identity: &str) -> bool {
+        let lease = self.coordinator.as_ref();
+        lease.is_some_and(|lease| CoordinatorRecord::of(lease).holder == identity)
+    }
+
     /// Lets the sibling become the coordinator, or renew its Lease.
     pub(in crate::controller::index::simulation) fn coordinate(&mut self, sees: bool, stamp: Timestamp) {
         let unseen = if sees {
@@ -40,6 +46,7 @@ impl Server {
             transitions: 1,
             scope: "all".to_owned(),
             unseen,
+            copy: None,
         });
     }
 

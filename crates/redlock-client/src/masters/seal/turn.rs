@@ -1,0 +1,83 @@
+//! Lets one process at a time seal a master: each reads the registers of f+1 masters, and they would all do so at the same
+//! moment.
+//!
+//! The turn is a key on the master without a seal, and expires. It protects nothing: two processes may seal one master, and a
+//! master that does not answer truly delays its own seal alone.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+
+use redlock_core::{BootInstant, seal::Quarantine};
+
+use super::{
+    rounds::{self, NotDone},
+    sealing::Sealed,
+};
+use crate::{clock, masters::link::Link};
+
+/// The time after which a process no longer counts as one of several.
+const CONTESTED: Duration = Duration::from_secs(60);
+
+/// The turns of this process.
+#[derive(Debug)]
+pub(super) struct SealTurns {
+    process: String,
+    /// Longer than a read of all registers and a seal take.
+    lasts: Duration,
+    /// The times at which the turns of other processes were last seen, by master.
+    contested: BTreeMap<usize, BootInstant>,
+    /// The times until which a process whose seal failed leaves the turn to the others, by master.
+    rests: BTreeMap<usize, BootInstant>,
+}
+
+impl SealTurns {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self {
+            process: rounds::uuid(),
+            lasts: limit * 2 + Duration::from_secs(1),
+            contested: BTreeMap::new(),
+            rests: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the masters whose turn this process has now, and those at which it could not be taken.
+    pub(super) async fn take(
+        &mut self,
+        links: &Arc<[Arc<Link>]>,
+        quarantine: &Quarantine,
+        mut masters: Vec<usize>,
+    ) -> (Vec<usize>, Sealed) {
+        let now = clock::now();
+        self.rests.retain(|_, until| now < *until);
+        masters.retain(|master| !self.rests.contains_key(master));
+        let (process, lasts) = (&self.process, self.lasts);
+        let asked = masters.into_iter().filter_map(|master| {
+            let (link, probe) = (&links[master], quarantine.probe(master)?);
+            Some(async move { (master, rounds::take_turn(link, probe, process, lasts).await) })
+        });
+        let answers: Vec<(usize, Result<String, NotDone>)> = join_all(asked).await;
+        let (mut own, mut failed) = (Vec::new(), Vec::new());
+        for (master, turn) in answers {
+            match turn {
+                Ok(turn) if turn == self.process => own.push(master),
+                Ok(_) => drop(self.contested.insert(master, clock::now())),
+                Err(why) => failed.push((master, Err(why))),
+            }
+        }
+        (own, failed)
+    }
+
+    /// Records the results at the masters whose turn this process had. After a failure another process may succeed, such as
+    /// one that reaches more masters.
+    pub(super) fn finish(&mut self, masters: &[usize], done: &Sealed) {
+        let now = clock::now();
+        for master in masters {
+            let sealed = done.iter().any(|(one, result)| one == master && result.is_ok());
+            let contested = self.contested.get(master);
+            if !sealed && contested.is_some_and(|at| now.since(*at) < CONTESTED) {
+                self.rests.insert(*master, now + self.lasts * 2);
+            }
+        }
+    }
+}
