@@ -16,8 +16,12 @@ TAG ?=
 # For the sequences of inputs of the controller: three times as fast. Only this package is rebuilt, no dependency.
 OPTIMISED = --config 'profile.test.package.redlock-operator.opt-level = 1'
 
+# Compiled for the cache of Go: a test would compile them while others measure.
+GO_PROGRAMS = for modules in tests/client-go/*.mod examples/warm-controller/controller/go.mod; do \
+	(cd "$$(dirname "$$modules")" && CGO_ENABLED=0 go build -modfile "$$(basename "$$modules")" -o /dev/null .) || exit; done
+
 .DEFAULT_GOAL := help
-.PHONY: world demo test test-servers test-valkey test-kubernetes test-others test-redis test-model test-sequences test-doc check simulate model lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-fencing soak-slots soak-leases prove-run csi-sanity node-vm chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
+.PHONY: world demo test test-servers test-valkey test-kubernetes test-others test-redis test-model test-sequences test-doc check simulate model lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-fencing soak-slots soak-leases soak-registers prove-run csi-sanity node-vm chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
 
 # The debug build: the demo measures only waiting times, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
@@ -30,6 +34,7 @@ test: export RUST_TEST_THREADS ?= 6
 test: tools ## All tests
 	$(CARGO) fmt --all --check
 	scripts/build-kubernetes $(CARGO) test --workspace --no-run
+	@$(GO_PROGRAMS)
 	@+$(MAKE) --jobs 3 --output-sync=target --keep-going --no-print-directory test-kubernetes test-others test-redis test-model test-sequences test-doc test-valkey
 
 # Its tests wait for API servers and leases: seven at once leave time of the CPUs for the others.
@@ -122,6 +127,9 @@ soak-slots: ## 500 slots in two clusters under faults, and 5 real minutes; ARGS=
 
 soak-leases: ## Action Lease with client-go and kube-schedulers: 24 moves, and ten minutes on standby; ARGS='REDLOCK_MOVES=6 REDLOCK_STANDBY_SECONDS=60', ARGS=REDLOCK_UNFENCED=1 without the policy
 	$(ARGS) scripts/build-kubernetes $(CARGO) test --test kubernetes -- --ignored --nocapture --test-threads=1 client_go::soak
+
+soak-registers: tools ## One master loses its memory beside 150 processes and 50,000 locks; ARGS='REDLOCK_PROCESSES=30 REDLOCK_LOCKS=10000'
+	$(ARGS) $(CARGO) test --package redlock-client --test redis -- --ignored --nocapture --exact restore::many_processes_and_locks
 
 prove-run: tools ## What `redlock run` promises, 20 trials of each failure, more than 12 minutes; ARGS='REDLOCK_TRIALS=3 REDLOCK_ROWS=network-cut'
 	$(ARGS) $(CARGO) test --test prove -- --ignored --nocapture --exact every_row
