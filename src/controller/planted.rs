@@ -22,6 +22,8 @@ pub(super) enum WorldMistake {
     DeclaresAssumedTime,
     /// A lock is held in a cluster that can switch none of its targets.
     HoldsUnswitchable,
+    /// A replica reports only once the Lease of the coordinator has ended.
+    ReportsLate,
     /// The requests of all namespaces wait in one queue.
     QueuesByArrival,
     /// Every holder with the UID of this cluster counts as a sibling.

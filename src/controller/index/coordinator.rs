@@ -328,9 +328,14 @@ impl Index {
 
     /// Reports whether another replica of this cluster coordinates, and sees the masters of this quorum.
     pub(super) fn is_coordinated_elsewhere(&self, quorum: &str, at: &World<'_>) -> bool {
-        let election = self.coordinator.as_ref();
-        let view = election.and_then(|election| election.published.as_ref());
-        view.is_some_and(|view| view.is_coordinated(quorum, at.now))
+        self.coordinator_renewed(quorum, at).is_some()
+    }
+
+    /// Returns the time at which the last renewal of such a replica was observed.
+    pub(super) fn coordinator_renewed(&self, quorum: &str, at: &World<'_>) -> Option<BootInstant> {
+        let view = self.coordinator.as_ref()?.published.as_ref()?;
+        let other = view.other.as_ref()?;
+        view.is_coordinated(quorum, at.now).then(|| other.until - EXPIRES)
     }
 }
 

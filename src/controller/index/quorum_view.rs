@@ -31,7 +31,7 @@ impl Index {
         let masters = self.open.get(name).and_then(|_| at.views.masters(name));
         let health = masters.as_deref().map(Health::of);
         let duty = ReporterDuty {
-            leaves: self.is_coordinated_elsewhere(name, at),
+            coordinator_renewed: self.coordinator_renewed(name, at),
             coordinator: self.known_coordinator(name, at),
         };
         let Some(entry) = self.quorums.get_mut(name) else {

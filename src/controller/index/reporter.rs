@@ -6,7 +6,8 @@
 //! do not see these locks, so each set of namespaces has its own reporter. `_cluster/<name>` is held by a replica of
 //! the one cluster that may have the name.
 //!
-//! Where another replica coordinates the cluster, it also reports: it stops targets, and knows what hinders it.
+//! Where another replica coordinates the cluster, it also reports: it stops targets, and knows what hinders it. Its Lease at the
+//! API server ends late. So another replica takes a seat that is free, and leaves it once the coordinator renews its Lease.
 
 use std::time::Duration;
 
@@ -16,16 +17,21 @@ use super::{
 };
 use crate::{
     api::in_use,
+    controller::planted::{WorldMistake, plants},
     lease::{
         BootInstant, ClusterId, LockName, Participation, Terms,
         identity::IdentityError,
-        timing::{GivenTimings, Timings},
+        timing::{GivenTimings, MIN_LEASE, Timings},
     },
     masters::{reporter_lock, scope_reporter_lock},
 };
 
-/// The duration of these leases. Renewals are cheap, so a short lease suffices.
+/// The duration of these leases.
 const LEASE: Duration = Duration::from_secs(15);
+/// The duration of the leases of the reporters: after a crash, statuses are older than the facts for about this time.
+const SEAT_LEASE: Duration = MIN_LEASE;
+/// The time for which a seat is left free for the coordinator.
+const COORDINATOR_FIRST: Duration = Duration::from_millis(500);
 
 /// The state of an internal lock, as this replica sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,39 +63,68 @@ fn view(seen: &LockSnapshot) -> View {
 #[derive(Debug)]
 struct Seat {
     lock: LockName,
-    mine: bool,
-    free_since: Option<BootInstant>,
+    state: SeatState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SeatState {
+    Mine {
+        since: BootInstant,
+    },
+    /// Another replica reports.
+    Taken,
+    Free {
+        since: BootInstant,
+    },
 }
 
 impl Seat {
     fn new(lock: LockName, now: BootInstant) -> Self {
         Self {
             lock,
-            mine: false,
-            free_since: Some(now),
+            state: SeatState::Free { since: now },
         }
     }
 
     /// Records the state of the lock. Returns whether this replica became the reporter, or ceased to be it.
     fn observe(&mut self, seen: &View, now: BootInstant) -> bool {
-        let before = std::mem::replace(&mut self.mine, *seen == View::Mine);
-        self.free_since = match seen {
-            View::Free => self.free_since.or(Some(now)),
-            View::Mine | View::Held { .. } => None,
+        let before = self.is_mine();
+        self.state = match (seen, self.state) {
+            (View::Mine, mine @ SeatState::Mine { .. }) => mine,
+            (View::Mine, SeatState::Taken | SeatState::Free { .. }) => SeatState::Mine { since: now },
+            (View::Held { .. }, _) => SeatState::Taken,
+            (View::Free, free @ SeatState::Free { .. }) => free,
+            (View::Free, SeatState::Taken | SeatState::Mine { .. }) => SeatState::Free { since: now },
         };
-        before != self.mine
+        before != self.is_mine()
+    }
+
+    const fn is_mine(&self) -> bool {
+        matches!(self.state, SeatState::Mine { .. })
     }
 
     fn absent_for(&self, now: BootInstant) -> Option<Duration> {
-        self.free_since.map(|since| now.since(since))
+        match self.state {
+            SeatState::Free { since } => Some(now.since(since)),
+            SeatState::Mine { .. } | SeatState::Taken => None,
+        }
+    }
+
+    /// Reports whether this replica contends for the seat beside a coordinator whose Lease was last renewed at `renewed`.
+    fn is_contended_beside(&self, renewed: BootInstant, contended: bool, now: BootInstant) -> bool {
+        match self.state {
+            SeatState::Mine { since } => renewed <= since,
+            SeatState::Taken => false,
+            SeatState::Free { since } => contended || now.since(since) >= COORDINATOR_FIRST,
+        }
     }
 }
 
 /// What this replica has to do as reporter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::controller) struct ReporterDuty {
-    /// Whether another replica coordinates, and sees the masters.
-    pub(in crate::controller) leaves: bool,
+    /// The time at which the last renewal of another coordinator that sees the masters was observed; `None` without one.
+    pub(in crate::controller) coordinator_renewed: Option<BootInstant>,
     pub(in crate::controller) coordinator: KnownCoordinator,
 }
 
@@ -116,6 +151,7 @@ pub(in crate::controller) struct Reporter {
     locks: Seat,
     name: LockName,
     timings: Timings,
+    seat_timings: Timings,
     /// A time longer than any lease: a lock that was free for this time has no holder.
     long: Duration,
     contends_for_name: bool,
@@ -167,14 +203,16 @@ impl Reporter {
             longest_lease,
             elects_coordinator,
         } = *terms;
-        let given = GivenTimings {
-            lease_duration: Some(LEASE.min(longest_lease)),
-            ..GivenTimings::default()
+        let timings = |lease: Duration| {
+            let given = GivenTimings {
+                lease_duration: Some(lease.min(longest_lease)),
+                ..GivenTimings::default()
+            };
+            // A command timeout that is too long for this lease is reported with the first lock that it affects.
+            Timings::resolve(given, Duration::ZERO, Some(command_timeout), longest_lease)
+                .or_else(|_| Timings::resolve(given, Duration::ZERO, None, longest_lease))
+                .unwrap_or_else(|_| Timings::derive(Duration::ZERO))
         };
-        // A command timeout that is too long for this lease is reported with the first lock that it affects.
-        let timings = Timings::resolve(given, Duration::ZERO, Some(command_timeout), longest_lease)
-            .or_else(|_| Timings::resolve(given, Duration::ZERO, None, longest_lease))
-            .unwrap_or_else(|_| Timings::derive(Duration::ZERO));
         let coordinator = match elects_coordinator {
             true => Some(CoordinatorSeat::new(cluster, &scope.0)?),
             false => None,
@@ -184,7 +222,8 @@ impl Reporter {
             quorum: Seat::new(reporter_lock(cluster)?, now),
             locks: Seat::new(scope_reporter_lock(cluster, &scope.0)?, now),
             name: LockName::internal("cluster", cluster.name())?,
-            timings,
+            timings: timings(LEASE),
+            seat_timings: timings(SEAT_LEASE),
             long: longest_lease * 2,
             contends_for_name: true,
             contends_to_report: true,
@@ -197,10 +236,16 @@ impl Reporter {
 
     /// Returns the initial terms: all locks are contended for, except that of the coordinator.
     pub(in crate::controller) fn first_terms(&self) -> impl Iterator<Item = (LockName, Terms)> {
-        let all = [&self.quorum.lock, &self.locks.lock, &self.name];
+        let [quorum, locks] = self.seats();
+        let all = [quorum, locks, &self.name];
         let seat = self.coordinator.as_ref();
         let seat = seat.map(|seat| self.terms(seat.lock(), false));
         all.map(|lock| self.terms(lock, true)).into_iter().chain(seat)
+    }
+
+    /// Returns the locks that elect the reporters.
+    fn seats(&self) -> [&LockName; 2] {
+        [&self.quorum.lock, &self.locks.lock]
     }
 
     /// Returns the terms of a lock that only the reporter contends for.
@@ -216,7 +261,10 @@ impl Reporter {
         };
         let terms = Terms {
             cluster: self.cluster.clone(),
-            timings: self.timings,
+            timings: match self.seats().contains(&lock) {
+                true => self.seat_timings,
+                false => self.timings,
+            },
             participation,
             ordered_delay: Duration::ZERO,
             guards: false,
@@ -238,7 +286,12 @@ impl Reporter {
         let before = (self.confirmed, self.clash.clone());
         let contended = (self.contends_for_name, self.contends_to_report);
         self.judge_name(name, now);
-        self.contends_to_report = !duty.leaves;
+        let (quorum, locks) = (self.quorum.observe(&quorum, now), self.locks.observe(&locks, now));
+        self.contends_to_report = duty.coordinator_renewed.is_none_or(|renewed| {
+            let mut seats = [&self.quorum, &self.locks].into_iter();
+            !plants(WorldMistake::ReportsLate)
+                && seats.any(|seat| seat.is_contended_beside(renewed, self.contends_to_report, now))
+        });
         let mut put = Vec::new();
         let mut copied = false;
         if let Some(seat) = &mut self.coordinator {
@@ -253,12 +306,11 @@ impl Reporter {
             put.push(self.terms(&self.name, self.contends_for_name));
         }
         if self.contends_to_report != contended.1 {
-            let seats = [&self.quorum.lock, &self.locks.lock];
-            put.extend(seats.map(|seat| self.terms(seat, self.contends_to_report)));
+            put.extend(self.seats().map(|seat| self.terms(seat, self.contends_to_report)));
         }
         Turn {
-            quorum: self.quorum.observe(&quorum, now),
-            locks: self.locks.observe(&locks, now),
+            quorum,
+            locks,
             name: before != (self.confirmed, self.clash.clone()),
             copied,
             put,
@@ -290,12 +342,12 @@ impl Reporter {
 
     /// Reports whether this replica writes the status of the quorum.
     pub(in crate::controller) fn reports_quorum(&self) -> bool {
-        self.quorum.mine
+        self.quorum.is_mine()
     }
 
     /// Reports whether this replica writes for locks of its scope that no replica of its cluster holds.
     pub(in crate::controller) fn reports_locks(&self) -> bool {
-        self.locks.mine
+        self.locks.is_mine()
     }
 
     /// Returns how long no replica of this cluster has reported on the quorum, as far as this replica sees.
@@ -355,16 +407,33 @@ mod tests {
         assert_eq!(Scope::of(&many).0.len(), 16);
     }
 
+    fn at(milliseconds: u64) -> BootInstant {
+        BootInstant::from_nanos(milliseconds * 1_000_000)
+    }
+
     #[test]
     fn reporter_is_absent_from_when_its_lock_was_first_seen_free() {
-        let at = |second: u64| BootInstant::from_nanos(second * 1_000_000_000);
-        let mut seat = Seat::new(lock(&[]), at(1));
-        assert!(!seat.observe(&View::Free, at(3)));
-        assert_eq!(seat.absent_for(at(4)), Some(Duration::from_secs(3)));
-        assert!(!seat.observe(&held("eu/u", "other"), at(5)));
-        assert_eq!(seat.absent_for(at(5)), None);
-        assert!(seat.observe(&View::Mine, at(6)));
-        assert!(seat.observe(&View::Free, at(7)));
-        assert_eq!(seat.absent_for(at(9)), Some(Duration::from_secs(2)));
+        let mut seat = Seat::new(lock(&[]), at(1_000));
+        assert!(!seat.observe(&View::Free, at(3_000)));
+        assert_eq!(seat.absent_for(at(4_000)), Some(Duration::from_secs(3)));
+        assert!(!seat.observe(&held("eu/u", "other"), at(5_000)));
+        assert_eq!(seat.absent_for(at(5_000)), None);
+        assert!(seat.observe(&View::Mine, at(6_000)));
+        assert!(seat.observe(&View::Free, at(7_000)));
+        assert_eq!(seat.absent_for(at(9_000)), Some(Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn free_seat_is_taken_beside_a_coordinator_until_it_renews_its_lease() {
+        let mut seat = Seat::new(lock(&[]), at(0));
+        seat.observe(&held("eu/u", "coordinator"), at(1_000));
+        assert!(!seat.is_contended_beside(at(900), false, at(1_000)));
+        seat.observe(&View::Free, at(3_000));
+        assert!(!seat.is_contended_beside(at(900), false, at(3_499)));
+        assert!(seat.is_contended_beside(at(900), false, at(3_500)));
+        assert!(seat.is_contended_beside(at(3_400), true, at(3_501)));
+        seat.observe(&View::Mine, at(3_600));
+        assert!(seat.is_contended_beside(at(3_600), true, at(6_000)));
+        assert!(!seat.is_contended_beside(at(5_900), true, at(6_000)));
     }
 }

@@ -5,6 +5,7 @@ mod copied_cluster;
 mod cut_off_holder;
 mod denied_stop;
 mod late_target;
+mod lost_reporter;
 mod neighbours;
 mod orphaned_pods;
 mod refused_writes;
@@ -29,6 +30,7 @@ use copied_cluster::copied_cluster;
 use cut_off_holder::cut_off_holder;
 use denied_stop::{denied_removal, denied_step_down, unconfirmed_stop};
 use late_target::late_target;
+use lost_reporter::lost_reporter;
 use neighbours::bad_neighbours;
 use orphaned_pods::orphaned_pods;
 use refused_writes::refused_writes;
@@ -63,6 +65,7 @@ enum Scenario {
     UnconfirmedStop,
     Unswitchable,
     LateTarget,
+    LostReporter,
     OrphanedPods,
 }
 
@@ -90,6 +93,7 @@ impl Scenario {
             Self::UnconfirmedStop => unconfirmed_stop(seed).await,
             Self::Unswitchable => unswitchable(seed).await,
             Self::LateTarget => late_target(seed).await,
+            Self::LostReporter => lost_reporter(seed).await,
             Self::OrphanedPods => orphaned_pods(seed).await,
         }
     }

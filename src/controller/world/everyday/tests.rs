@@ -131,12 +131,17 @@ fn holder_declares_the_time_of_a_pod_template_that_comes_later() {
 }
 
 #[test]
+fn status_follows_the_lock_although_its_reporter_is_lost() {
+    holds(Scenario::LostReporter);
+}
+
+#[test]
 fn deleted_lock_waits_for_the_pods_of_a_target_that_was_deleted_without_them() {
     holds(Scenario::OrphanedPods);
 }
 
 /// Each mistake, and the scenario that finds it.
-const MISTAKES: [(WorldMistake, Scenario); 15] = [
+const MISTAKES: [(WorldMistake, Scenario); 16] = [
     (
         WorldMistake::DepartsUnrecorded,
         Scenario::Deletion { clusters: 1 },
@@ -154,6 +159,7 @@ const MISTAKES: [(WorldMistake, Scenario); 15] = [
     (WorldMistake::PassesToAnyCluster, Scenario::HandOverToSteppedDown),
     (WorldMistake::HoldsUnswitchable, Scenario::Unswitchable),
     (WorldMistake::DeclaresAssumedTime, Scenario::LateTarget),
+    (WorldMistake::ReportsLate, Scenario::LostReporter),
     (WorldMistake::ForgetsOrphans, Scenario::OrphanedPods),
 ];
 
