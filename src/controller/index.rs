@@ -42,6 +42,7 @@ mod quorum_phase;
 mod quorum_store;
 mod quorum_view;
 mod quorums;
+mod removal_schedule;
 mod replica;
 mod reporter;
 mod reporting;

@@ -42,8 +42,8 @@ pub use reporters::{
 };
 pub use scan::{LockAccount, LockNames};
 pub use seal::{
-    Blocked, InitError, InitReport, NotDone, OldServer, Progress, Registers, Remembered, ResealError,
-    ResealReport, RetireOutcome, Slot, begin_init, init, reseal,
+    Blocked, InitError, InitReport, NotDone, NotForgotten, OldServer, Progress, Registers, Remembered,
+    ResealError, ResealReport, RetireOutcome, Slot, begin_init, init, reseal,
 };
 pub use set::{Acquired, Closed, Lease, Masters, Notices, Renewal, TaskEnded, Tasks};
 pub use status::MasterStatus;

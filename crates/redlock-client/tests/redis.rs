@@ -44,6 +44,8 @@ mod release;
 mod renew;
 #[path = "redis/reporters.rs"]
 mod reporters;
+#[path = "redis/restore.rs"]
+mod restore;
 #[path = "redis/retire.rs"]
 mod retire;
 #[path = "redis/seal.rs"]

@@ -1,6 +1,6 @@
 //! The Lua scripts: their text, their keys and arguments.
 //!
-//! Each writing script begins with the same check: the seal, the fingerprint with the quorum id, `not_after`. The two
+//! Each writing script begins with the same check: the seal, the fingerprint with the quorum id, `not_after`. Those
 //! that write to a master without a seal begin with a check of the run, of the missing seal and of `not_after`.
 
 use std::{sync::Arc, sync::LazyLock};
@@ -85,6 +85,8 @@ scripts! {
     MARK_FENCED = "fields_none.lua" "preamble.lua" "raise.lua" "mark_fenced.lua"
         => layout(LEASE, &[], &["stem", "name", "token", "mark", "delay"]);
     FENCE = "fields_fence.lua" "preamble.lua" "fence.lua" => layout(BOTH, &[], &["name"]);
+    FORGET = "fields_none.lua" "preamble.lua" "forget.lua"
+        => layout(BOTH, &[], &["name", "token", "register"]);
     FACTS = "history.lua" "facts.lua";
     REGISTERS = "registers.lua";
     SCAN = "scan.lua";
@@ -92,7 +94,8 @@ scripts! {
     SCRATCH = "scratch.lua";
     PROBE = "unsealed.lua" "probe.lua";
     TURN = "unsealed.lua" "turn.lua";
-    SEAL = "unsealed.lua" "history.lua" "seal.lua";
+    RESTORE = "unsealed.lua" "merge.lua" "restore.lua";
+    SEAL = "unsealed.lua" "history.lua" "merge.lua" "seal.lua";
     RETIRE = "retire.lua";
 }
 

@@ -2,12 +2,16 @@
 //!
 //! Pure. The plan is made from one read of all masters; the registers merge number by number.
 
+mod account;
+mod ended;
 mod known;
 mod plan;
 mod registers;
 mod seen;
 
+pub use account::{Account, AccountReader, AfterPage};
+pub use ended::{EndedKind, EndedRegister, ended_registers};
 pub use known::{Known, Remembered};
 pub use plan::{Blocked, Plan, Quarantine, Read, Response, SealedBy, Step};
-pub use registers::{Account, Past, Registers, Slot};
+pub use registers::{Past, Registers, Slot};
 pub use seen::{Knowledge, Seen, init_probe};

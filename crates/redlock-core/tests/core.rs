@@ -16,6 +16,8 @@ mod faults;
 mod fenced;
 #[path = "core/forger.rs"]
 mod forger;
+#[path = "core/forgetter.rs"]
+mod forgetter;
 #[path = "core/master.rs"]
 mod master;
 #[path = "core/plant.rs"]

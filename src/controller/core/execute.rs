@@ -192,6 +192,22 @@ impl Executor {
                     Input::Clusters(name, reporters)
                 });
             }
+            Effect::ForgetEnded(quorum) => {
+                self.ask_quorum(&quorum.clone(), Input::Nothing, |masters| async move {
+                    match masters.forget_ended().await {
+                        Ok(0) => {}
+                        Ok(count) => {
+                            tracing::info!(quorum, count, "removed registers of locks that ended cleanly")
+                        }
+                        Err(error) => tracing::info!(
+                            quorum,
+                            %error,
+                            "the registers of locks that ended were not all removed; retrying in an hour"
+                        ),
+                    }
+                    Input::Nothing
+                });
+            }
             Effect::AskWilling { quorum, questions } => {
                 let broken = Input::Willing(quorum.clone(), Vec::new());
                 self.ask_quorum(&quorum.clone(), broken, |masters| async move {

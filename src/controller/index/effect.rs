@@ -138,6 +138,8 @@ pub(in crate::controller) enum Effect {
     BeginInitialization(String),
     InitializeMasters(String),
     AskClusters(String),
+    /// Remove the registers that ended locks left on the masters of a quorum.
+    ForgetEnded(String),
     /// Ask the masters of a quorum whether other clusters take part in locks.
     AskWilling {
         quorum: String,

@@ -69,6 +69,7 @@ impl Index {
         };
         let mine = entry.reporting.is_mine();
         let asks = mine && entry.heartbeat.asks(at.now);
+        let removes = mine && entry.removal.is_due(at.now);
         let silent = mine && has_silent(entry.not_ready_replicas(), at.stamp());
         let locks_become_unknown = entry.reporting.locks_become_unknown(at.now);
         let reporter = entry.reporting.reporter();
@@ -86,6 +87,9 @@ impl Index {
         }
         if asks {
             self.ask_for_clusters(name);
+        }
+        if removes && self.open.get(name).is_some() {
+            self.effects.push(Effect::ForgetEnded(name.to_owned()));
         }
         if locks_become_unknown {
             self.write_locks_of(name);

@@ -119,11 +119,17 @@ impl Trial<'_> {
             &[&probe, "doctor", "1000"],
         )
         .await?;
+        self.call(
+            &scripts::RESTORE,
+            &[meta, probe_key],
+            &[&probe, "", "1", "counter", "1"],
+        )
+        .await?;
         let sealed = self
             .call(
                 &scripts::SEAL,
                 &[meta, probe_key],
-                &[&probe, FINGERPRINT, "counter", "1"],
+                &[&probe, FINGERPRINT, "1", "counter", "1"],
             )
             .await;
         match sealed {
@@ -138,7 +144,7 @@ impl Trial<'_> {
         let name = self.lock.name.as_str();
         self.call(&scripts::FENCE, &[meta, lock[0], lock[1]], &[FINGERPRINT, name])
             .await?;
-        self.read(&scripts::REGISTERS, &[meta], &[]).await?;
+        self.read(&scripts::REGISTERS, &[meta], &["0", "10"]).await?;
         self.read(&scripts::INSPECT, &lock, &[]).await?;
         self.read(&scripts::SCAN, &[], &["0", &self.keys.pattern("*"), "10"])
             .await?;

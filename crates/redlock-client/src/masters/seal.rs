@@ -5,6 +5,7 @@
 //! No master is sealed before every lease and every attempt that it may have voted for is over, nor without
 //! the registers of f+1 others, unless a majority lost theirs at once.
 
+mod ended;
 mod init;
 mod reseal;
 mod retire;
@@ -16,6 +17,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::time;
 
+pub use ended::NotForgotten;
 pub use init::{InitError, InitReport, begin_init, init};
 pub use redlock_core::seal::{Blocked, Registers, Remembered, Slot};
 pub use reseal::{Progress, ResealError, ResealReport, reseal};
@@ -28,6 +30,7 @@ use redlock_core::{
 };
 
 use self::{
+    rounds::ReadLimits,
     sealing::{SealExecutor, Sealed},
     turn::SealTurns,
 };
@@ -78,6 +81,7 @@ impl Sealer {
                 links,
                 size,
                 limit,
+                reading: ReadLimits::of(&fingerprint),
                 shared,
             },
             quarantine: Quarantine::new(size, fingerprint, SealedBy::Process),
@@ -183,8 +187,8 @@ fn progress(plan: &Plan, done: &Sealed) -> BTreeMap<usize, Sealing> {
 impl Masters {
     /// Returns each master's registers, in the order of the votes, sealed or not.
     pub async fn registers(&self) -> Vec<Result<Registers, Unknown>> {
-        let limit = self.fingerprint().acquire_limit();
-        let accounts = self.links().iter().map(|link| rounds::account(link, limit));
+        let limits = ReadLimits::of(self.fingerprint());
+        let accounts = self.links().iter().map(|link| rounds::account(link, limits));
         let accounts = futures_util::future::join_all(accounts).await;
         accounts
             .into_iter()
@@ -197,6 +201,7 @@ impl Masters {
             links: self.links().clone(),
             size: self.size(),
             limit: self.fingerprint().acquire_limit(),
+            reading: ReadLimits::of(self.fingerprint()),
             shared: self.shared().clone(),
         }
     }

@@ -81,7 +81,7 @@ async fn register_reads(server: &RedisServer) -> u64 {
         .query_async(&mut raw(server).await)
         .await
         .unwrap();
-    let line = stats.lines().find(|line| line.starts_with("cmdstat_hgetall:"));
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_hscan:"));
     let calls = line.and_then(|line| line.split("calls=").nth(1)?.split(',').next());
     calls.map_or(0, |calls| calls.parse().unwrap())
 }

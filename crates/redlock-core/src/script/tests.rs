@@ -70,7 +70,7 @@ fn each_layout_has_the_arguments_that_its_script_reads() {
             );
         }
     }
-    assert_eq!(count, 15, "scripts with a layout");
+    assert_eq!(count, 16, "scripts with a layout");
 }
 
 #[derive(Default)]

@@ -1,7 +1,11 @@
--- The run_id, then everything under meta: registers, seal and fingerprint of one moment. Needs no seal, since after a
--- total loss all that is known counts; writes nothing. KEYS meta.
+-- One page of the registers, beside the run_id, seal and fingerprint of the same moment. Needs no seal, since after a total
+-- loss all that is known counts; writes nothing. KEYS meta; ARGV cursor, how many fields to scan.
 local time = redis.call('TIME')
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
-local out = {'ok', time[1], time[2], redis.call('HGET', KEYS[1], 'counter') or '0', run_id}
-for i, text in ipairs(redis.call('HGETALL', KEYS[1])) do out[i + 5] = text end
+local meta = redis.call('HMGET', KEYS[1], 'counter', 'seal', 'fingerprint')
+local page = redis.pcall('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
+-- An account without the permission reads all fields at once.
+if page.err then page = {'0', redis.call('HGETALL', KEYS[1])} end
+local out = {'ok', time[1], time[2], meta[1] or '0', run_id, meta[2] or '', meta[3] or '', page[1]}
+for i, text in ipairs(page[2]) do out[i + 8] = text end
 return out

@@ -6,18 +6,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
-    DeclaredDelay, QuorumId, Unknown,
+    DeclaredDelay, Unknown,
     fence::MARK_OBJECT,
     plausible::{RegisterLimits, nth_greatest},
-    quorum_id,
-    reply::{self, Value},
-    same_job,
-    script::Arguments,
-    timing,
+    reply, same_job, timing,
 };
 
 /// The fields of `P:meta` that are not registers.
-const NO_REGISTERS: [&str; 4] = ["seal", "fingerprint", "evicted", "replication"];
+const NO_REGISTERS: [&str; 5] = ["seal", "fingerprint", "evicted", "replication", "restored"];
 const SLOT: &str = "slot:";
 const SLOT_FLOOR: &str = "slotFloor";
 const DELAY: &str = "delay:";
@@ -55,54 +51,6 @@ pub enum Past {
     NothingHeld,
 }
 
-/// One master's registers, and whether it was sealed when it returned them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
-    pub registers: Registers,
-    run_id: String,
-    seal: String,
-    fingerprint: String,
-    quorum: Option<QuorumId>,
-}
-
-impl Account {
-    /// Parses the reply of the `registers` script.
-    pub fn parse(items: &[Value]) -> Result<Self, Unknown> {
-        let [run_id, fields @ ..] = items else {
-            return Err(Unknown::Reply("registers without run_id".into()));
-        };
-        let mut account = Self {
-            registers: Registers::default(),
-            run_id: reply::text(run_id)?.to_owned(),
-            seal: String::new(),
-            fingerprint: String::new(),
-            quorum: None,
-        };
-        for pair in fields.chunks(2) {
-            let [field, value] = pair else {
-                return Err(Unknown::Reply("register without value".into()));
-            };
-            let (field, value) = (reply::text(field)?, reply::text(value)?);
-            match field {
-                "seal" => account.seal = value.to_owned(),
-                "fingerprint" => {
-                    let (fingerprint, quorum) = quorum_id::split(value);
-                    (account.fingerprint, account.quorum) = (fingerprint.to_owned(), quorum);
-                }
-                _ if NO_REGISTERS.contains(&field) => {}
-                _ => account.registers.read(field, value)?,
-            }
-        }
-        Ok(account)
-    }
-
-    /// Reports whether these are registers of a master that may vote in this quorum.
-    pub fn sealed(&self, fingerprint: &str, quorum: &QuorumId) -> bool {
-        let sealed = !self.run_id.is_empty() && self.seal == self.run_id;
-        sealed && self.fingerprint == fingerprint && self.quorum.as_ref() == Some(quorum)
-    }
-}
-
 impl Slot {
     fn merge(&mut self, other: Self) {
         if other.slot > self.slot {
@@ -123,7 +71,11 @@ impl Registers {
         }
     }
 
-    fn read(&mut self, field: &str, value: &str) -> Result<(), Unknown> {
+    /// Adds a field of `P:meta` in place of an earlier value.
+    pub(super) fn read(&mut self, field: &str, value: &str) -> Result<(), Unknown> {
+        if NO_REGISTERS.contains(&field) {
+            return Ok(());
+        }
         let bad = || {
             let shown: String = value.chars().take(60).collect();
             Unknown::Reply(format!("register {field} holds {shown:?}"))
@@ -244,20 +196,21 @@ impl Registers {
         })
     }
 
-    /// Appends pairs of register and value, as the `seal` script reads them.
-    pub fn write(&self, to: &mut impl Arguments) {
-        for (field, number) in &self.numbers {
-            to.text(field);
-            to.number(*number);
-        }
-        for (field, slot) in &self.slots {
-            to.text(field);
-            to.text(&format!("{}|{}", slot.slot, slot.uid));
-        }
-        for (field, DeclaredDelay { token, milliseconds }) in &self.delays {
-            to.text(field);
-            to.text(&format!("{token}|{milliseconds}"));
-        }
+    /// Returns the registers with their values, as the scripts store them.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, String)> {
+        let numbers = self
+            .numbers
+            .iter()
+            .map(|(field, number)| (&**field, number.to_string()));
+        let slots = self
+            .slots
+            .iter()
+            .map(|(field, slot)| (&**field, format!("{}|{}", slot.slot, slot.uid)));
+        let delays = self.delays.iter().map(|(field, delay)| {
+            let DeclaredDelay { token, milliseconds } = delay;
+            (&**field, format!("{token}|{milliseconds}"))
+        });
+        numbers.chain(slots).chain(delays)
     }
 }
 

@@ -21,6 +21,7 @@ impl World {
         };
         self.at(self.now, What::Fault);
         self.begin_forging();
+        self.begin_forgetting();
         self.at(self.now, What::Slot);
     }
 

@@ -12,6 +12,10 @@ pub(crate) enum Plant {
     FloorNotRestored,
     SlotsNotRestored,
     TieToOne,
+    /// The registers of a lease that ended are removed although only one master shows the clean end.
+    ForgetsByOne,
+    /// They are removed together with those of a later lease.
+    ForgetsLater,
     /// Masters that do not answer count as masters that lost their memory.
     FallbackWhenUnreachable,
     NoNotAfter,

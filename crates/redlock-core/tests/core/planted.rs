@@ -148,6 +148,8 @@ found! {
     a_tie_of_slots_given_to_one_side_is_found: Model TieToOne by "S2";
     a_fallback_because_masters_were_silent_is_found: Model FallbackWhenUnreachable by "S2", "marks", "delay";
     a_seal_for_a_fingerprint_that_was_never_seen_is_found: Model UnseenSealed by "S1", "S2", "S3", "S6", "marks";
+    registers_removed_by_one_clean_end_are_found: Model ForgetsByOne by "marks";
+    registers_removed_of_a_later_lease_are_found: Model ForgetsLater by "marks", "delay";
     a_missing_clean_up_is_found: Code NoCleanUp by "S5";
     a_late_command_that_writes_is_found: Model NoNotAfter by "S5", "S6";
     replies_after_the_limit_that_count_are_found: Code NoCheckAfterTheReplies by "limit";

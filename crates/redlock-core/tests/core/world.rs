@@ -39,6 +39,7 @@ use crate::{
     candidate::Candidate,
     checks::{Checks, Scope},
     forger::Forger,
+    forgetter::Forgetter,
     master::Master,
     plant::Plant,
     planted::Planted,
@@ -137,6 +138,7 @@ pub(crate) struct World {
     pub(crate) total_losses: bool,
     /// The master that shows registers that it never stored, in some worlds.
     pub(crate) forger: Option<Forger>,
+    pub(crate) forgetter: Option<Forgetter>,
     /// Whether the lock is passed on repeatedly, by a network that loses many messages.
     pub(crate) hand_overs: bool,
     /// Whether work runs under the lease.
@@ -211,6 +213,7 @@ impl World {
             steps,
             total_losses: rng.u32(..8) == 0,
             forger: Forger::of(seed),
+            forgetter: Forgetter::of(seed),
             guards: rng.bool(),
             hand_overs: hands_over(seed),
             sealers: vec![Sealer::new(
@@ -363,6 +366,7 @@ impl World {
             // Once the faults have stopped, a clock stays as it is.
             What::Step { .. } => {}
             What::Forge => self.forge(),
+            What::Forgets(step) => self.forgets(step),
             What::ShutDown { candidate, .. } => self.shut_down(candidate),
             What::Slot => self.slot(),
             What::Node { agent, step } => self.node(agent, step),

@@ -36,6 +36,7 @@ pub(super) fn execute(database: &mut Database, command: &[Bytes]) -> Reply {
         "HGET" => hget(database, arguments),
         "HMGET" => hmget(database, arguments),
         "HGETALL" => hgetall(database, arguments),
+        "HSCAN" => hscan(database, arguments),
         "HSET" => hset(database, arguments),
         "HDEL" => hdel(database, arguments),
         "SCAN" => scan(database, arguments),
@@ -188,6 +189,15 @@ fn hgetall(database: &mut Database, arguments: &[Bytes]) -> Result {
     let fields = hash(database, key)?.into_iter().flat_map(|fields| fields.iter());
     let both = fields.flat_map(|(name, value)| [name, value]);
     Ok(Reply::Array(both.map(|text| Reply::Bulk(text.clone())).collect()))
+}
+
+/// Returns all fields at once, as Redis does for a hash of few fields.
+fn hscan(database: &mut Database, arguments: &[Bytes]) -> Result {
+    let [key, _cursor, ..] = arguments else {
+        return Err(SYNTAX);
+    };
+    let fields = hgetall(database, std::slice::from_ref(key))?;
+    Ok(Reply::Array(vec![Reply::text("0"), fields]))
 }
 
 fn hset(database: &mut Database, arguments: &[Bytes]) -> Result {

@@ -175,7 +175,7 @@ impl Both {
             if self.rng.bool() { "keep" } else { "replace" },
         ]);
         self.run(&call(&script::PROBE, &keys, &probe)).await;
-        let mut floor = words(&[NEVER, "{RUN}|uuid", STAMP]);
+        let mut floor = words(&[NEVER, "{RUN}|uuid", STAMP, ""]);
         for field in [
             "counter",
             "slotFloor",
@@ -189,6 +189,12 @@ impl Both {
         for field in ["delay:a", "slot:a/t", "slot:b/!mark"] {
             let value = format!("{}|{}", self.rng.u64(..20), self.rng.u64(..5));
             floor.extend([field.to_owned(), value]);
+        }
+        if self.rng.bool() {
+            let mut page = words(&[NEVER, "{RUN}|uuid", "", "71"]);
+            page.extend_from_slice(&floor[4..]);
+            self.run(&call(&script::RESTORE, &keys, &page)).await;
+            floor[3] = if self.rng.bool() { "71" } else { "72" }.to_owned();
         }
         self.run(&call(&script::SEAL, &keys, &floor)).await;
     }
@@ -213,6 +219,7 @@ impl Both {
             "keep" => pick(rng, &["", "keep"]),
             "published name" => pick(rng, &["", lock]),
             "name" => lock.to_owned(),
+            "register" => pick(rng, &["held", "clean"]),
             "field" => format!("slot:{lock}/t"),
             "job" => pick(rng, &["u1@east", "u1@west", "u2@east"]),
             other => panic!("an argument without values: {other}"),

@@ -280,6 +280,7 @@ impl Rules {
             Effect::AskSiblings(_)
             | Effect::AskUses(..)
             | Effect::AskClusters(_)
+            | Effect::ForgetEnded(_)
             | Effect::AskWilling { .. }
             | Effect::WriteCoordinator(_)
             | Effect::PublishCoordinator(_) => {}

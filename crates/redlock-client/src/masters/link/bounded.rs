@@ -34,11 +34,10 @@ const REPLY: usize = 64 * 1024;
 /// The bytes of a reply for each argument of its request. A lock has at least two, its keys. Its part of a reply has a lease
 /// value and a reservation, of 3 KiB together at most; the scripts cut foreign values at 4 KiB each.
 const ARGUMENT: usize = 4 * 1024;
-/// The bytes of a reply of the scripts that list keys or registers, whose number no request states. 10,000 locks have
-/// registers of 5 MiB.
-const LISTING: usize = 16 * 1024 * 1024;
-/// The bytes of a reply for each of its values. The parser makes about as many of a value of four bytes. The registers of 40,000
-/// locks have fewer values than this permits.
+/// The bytes of a reply of the scripts that list keys or registers, whose number no request states. A page of 1,000 has at most
+/// 1 MiB; an account that may not scan registers reads those of some thousand locks.
+const LISTING: usize = 4 * 1024 * 1024;
+/// The bytes of a reply for each of its values. The parser makes about as many of a value of four bytes. A register has more.
 const VALUE: usize = 64;
 /// A reply of few bytes may have as many values: an answer to a renewal has four bytes.
 const VALUES: usize = 1024;

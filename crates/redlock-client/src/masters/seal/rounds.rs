@@ -8,19 +8,21 @@ use futures_util::future::join_all;
 use thiserror::Error;
 
 use redlock_core::{
-    Admission, BootInstant, QuorumId, Reply, Unknown, quorum_id,
+    Admission, BootInstant, Fingerprint, QuorumId, Reply, Unknown, quorum_id,
     reply::{self, Code},
-    script::{PROBE, REGISTERS, SCAN, SEAL, Script, TURN},
-    seal::{Account, Read, Registers, Response},
+    script::{PROBE, REGISTERS, RESTORE, SCAN, SEAL, Script, TURN},
+    seal::{Account, AccountReader, AfterPage, Read, Registers, Response},
 };
 
 use crate::{
     clock,
-    masters::link::{Link, Packed},
+    masters::{link::Link, random},
 };
 
 /// Number of keys read in one step of a scan, which takes some milliseconds of a busy server.
 const SCAN_COUNT: u32 = 1_000;
+/// The registers that one call reads or writes: about a millisecond of the server.
+const PAGE: usize = 1_000;
 
 /// The reason why a master without a seal did not carry out a step.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -33,6 +35,11 @@ pub enum NotDone {
     ProbeChanged,
     #[error("the server was retired: another server is this master now")]
     Retired,
+    #[error(
+        "the registers of the server were deleted, or restored by another process, while this process restored them; \
+         sealing is retried"
+    )]
+    Disturbed,
     #[error("a replica is attached to the server and may be promoted in its place; detach the replica")]
     HasReplicas,
     /// The masters of a quorum that has no id yet are sealed in turn.
@@ -67,7 +74,7 @@ pub(super) enum Probing {
 }
 
 pub(super) fn uuid() -> String {
-    format!("{:032x}", crate::masters::random::timed_bits())
+    format!("{:032x}", random::timed_bits())
 }
 
 /// Reads all masters at the same time.
@@ -141,6 +148,7 @@ fn beginning(probe: &str) -> &str {
     &probe[..last]
 }
 
+/// Restores the floor page by page, and seals with the last page. `deadline` is that of each call.
 pub(super) async fn seal(
     link: &Link,
     probe: &str,
@@ -148,18 +156,76 @@ pub(super) async fn seal(
     quorum: &QuorumId,
     deadline: Duration,
 ) -> Result<(), NotDone> {
+    let fields: Vec<(&str, String)> = floor.fields().collect();
+    let mut pages = fields.chunks(PAGE);
+    let last = pages.next_back().unwrap_or_default();
+    let mut restored = RestoredPage::default();
+    for page in pages {
+        let (before, next) = (restored.text(), restored.next());
+        let exchange = link
+            .call(&RESTORE, Admission::Connected, deadline, |command, not_after| {
+                write_unsealed(command, link, not_after, probe);
+                command.arg(&before).arg(next.text());
+                write_fields(command, page);
+            })
+            .await;
+        done(exchange.reply)?;
+        restored = next;
+    }
     let stamp = quorum_id::stamp(&link.fingerprint(), quorum);
     let exchange = link
         .call(&SEAL, Admission::Connected, deadline, |command, not_after| {
-            command.arg(2).arg(&*link.keys.meta).arg(&*link.keys.probe);
-            command.arg(not_after).arg(probe).arg(&stamp);
-            floor.write(&mut Packed(command));
+            write_unsealed(command, link, not_after, probe);
+            command.arg(&stamp).arg(restored.text());
+            write_fields(command, last);
         })
         .await;
     done(exchange.reply)?;
     // The master votes after its next poll.
     link.poke();
     Ok(())
+}
+
+/// The number of pages that were restored, and the process that restored them. An earlier version reads it as a number, and
+/// copies it to other masters, where it has no meaning.
+#[derive(Clone, Copy, Debug, Default)]
+struct RestoredPage {
+    process: u32,
+    pages: u32,
+}
+
+impl RestoredPage {
+    fn next(self) -> Self {
+        match self.pages {
+            0 => Self {
+                process: u32::try_from(random::bits() >> 96).unwrap_or_default(),
+                pages: 1,
+            },
+            pages => Self {
+                pages: pages + 1,
+                ..self
+            },
+        }
+    }
+
+    /// Returns the value of the field `restored`; an empty text before the first page.
+    fn text(self) -> String {
+        match self.pages {
+            0 => String::new(),
+            pages => ((u64::from(self.process) << 20) + u64::from(pages)).to_string(),
+        }
+    }
+}
+
+fn write_unsealed(command: &mut redis::Cmd, link: &Link, not_after: u64, probe: &str) {
+    command.arg(2).arg(&*link.keys.meta).arg(&*link.keys.probe);
+    command.arg(not_after).arg(probe);
+}
+
+fn write_fields(command: &mut redis::Cmd, fields: &[(&str, String)]) {
+    for (field, value) in fields {
+        command.arg(*field).arg(value);
+    }
 }
 
 pub(super) fn done(reply: Result<Reply, Unknown>) -> Result<Reply, NotDone> {
@@ -174,27 +240,63 @@ pub(super) fn done(reply: Result<Reply, Unknown>) -> Result<Reply, NotDone> {
         "used" => NotDone::Used,
         "replicas" => NotDone::HasReplicas,
         "retired" => NotDone::Retired,
+        "disturbed" => NotDone::Disturbed,
         other => NotDone::Unknown(Unknown::Reply(format!("code {other:?}"))),
     })
 }
 
+/// The bounds of a read of all registers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadLimits {
+    /// The time for one page.
+    pub(super) page: Duration,
+    /// The time for all pages: shorter than the wait in which a master that loses its memory meanwhile has no seal.
+    pub(super) all: Duration,
+}
+
+impl ReadLimits {
+    pub(super) fn of(fingerprint: &Fingerprint) -> Self {
+        Self {
+            page: fingerprint.acquire_limit(),
+            all: fingerprint.seal_wait() / 2,
+        }
+    }
+}
+
 /// Reads one master's registers, whether it is sealed or not.
-pub(super) async fn account(link: &Link, deadline: Duration) -> Result<Account, Unknown> {
-    let fill = |command: &mut redis::Cmd, _| {
-        command.arg(1).arg(&*link.keys.meta);
-    };
-    let reply = read(link, &REGISTERS, deadline, fill).await?;
-    Account::parse(&reply.items)
+pub(super) async fn account(link: &Link, limits: ReadLimits) -> Result<Account, Unknown> {
+    let until = clock::now() + limits.all;
+    let (mut cursor, mut reader) = (AccountReader::FIRST, AccountReader::default());
+    loop {
+        let fill = |command: &mut redis::Cmd, _| {
+            command.arg(1).arg(&*link.keys.meta).arg(cursor).arg(PAGE);
+        };
+        let reply = read(link, &REGISTERS, limits.page, fill).await?;
+        if clock::now() > until {
+            let text = format!(
+                "the registers could not be read within {} s",
+                limits.all.as_secs()
+            );
+            return Err(Unknown::Reply(text));
+        }
+        match reader.add_page(&reply.items)? {
+            AfterPage::End(account) => return Ok(account),
+            AfterPage::Page {
+                cursor: next,
+                reader: rest,
+            } => (cursor, reader) = (next, rest),
+        }
+    }
 }
 
 /// Reads the registers of these masters at the same time; returns those that answered.
 pub(super) async fn accounts(
     links: &[Arc<Link>],
     of: &[usize],
-    deadline: Duration,
+    limits: ReadLimits,
 ) -> BTreeMap<usize, Account> {
     let asked = of.iter().filter_map(|master| links.get(*master));
-    let accounts = asked.map(|link| async { Some((link.index, account(link, deadline).await.ok()?)) });
+    let accounts = asked.map(|link| async { Some((link.index, account(link, limits).await.ok()?)) });
     join_all(accounts).await.into_iter().flatten().collect()
 }
 

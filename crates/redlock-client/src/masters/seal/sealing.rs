@@ -11,7 +11,7 @@ use redlock_core::{
 };
 
 use super::{
-    rounds::{self, NotDone, Probing},
+    rounds::{self, NotDone, Probing, ReadLimits},
     turn::SealTurns,
 };
 use crate::{
@@ -24,8 +24,9 @@ use crate::{
 pub(super) struct SealExecutor {
     pub(super) links: Arc<[Arc<Link>]>,
     pub(super) size: QuorumSize,
-    /// T_acquire: reading or writing all registers of a master takes no longer.
+    /// T_acquire: no call of a seal takes longer.
     pub(super) limit: Duration,
+    pub(super) reading: ReadLimits,
     pub(super) shared: Arc<Shared>,
 }
 
@@ -82,7 +83,7 @@ impl SealExecutor {
         quorum: &QuorumId,
         ripe: &[usize],
     ) -> Sealed {
-        let accounts = rounds::accounts(&self.links, &plan.sources, self.limit).await;
+        let accounts = rounds::accounts(&self.links, &plan.sources, self.reading).await;
         let (fingerprint, limits) = self.shared.read(|engine, _| {
             let fingerprint = engine.identity().fingerprint().to_owned();
             (fingerprint, engine.register_limits())
@@ -113,7 +114,7 @@ impl SealExecutor {
         }
         let mut of = plan.sources.clone();
         of.extend(plan.steps.iter().map(|(master, _)| *master));
-        let accounts = rounds::accounts(&self.links, &of, self.limit).await;
+        let accounts = rounds::accounts(&self.links, &of, self.reading).await;
         if of.iter().any(|master| !accounts.contains_key(master)) {
             return Vec::new();
         }

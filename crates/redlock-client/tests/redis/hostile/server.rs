@@ -43,7 +43,7 @@ pub(super) enum Attack {
 }
 
 /// 64 bytes of a list for each, and 1,024 more: docs/security.md, limits of replies.
-const REGISTERS: usize = 16 * 1024 * 1024 / 64;
+const REGISTERS: usize = 4 * 1024 * 1024 / 64;
 
 impl Attack {
     /// Reports whether the attack is the reply to a request. The others begin on an idle connection.

@@ -41,7 +41,7 @@ const RENEW_FENCED: &str = script!(
 const RESERVE_FENCED: &str =
     script!("fields_none.lua" "preamble.lua" "shortened.lua" "cluster.lua" "reserve_fenced.lua");
 const MARK_FENCED: &str = script!("fields_none.lua" "preamble.lua" "raise.lua" "mark_fenced.lua");
-const SEAL: &str = script!("unsealed.lua" "history.lua" "seal.lua");
+const SEAL: &str = script!("unsealed.lua" "history.lua" "merge.lua" "seal.lua");
 
 /// The reply of a server to one script.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Real {
         let () = self.ask(redis::cmd("SET").arg(PROBE).arg(&probe)).await;
         let mut call = redis::cmd("EVAL");
         call.arg(SEAL).arg(2).arg(META).arg(PROBE);
-        call.arg(u64::MAX / 2048).arg(&probe).arg(FINGERPRINT);
+        call.arg(u64::MAX / 2048).arg(&probe).arg(FINGERPRINT).arg("");
         call.arg("counter")
             .arg(floor.counter)
             .arg("slotFloor")

@@ -2,11 +2,6 @@ use proptest::{collection::btree_map, prelude::*};
 
 use super::*;
 
-fn reply(texts: &[&str]) -> Vec<Value> {
-    let bulk = |text: &&str| Value::from(*text);
-    texts.iter().map(bulk).collect()
-}
-
 fn slot(slot: u64, uid: &str) -> Slot {
     Slot {
         slot,
@@ -25,66 +20,6 @@ fn numbers(of: &[(&str, u64)]) -> Registers {
     Registers {
         numbers: of.iter().map(|(field, n)| ((*field).to_owned(), *n)).collect(),
         ..Registers::default()
-    }
-}
-
-fn quorum(digit: &str) -> QuorumId {
-    QuorumId::parse(&digit.repeat(32)).unwrap()
-}
-
-#[test]
-fn seal_and_fingerprint_are_no_registers() {
-    let items = reply(&[
-        "1234",
-        "seal",
-        "1234",
-        "fingerprint",
-        "f quorum=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-        "evicted",
-        "3",
-        "replication",
-        "b1|0",
-        "counter",
-        "7",
-        "held:a/b",
-        "5",
-        "slot:a/t",
-        "9|u|v",
-    ]);
-    let account = Account::parse(&items).unwrap();
-    assert!(account.sealed("f", &quorum("a")));
-    assert!(!account.sealed("g", &quorum("a")), "another fingerprint");
-    assert!(!account.sealed("f", &quorum("b")), "another quorum");
-    let expected = numbers(&[("counter", 7), ("held:a/b", 5)]);
-    assert_eq!(account.registers.numbers, expected.numbers);
-    assert_eq!(account.registers.slots["slot:a/t"], slot(9, "u|v"));
-}
-
-#[test]
-fn a_seal_of_an_earlier_run_does_not_count() {
-    let account = Account::parse(&reply(&[
-        "2",
-        "seal",
-        "1",
-        "fingerprint",
-        "f quorum=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-    ]))
-    .unwrap();
-    assert!(!account.sealed("f", &quorum("a")));
-    assert!(!Account::parse(&reply(&["2"])).unwrap().sealed("", &quorum("a")));
-}
-
-#[test]
-fn a_reply_of_an_unknown_form_is_no_source() {
-    for bad in [
-        &["1", "counter", "many"][..],
-        &["1", "counter", "-1"],
-        &["1", "slot:a/t", "9"],
-        &["1", "slot:a/t", "x|u"],
-        &["1", "counter"],
-        &[],
-    ] {
-        assert!(Account::parse(&reply(bad)).is_err(), "{bad:?}");
     }
 }
 
@@ -195,9 +130,9 @@ fn an_account_with_a_register_beyond_the_limits_names_it() {
         slot: 5_000,
     };
     let found = |field: &str, value: &str| {
-        let items = reply(&["1234", "seal", "1234", "counter", "9", field, value]);
-        let account = Account::parse(&items).unwrap();
-        let implausible = account.registers.implausible(&limits);
+        let mut registers = numbers(&[("counter", 9)]);
+        registers.read(field, value).unwrap();
+        let implausible = registers.implausible(&limits);
         implausible.map(|(field, value)| (field.to_owned(), value))
     };
     for (field, value, number) in [

@@ -132,9 +132,11 @@ pub(crate) enum What {
         run: u64,
     },
     Fault,
-    /// The clocks of these masters are set by so many nanoseconds.
     /// Registers are forged, or repaired.
     Forge,
+    /// The process that removes registers acts.
+    Forgets(crate::forgetter::Forgetting),
+    /// The clocks of these masters are set by so many nanoseconds.
     Step {
         steps: Vec<(usize, i64)>,
     },

@@ -329,6 +329,11 @@ impl World {
         self.stamps[master] = Some(self.sealers[sealer].names);
     }
 
+    /// Reports whether the last seal of a master was for this fingerprint.
+    pub(crate) fn is_sealed_for(&self, master: usize, names: Named) -> bool {
+        self.stamps[master] == Some(names)
+    }
+
     fn shown_counter(&self, master: usize) -> ShownCounter {
         let server = &self.masters[master];
         ShownCounter {

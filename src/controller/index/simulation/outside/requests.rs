@@ -136,6 +136,7 @@ impl Outside {
                 let round = self.round(asked);
                 self.answer(Input::Uses(name, Some(round)));
             }
+            Effect::ForgetEnded(_) => self.answer(Input::Nothing),
             Effect::AskClusters(name) => {
                 let other = self.other_lives.then(|| OTHER.parse().unwrap());
                 let clusters = other.into_iter().collect();
