@@ -24,8 +24,8 @@ use crate::{
     masters::MastersConfig,
     operator::{
         error::{ProcessError, listen},
-        open_files::{HttpClients, raise_open_files},
         process::Process,
+        process_limits::{HttpClients, set_process_limits},
         quorum::QuorumEnded,
         signals::Signals,
         state::{InUse, ProcessState},
@@ -67,7 +67,7 @@ pub(crate) struct Quorum {
 /// Returns an error if an address, the masters or the timings cannot be used, or if a task ends.
 pub(crate) async fn run(options: Options) -> Result<(), AgentError> {
     let signals = Signals::listen().map_err(ProcessError::Signals)?;
-    raise_open_files(HttpClients {
+    set_process_limits(HttpClients {
         addresses: 1,
         long_answers: http::READERS as u64,
     });

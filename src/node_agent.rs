@@ -30,7 +30,7 @@ use crate::{
     http_server::{ServedAddress, serve_on_thread},
     operator::{
         error::{ProcessError, listen},
-        open_files::{HttpClients, raise_open_files},
+        process_limits::{HttpClients, set_process_limits},
         signals::Signals,
     },
 };
@@ -62,7 +62,7 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: Options) -> Result<(), NodeAgentError> {
     let mut signals = Signals::listen().map_err(ProcessError::Signals)?;
     let (clients, contact) = Clients::infer().await?;
-    raise_open_files(HttpClients {
+    set_process_limits(HttpClients {
         addresses: 1,
         long_answers: 0,
     });

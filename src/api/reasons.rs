@@ -122,8 +122,8 @@ pub(super) const MASTERS_CHANGED: &str = "cannot be renamed, added or removed: t
     the fingerprint on the masters; create another RedisQuorum (on the same servers with another keyPrefix), or \
     delete this one once no lock uses it";
 
-pub(super) const KEY_PREFIX: &str =
-    "is not a key prefix: use 1 to 64 letters, digits, \"-\", \"_\", \".\", \":\" and \"/\"";
+pub(super) const KEY_PREFIX: &str = "is not a key prefix: use 1 to 64 letters, digits, \"-\", \"_\", \".\" and \"/\"; with \":\", it could be below another prefix, \
+     whose user can read and write its keys";
 
 pub(super) const KEY_PREFIX_CHANGED: &str = "cannot change: held leases are stored under the old prefix; create \
     another RedisQuorum";

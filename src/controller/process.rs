@@ -30,8 +30,8 @@ use crate::{
         error::{ProcessError, listen},
         guarded::Reviewer,
         http::{DetailsPlace, OperatorRoutes},
-        open_files::{HttpClients, raise_open_files},
         process::Process,
+        process_limits::{HttpClients, set_process_limits},
         quorum::Candidate,
         quorums::RunningQuorums,
         signals::Signals,
@@ -89,7 +89,7 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
         ),
         None => None,
     };
-    raise_open_files(HttpClients {
+    set_process_limits(HttpClients {
         addresses: 1 + u64::from(options.listen_details.is_some()),
         long_answers: 0,
     });

@@ -14,7 +14,11 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, api::PostParams};
 use ring::digest::{SHA256, digest};
-use tokio::{runtime::Handle, sync::Semaphore, time};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, SemaphorePermit},
+    time,
+};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
@@ -31,9 +35,12 @@ const REFUSED: Duration = Duration::from_secs(5);
 /// Capacity of the cache.
 const KEPT: usize = 256;
 /// The maximum number of concurrent reviews: a client that sends invented tokens must not load the API
-/// server.
+/// server. The others wait in the order of their requests, of which the limit of connections bounds the number: invented tokens
+/// delay a review, and do not prevent it.
 const AT_ONCE: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest wait for a turn: together with the review shorter than the time limit of an answer.
+const TURN: Duration = Duration::from_secs(3);
 
 pub(super) struct Reviews {
     client: Client,
@@ -58,7 +65,7 @@ impl Reviews {
         if let Some(known) = self.with(|remembered| remembered.get(token, path, clock::now())) {
             return known;
         }
-        let Ok(_turn) = self.asking.try_acquire() else {
+        let Some(_turn) = turn(&self.asking).await else {
             return Review::Unavailable;
         };
         let asked = ask(self.client.clone(), token.to_owned(), path.to_owned());
@@ -91,6 +98,10 @@ impl Reviewer for Reviews {
     fn review<'a>(&'a self, token: &'a str, path: &'a str) -> BoxFuture<'a, Review> {
         self.answer(token, path).boxed()
     }
+}
+
+async fn turn(asking: &Semaphore) -> Option<SemaphorePermit<'_>> {
+    time::timeout(TURN, asking.acquire()).await.ok()?.ok()
 }
 
 async fn ask(client: Client, token: String, path: String) -> kube::Result<Review> {
@@ -184,6 +195,24 @@ mod tests {
 
     fn at(seconds: u64) -> BootInstant {
         BootInstant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    /// Invented tokens would otherwise make every review of a good one fail.
+    #[tokio::test(start_paused = true)]
+    async fn review_waits_for_its_turn_and_not_for_ever() {
+        let turns = Semaphore::new(1);
+        let first = turn(&turns).await.unwrap();
+        let (second, third) = tokio::join!(
+            async {
+                time::sleep(TURN / 2).await;
+                drop(first);
+                turn(&turns).await.is_some()
+            },
+            async { turn(&turns).await.is_some() },
+        );
+        assert!(second && third);
+        let _held = turn(&turns).await;
+        assert!(turn(&turns).await.is_none());
     }
 
     #[test]

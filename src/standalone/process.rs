@@ -17,8 +17,8 @@ use crate::{
         access::Access,
         error::{self, ProcessError, listen},
         http::{DetailsPlace, OperatorRoutes},
-        open_files::{HttpClients, raise_open_files},
         process::{Process, ended},
+        process_limits::{HttpClients, set_process_limits},
         quorum::Candidate,
         signals::Signals,
         state::{InUse, ProcessState},
@@ -61,7 +61,7 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
         Ok(loaded) => loaded?,
         Err(broken) => return Err(ended("reads the folder", Err(io::Error::other(broken))).into()),
     };
-    raise_open_files(HttpClients {
+    set_process_limits(HttpClients {
         addresses: 1,
         long_answers: 0,
     });

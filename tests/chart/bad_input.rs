@@ -13,6 +13,10 @@ fn invalid_values_are_refused_by_name() {
         ("apiRequestsPerSecond=5", "/apiRequestsPerSecond"),
         ("targetKinds[0].resource=deployments", "/targetKinds/0"),
         (
+            "targetKinds[0].group=*,targetKinds[0].resource=deployments",
+            "/targetKinds/0/group",
+        ),
+        (
             "targetKinds[0].group=apps,targetKinds[0].resource=Deployment",
             "/targetKinds/0/resource",
         ),

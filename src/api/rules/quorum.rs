@@ -72,7 +72,7 @@ pub(in crate::api) fn url_shape() -> Rule {
 pub(in crate::api) fn key_prefix_characters() -> Rule {
     rule(
         "keyPrefix",
-        "!has(self.keyPrefix) || self.keyPrefix.matches('^[-0-9A-Za-z_.:/]+$')",
+        "!has(self.keyPrefix) || self.keyPrefix.matches('^[-0-9A-Za-z_./]+$')",
         reasons::KEY_PREFIX,
     )
 }

@@ -148,7 +148,7 @@ fn masters(problems: &mut Problems, given: &[Master]) -> Vec<(MasterPlan, bool)>
 /// # Errors
 /// What a prefix may be.
 pub fn check_key_prefix(prefix: &str) -> Result<(), &'static str> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if prefix.is_empty() || prefix.len() > KEY_PREFIX_LIMIT || !prefix.chars().all(allowed) {
         return Err(reasons::KEY_PREFIX);
     }

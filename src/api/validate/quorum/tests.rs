@@ -154,6 +154,7 @@ fn each_rule_refuses_just_beyond_its_edge() {
     let table = [
         ("  keyPrefix: ''\n", Some("spec.keyPrefix")),
         ("  keyPrefix: a|b\n", Some("spec.keyPrefix")),
+        ("  keyPrefix: redlock:team-b\n", Some("spec.keyPrefix")),
         ("  keyPrefix: a\n", None),
         ("  commandTimeoutMilliseconds: 10\n", None),
         ("  commandTimeoutMilliseconds: 2000\n", None),
