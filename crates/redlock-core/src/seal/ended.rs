@@ -71,8 +71,9 @@ pub fn ended_registers(masters: &[Registers], majority: usize) -> Vec<EndedRegis
 
 /// Returns the locks with a fence mark or a closed lease, which agents of nodes read.
 fn fenced_locks(masters: &[Registers]) -> BTreeSet<&str> {
-    let closed = masters.iter().flat_map(|master| master.numbers.keys());
-    let closed = closed.filter_map(|field| field.strip_prefix("closed:"));
+    let numbers = masters.iter().flat_map(|master| &master.numbers);
+    let closed = numbers.filter(|(_, token)| **token > 0);
+    let closed = closed.filter_map(|(field, _)| field.strip_prefix("closed:"));
     let marks = masters.iter().flat_map(|master| master.slots.keys());
     let marks = marks.filter_map(|field| {
         let (lock, object) = field.strip_prefix("slot:")?.rsplit_once('/')?;

@@ -9,6 +9,10 @@ use crate::{
     world::{What, World},
 };
 
+/// The number of times that a removal is sent, and the latest time at which one arrives, in milliseconds.
+const REPEATED: usize = 40;
+const LATEST: u64 = 6_000;
+
 /// The process, in one of four worlds.
 #[derive(Debug)]
 pub(crate) struct Forgetter {
@@ -62,10 +66,10 @@ impl World {
             Forgetting::Begin => {
                 forgetter.read = vec![None; self.masters.len()];
                 for master in 0..self.masters.len() {
-                    let at = self.now + forgetter.later(400);
+                    let at = self.now + forgetter.later(50);
                     self.at(at, What::Forgets(Forgetting::Read { master }));
                 }
-                self.at(self.now + 400 * MS, What::Forgets(Forgetting::Decide));
+                self.at(self.now + 50 * MS, What::Forgets(Forgetting::Decide));
             }
             Forgetting::Read { master } => {
                 let votes = self.masters[master].sealed && self.is_sealed_for(master, Named::Quorum);
@@ -74,10 +78,14 @@ impl World {
             }
             Forgetting::Decide => {
                 for (master, ended) in self.ended(&forgetter) {
-                    let at = self.now + forgetter.later(3_000);
-                    self.at(at, What::Forgets(Forgetting::Remove { master, ended }));
+                    // The lock is rarely free: a call that is repeated meets such a moment.
+                    for _ in 0..REPEATED {
+                        let at = self.now + forgetter.later(LATEST);
+                        let ended = ended.clone();
+                        self.at(at, What::Forgets(Forgetting::Remove { master, ended }));
+                    }
                 }
-                let at = self.now + forgetter.later(1_500);
+                let at = self.now + forgetter.later(300);
                 self.at(at, What::Forgets(Forgetting::Begin));
             }
             Forgetting::Remove { master, ended } => self.remove(master, &ended),
