@@ -31,7 +31,7 @@ const LEASE: Duration = Duration::from_secs(15);
 /// The duration of the leases of the reporters: after a crash, statuses are older than the facts for about this time.
 const SEAT_LEASE: Duration = MIN_LEASE;
 /// The time for which a seat is left free for the coordinator.
-const COORDINATOR_FIRST: Duration = Duration::from_millis(500);
+const COORDINATOR_FIRST: Duration = Duration::from_millis(100);
 
 /// The state of an internal lock, as this replica sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -429,9 +429,9 @@ mod tests {
         seat.observe(&held("eu/u", "coordinator"), at(1_000));
         assert!(!seat.is_contended_beside(at(900), false, at(1_000)));
         seat.observe(&View::Free, at(3_000));
-        assert!(!seat.is_contended_beside(at(900), false, at(3_499)));
-        assert!(seat.is_contended_beside(at(900), false, at(3_500)));
-        assert!(seat.is_contended_beside(at(3_400), true, at(3_501)));
+        assert!(!seat.is_contended_beside(at(900), false, at(3_099)));
+        assert!(seat.is_contended_beside(at(900), false, at(3_100)));
+        assert!(seat.is_contended_beside(at(3_050), true, at(3_051)));
         seat.observe(&View::Mine, at(3_600));
         assert!(seat.is_contended_beside(at(3_600), true, at(6_000)));
         assert!(!seat.is_contended_beside(at(5_900), true, at(6_000)));

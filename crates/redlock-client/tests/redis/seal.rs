@@ -385,7 +385,12 @@ async fn a_probe_or_a_seal_that_arrives_too_late_writes_nothing() {
         } else {
             "fingerprint"
         };
-        let reply: Vec<redis::Value> = call.arg(third).arg("").invoke_async(&mut connection).await.unwrap();
+        let reply: Vec<redis::Value> = call
+            .arg(third)
+            .arg("")
+            .invoke_async(&mut connection)
+            .await
+            .unwrap();
         let code: String = redis::from_redis_value(reply[0].clone()).unwrap();
         assert_eq!(code, expected, "not_after {not_after}, run {run}");
         let keys: Vec<String> = connection.keys("p:*").await.unwrap();

@@ -149,7 +149,9 @@ mod tests {
             "slot:a/t",
             "9|u|v",
         ];
-        let AfterPage::End(account) = AccountReader::default().add_page(&page(SEALED, "0", &fields)).unwrap()
+        let AfterPage::End(account) = AccountReader::default()
+            .add_page(&page(SEALED, "0", &fields))
+            .unwrap()
         else {
             panic!("no page follows");
         };
@@ -164,7 +166,8 @@ mod tests {
     #[test]
     fn a_seal_of_an_earlier_run_does_not_count() {
         for head in [["2", "1", SEALED[2]], ["2", "", SEALED[2]], ["", "", SEALED[2]]] {
-            let AfterPage::End(account) = AccountReader::default().add_page(&page(head, "0", &[])).unwrap() else {
+            let AfterPage::End(account) = AccountReader::default().add_page(&page(head, "0", &[])).unwrap()
+            else {
                 panic!("no page follows");
             };
             assert!(!account.sealed("f", &quorum("a")), "{head:?}");
@@ -199,8 +202,9 @@ mod tests {
             (page(SEALED, "0", &["slot:a/t", "x|u"]), "slot:a/t holds"),
             (page(SEALED, "0", &[])[..3].to_vec(), "without a run_id"),
         ] {
-            let AfterPage::Page { reader, .. } =
-                AccountReader::default().add_page(&page(SEALED, "7", &[])).unwrap()
+            let AfterPage::Page { reader, .. } = AccountReader::default()
+                .add_page(&page(SEALED, "7", &[]))
+                .unwrap()
             else {
                 panic!("a page follows");
             };
