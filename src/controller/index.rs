@@ -45,6 +45,7 @@ mod quorums;
 mod removal_schedule;
 mod replica;
 mod reporter;
+mod reporter_seat;
 mod reporting;
 mod resolve;
 mod shutdown;

@@ -14,6 +14,7 @@ use std::time::Duration;
 use super::{
     LockSnapshot,
     coordinator_seat::{CoordinatorSeat, KnownCoordinator},
+    reporter_seat::ReporterSeat,
 };
 use crate::{
     api::in_use,
@@ -30,8 +31,6 @@ use crate::{
 const LEASE: Duration = Duration::from_secs(15);
 /// The duration of the leases of the reporters: after a crash, statuses are older than the facts for about this time.
 const SEAT_LEASE: Duration = MIN_LEASE;
-/// The time for which a seat is left free for the coordinator.
-const COORDINATOR_FIRST: Duration = Duration::from_millis(100);
 
 /// The state of an internal lock, as this replica sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,67 +55,6 @@ fn view(seen: &LockSnapshot) -> View {
             identity: holder.identity.clone(),
         },
         None => View::Free,
-    }
-}
-
-/// One of the locks that elect a reporter.
-#[derive(Debug)]
-struct Seat {
-    lock: LockName,
-    state: SeatState,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SeatState {
-    Mine {
-        since: BootInstant,
-    },
-    /// Another replica reports.
-    Taken,
-    Free {
-        since: BootInstant,
-    },
-}
-
-impl Seat {
-    fn new(lock: LockName, now: BootInstant) -> Self {
-        Self {
-            lock,
-            state: SeatState::Free { since: now },
-        }
-    }
-
-    /// Records the state of the lock. Returns whether this replica became the reporter, or ceased to be it.
-    fn observe(&mut self, seen: &View, now: BootInstant) -> bool {
-        let before = self.is_mine();
-        self.state = match (seen, self.state) {
-            (View::Mine, mine @ SeatState::Mine { .. }) => mine,
-            (View::Mine, SeatState::Taken | SeatState::Free { .. }) => SeatState::Mine { since: now },
-            (View::Held { .. }, _) => SeatState::Taken,
-            (View::Free, free @ SeatState::Free { .. }) => free,
-            (View::Free, SeatState::Taken | SeatState::Mine { .. }) => SeatState::Free { since: now },
-        };
-        before != self.is_mine()
-    }
-
-    const fn is_mine(&self) -> bool {
-        matches!(self.state, SeatState::Mine { .. })
-    }
-
-    fn absent_for(&self, now: BootInstant) -> Option<Duration> {
-        match self.state {
-            SeatState::Free { since } => Some(now.since(since)),
-            SeatState::Mine { .. } | SeatState::Taken => None,
-        }
-    }
-
-    /// Reports whether this replica contends for the seat beside a coordinator whose Lease was last renewed at `renewed`.
-    fn is_contended_beside(&self, renewed: BootInstant, contended: bool, now: BootInstant) -> bool {
-        match self.state {
-            SeatState::Mine { since } => renewed <= since,
-            SeatState::Taken => false,
-            SeatState::Free { since } => contended || now.since(since) >= COORDINATOR_FIRST,
-        }
     }
 }
 
@@ -147,8 +85,8 @@ impl Scope {
 #[derive(Debug)]
 pub(in crate::controller) struct Reporter {
     cluster: ClusterId,
-    quorum: Seat,
-    locks: Seat,
+    quorum: ReporterSeat,
+    locks: ReporterSeat,
     name: LockName,
     timings: Timings,
     seat_timings: Timings,
@@ -219,8 +157,8 @@ impl Reporter {
         };
         Ok(Self {
             cluster: cluster.clone(),
-            quorum: Seat::new(reporter_lock(cluster)?, now),
-            locks: Seat::new(scope_reporter_lock(cluster, &scope.0)?, now),
+            quorum: ReporterSeat::new(reporter_lock(cluster)?, now),
+            locks: ReporterSeat::new(scope_reporter_lock(cluster, &scope.0)?, now),
             name: LockName::internal("cluster", cluster.name())?,
             timings: timings(LEASE),
             seat_timings: timings(SEAT_LEASE),
@@ -245,7 +183,7 @@ impl Reporter {
 
     /// Returns the locks that elect the reporters.
     fn seats(&self) -> [&LockName; 2] {
-        [&self.quorum.lock, &self.locks.lock]
+        [self.quorum.lock(), self.locks.lock()]
     }
 
     /// Returns the terms of a lock that only the reporter contends for.
@@ -282,7 +220,11 @@ impl Reporter {
         now: BootInstant,
     ) -> Turn {
         let seen = |name: &LockName| lock(name).map_or(View::Free, |seen| view(&seen));
-        let (quorum, locks, name) = (seen(&self.quorum.lock), seen(&self.locks.lock), seen(&self.name));
+        let (quorum, locks, name) = (
+            seen(self.quorum.lock()),
+            seen(self.locks.lock()),
+            seen(&self.name),
+        );
         let before = (self.confirmed, self.clash.clone());
         let contended = (self.contends_for_name, self.contends_to_report);
         self.judge_name(name, now);
@@ -386,13 +328,6 @@ mod tests {
         scope_reporter_lock(&cluster, &Scope::of(&namespaces).0).unwrap()
     }
 
-    fn held(cluster: &str, identity: &str) -> View {
-        View::Held {
-            cluster: cluster.parse().unwrap(),
-            identity: identity.to_owned(),
-        }
-    }
-
     #[test]
     fn each_set_of_namespaces_has_a_reporter_of_its_own() {
         assert_eq!(lock(&["a", "b"]), lock(&["b", "a", "b"]));
@@ -405,35 +340,5 @@ mod tests {
         // Even thousands of namespaces fit into a name.
         let many: Vec<String> = (0..2_000).map(|n| format!("namespace-{n}")).collect();
         assert_eq!(Scope::of(&many).0.len(), 16);
-    }
-
-    fn at(milliseconds: u64) -> BootInstant {
-        BootInstant::from_nanos(milliseconds * 1_000_000)
-    }
-
-    #[test]
-    fn reporter_is_absent_from_when_its_lock_was_first_seen_free() {
-        let mut seat = Seat::new(lock(&[]), at(1_000));
-        assert!(!seat.observe(&View::Free, at(3_000)));
-        assert_eq!(seat.absent_for(at(4_000)), Some(Duration::from_secs(3)));
-        assert!(!seat.observe(&held("eu/u", "other"), at(5_000)));
-        assert_eq!(seat.absent_for(at(5_000)), None);
-        assert!(seat.observe(&View::Mine, at(6_000)));
-        assert!(seat.observe(&View::Free, at(7_000)));
-        assert_eq!(seat.absent_for(at(9_000)), Some(Duration::from_secs(2)));
-    }
-
-    #[test]
-    fn free_seat_is_taken_beside_a_coordinator_until_it_renews_its_lease() {
-        let mut seat = Seat::new(lock(&[]), at(0));
-        seat.observe(&held("eu/u", "coordinator"), at(1_000));
-        assert!(!seat.is_contended_beside(at(900), false, at(1_000)));
-        seat.observe(&View::Free, at(3_000));
-        assert!(!seat.is_contended_beside(at(900), false, at(3_099)));
-        assert!(seat.is_contended_beside(at(900), false, at(3_100)));
-        assert!(seat.is_contended_beside(at(3_050), true, at(3_051)));
-        seat.observe(&View::Mine, at(3_600));
-        assert!(seat.is_contended_beside(at(3_600), true, at(6_000)));
-        assert!(!seat.is_contended_beside(at(5_900), true, at(6_000)));
     }
 }
