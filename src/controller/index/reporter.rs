@@ -22,15 +22,18 @@ use crate::{
     lease::{
         BootInstant, ClusterId, LockName, Participation, Terms,
         identity::IdentityError,
-        timing::{GivenTimings, MIN_LEASE, Timings},
+        timing::{GivenTimings, Timings},
     },
     masters::{reporter_lock, scope_reporter_lock},
 };
 
 /// The duration of these leases.
 const LEASE: Duration = Duration::from_secs(15);
-/// The duration of the leases of the reporters: after a crash, statuses are older than the facts for about this time.
-const SEAT_LEASE: Duration = MIN_LEASE;
+/// The duration of the leases of the reporters: after a crash, statuses are older than the facts for about this time. Two renewals
+/// with the usual command timeout fit into it.
+const SEAT_LEASE: Duration = Duration::from_secs(3);
+/// The time for which a former reporter still shows the locks of its cluster: the next one shows them from then on.
+const SHOWN: Duration = Duration::from_secs(5);
 
 /// The state of an internal lock, as this replica sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -290,6 +293,12 @@ impl Reporter {
     /// Reports whether this replica writes for locks of its scope that no replica of its cluster holds.
     pub(in crate::controller) fn reports_locks(&self) -> bool {
         self.locks.is_mine()
+    }
+
+    /// Reports whether this replica shows in which locks its cluster takes part. A former reporter does so until another replica
+    /// reports: a cluster that seems to take part in no lock would get a lock that it declines.
+    pub(super) fn shows_locks(&self, now: BootInstant) -> bool {
+        self.locks.is_mine() || self.locks.left_for(now).is_some_and(|left| left < SHOWN)
     }
 
     /// Returns how long no replica of this cluster has reported on the quorum, as far as this replica sees.

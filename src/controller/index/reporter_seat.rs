@@ -5,8 +5,10 @@ use std::time::Duration;
 use super::reporter::View;
 use crate::lease::{BootInstant, LockName};
 
-/// The time for which a seat is left free for the coordinator.
+/// The time for which a seat that another replica lost is left free for the coordinator.
 const COORDINATOR_FIRST: Duration = Duration::from_millis(100);
+/// The time for which a seat that this replica left is left free.
+const LEFT: Duration = Duration::from_secs(2);
 
 /// One of the locks that elect a reporter.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ enum SeatState {
     Taken,
     Free {
         since: BootInstant,
+        /// Whether this replica had the seat.
+        was_mine: bool,
     },
 }
 
@@ -31,7 +35,10 @@ impl ReporterSeat {
     pub(super) fn new(lock: LockName, now: BootInstant) -> Self {
         Self {
             lock,
-            state: SeatState::Free { since: now },
+            state: SeatState::Free {
+                since: now,
+                was_mine: false,
+            },
         }
     }
 
@@ -47,7 +54,10 @@ impl ReporterSeat {
             (View::Mine, SeatState::Taken | SeatState::Free { .. }) => SeatState::Mine { since: now },
             (View::Held { .. }, _) => SeatState::Taken,
             (View::Free, free @ SeatState::Free { .. }) => free,
-            (View::Free, SeatState::Taken | SeatState::Mine { .. }) => SeatState::Free { since: now },
+            (View::Free, before @ (SeatState::Taken | SeatState::Mine { .. })) => SeatState::Free {
+                since: now,
+                was_mine: matches!(before, SeatState::Mine { .. }),
+            },
         };
         before != self.is_mine()
     }
@@ -58,8 +68,19 @@ impl ReporterSeat {
 
     pub(super) fn absent_for(&self, now: BootInstant) -> Option<Duration> {
         match self.state {
-            SeatState::Free { since } => Some(now.since(since)),
+            SeatState::Free { since, .. } => Some(now.since(since)),
             SeatState::Mine { .. } | SeatState::Taken => None,
+        }
+    }
+
+    /// Returns how long ago this replica lost or left the seat; `None` if another one has had it since.
+    pub(super) fn left_for(&self, now: BootInstant) -> Option<Duration> {
+        match self.state {
+            SeatState::Free {
+                since,
+                was_mine: true,
+            } => Some(now.since(since)),
+            SeatState::Free { was_mine: false, .. } | SeatState::Mine { .. } | SeatState::Taken => None,
         }
     }
 
@@ -73,7 +94,9 @@ impl ReporterSeat {
         match self.state {
             SeatState::Mine { since } => renewed <= since,
             SeatState::Taken => false,
-            SeatState::Free { since } => contended || now.since(since) >= COORDINATOR_FIRST,
+            SeatState::Free { since, was_mine } => {
+                contended || now.since(since) >= if was_mine { LEFT } else { COORDINATOR_FIRST }
+            }
         }
     }
 }
@@ -121,5 +144,13 @@ mod tests {
         seat.observe(&View::Mine, at(3_600));
         assert!(seat.is_contended_beside(at(3_600), true, at(6_000)));
         assert!(!seat.is_contended_beside(at(5_900), true, at(6_000)));
+        assert_eq!(seat.left_for(at(6_000)), None);
+        seat.observe(&View::Free, at(6_100));
+        assert_eq!(seat.left_for(at(6_200)), Some(Duration::from_millis(100)));
+        assert!(
+            !seat.is_contended_beside(at(5_900), false, at(8_099)),
+            "it was left"
+        );
+        assert!(seat.is_contended_beside(at(5_900), false, at(8_100)));
     }
 }

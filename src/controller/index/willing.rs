@@ -92,7 +92,7 @@ impl Index {
                 .quorums
                 .get(name)
                 .and_then(|entry| entry.reporting.reporter());
-            !self.ends && reporter.is_some_and(|reporter| reporter.reports_locks())
+            !self.ends && reporter.is_some_and(|reporter| reporter.shows_locks(at.now))
         };
         let reported: BTreeSet<String> = self.open.names().filter(reports).cloned().collect();
         let mut shown: BTreeMap<String, BTreeSet<LockName>> = BTreeMap::new();

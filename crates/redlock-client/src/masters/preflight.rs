@@ -121,8 +121,8 @@ impl Trial<'_> {
         .await?;
         self.call(
             &scripts::RESTORE,
-            &[meta, probe_key],
-            &[&probe, "", "1", "counter", "1"],
+            &[meta, probe_key, &self.keys.turn],
+            &[&probe, "", "1", "doctor", "1000", "counter", "1"],
         )
         .await?;
         let sealed = self
@@ -144,6 +144,12 @@ impl Trial<'_> {
         let name = self.lock.name.as_str();
         self.call(&scripts::FENCE, &[meta, lock[0], lock[1]], &[FINGERPRINT, name])
             .await?;
+        self.call(
+            &scripts::FORGET,
+            &[meta, lock[0], lock[1]],
+            &[FINGERPRINT, name, "1", "held"],
+        )
+        .await?;
         self.read(&scripts::REGISTERS, &[meta], &["0", "10"]).await?;
         self.read(&scripts::INSPECT, &lock, &[]).await?;
         self.read(&scripts::SCAN, &[], &["0", &self.keys.pattern("*"), "10"])

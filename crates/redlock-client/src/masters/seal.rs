@@ -30,7 +30,7 @@ use redlock_core::{
 };
 
 use self::{
-    rounds::ReadLimits,
+    rounds::{ReadLimits, Turn},
     sealing::{SealExecutor, Sealed},
     turn::SealTurns,
 };
@@ -76,16 +76,18 @@ impl Sealer {
         shared: Arc<Shared>,
     ) -> Self {
         let limit = fingerprint.acquire_limit();
+        let turn = Turn::new(limit);
         Self {
             executor: SealExecutor {
                 links,
                 size,
                 limit,
                 reading: ReadLimits::of(&fingerprint),
+                turn: turn.clone(),
                 shared,
             },
             quarantine: Quarantine::new(size, fingerprint, SealedBy::Process),
-            turns: SealTurns::new(limit),
+            turns: SealTurns::new(turn),
             logged: BTreeMap::new(),
         }
     }
@@ -202,6 +204,7 @@ impl Masters {
             size: self.size(),
             limit: self.fingerprint().acquire_limit(),
             reading: ReadLimits::of(self.fingerprint()),
+            turn: Turn::new(self.fingerprint().acquire_limit()),
             shared: self.shared().clone(),
         }
     }

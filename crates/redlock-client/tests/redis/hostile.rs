@@ -61,13 +61,27 @@ impl RuntimeThreads {
             .push(format!("/proc/{}/schedstat", thread.display()));
     }
 
-    /// Returns for how long these threads were ready to run and had no CPU.
-    fn waited(&self) -> Duration {
+    /// Returns for how long each of these threads was ready to run and had no CPU.
+    fn waited(&self) -> Vec<Duration> {
         let threads = self.0.lock().unwrap();
         // A thread of blocking work may have ended.
-        let texts = threads.iter().filter_map(|path| fs::read_to_string(path).ok());
-        let waits = texts.filter_map(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
-        Duration::from_nanos(waits.sum())
+        let texts = threads
+            .iter()
+            .map(|path| fs::read_to_string(path).unwrap_or_default());
+        let waits = texts.map(|text| text.split(' ').nth(1).and_then(|wait| wait.parse().ok()));
+        waits
+            .map(|wait| Duration::from_nanos(wait.unwrap_or_default()))
+            .collect()
+    }
+
+    /// Returns the longest wait of one of the threads since `before`.
+    fn waited_since(&self, before: &[Duration]) -> Duration {
+        let now = self.waited();
+        let waits = now
+            .iter()
+            .zip(before)
+            .map(|(now, before)| now.saturating_sub(*before));
+        waits.max().unwrap_or_default()
     }
 
     /// Runs a test on a runtime of two threads.
@@ -116,7 +130,7 @@ struct Measured {
     lost: usize,
     /// Times to acquire and release another lock, without the waits for a CPU, in order.
     took: Vec<Duration>,
-    /// For how long the threads of the test waited for a CPU.
+    /// For how long one of the threads of the test waited for a CPU.
     waited: Duration,
     memory: usize,
     /// For how long the machine let a thread wait that had nothing to do with the attack.
@@ -183,7 +197,7 @@ async fn attacked(
         let (started, waited) = (Instant::now(), threads.waited());
         let other = acquire_soon_for(masters, "a/lone", "me", LEASE).await;
         other.release().await.unwrap();
-        took.push(started.elapsed().saturating_sub(threads.waited() - waited));
+        took.push(started.elapsed().saturating_sub(threads.waited_since(&waited)));
     }
     over.store(true, SeqCst);
     let (memory, stall) = watching.join().unwrap();
@@ -194,7 +208,7 @@ async fn attacked(
         renewals,
         lost,
         took,
-        waited: threads.waited() - all,
+        waited: threads.waited_since(&all),
         memory,
         stall,
         connections: after.0 - connections,

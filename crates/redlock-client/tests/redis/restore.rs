@@ -14,8 +14,7 @@ use redlock_core::script::{RESTORE, SEAL, Script};
 use tokio::time;
 
 use redlock_testkit::{
-    RedisServer, ServerOptions,
-    acl::{as_user, line, servers},
+    Persistence, RedisServer, ServerOptions,
     masters::{LONGEST_LEASE, config, open},
 };
 
@@ -23,6 +22,7 @@ use crate::seal::{SLOT, WAIT, raw, register, sealed};
 
 const META: &str = "redlock:meta";
 const PROBE: &str = "redlock:probe";
+const TURN: &str = "redlock:turn";
 
 async fn set_registers(server: &RedisServer, count: u64) {
     let fields: Vec<(String, u64)> = (0..count)
@@ -56,7 +56,7 @@ async fn run(server: &RedisServer, script: &Script, arguments: &[&str]) -> Strin
     let mut connection = raw(server).await;
     let (seconds, _): (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await.unwrap();
     let mut call = redis::cmd("EVAL");
-    call.arg(&script.source).arg(2).arg(META).arg(PROBE);
+    call.arg(&script.source).arg(3).arg(META).arg(PROBE).arg(TURN);
     call.arg((seconds + 60) * 1_000_000).arg(arguments);
     let reply: Vec<redis::Value> = call.query_async(&mut connection).await.unwrap();
     redis::from_redis_value(reply[0].clone()).unwrap()
@@ -74,7 +74,12 @@ async fn master_is_not_sealed_after_pages_that_were_deleted_or_restored_by_anoth
     let probe = format!("{}|1", info.get::<String>("run_id").unwrap());
     let _: () = raw(&server).await.set(PROBE, &probe).await.unwrap();
     let restore = async |before: &str, page: &str, register: &str| {
-        run(&server, &RESTORE, &[&probe, before, page, register, "5"]).await
+        run(
+            &server,
+            &RESTORE,
+            &[&probe, before, page, "p", "60000", register, "5"],
+        )
+        .await
     };
     let seal = async |page: &str| run(&server, &SEAL, &[&probe, "f", page, "counter", "9"]).await;
 
@@ -85,7 +90,7 @@ async fn master_is_not_sealed_after_pages_that_were_deleted_or_restored_by_anoth
     assert_eq!(register(&server, "held:b").await, None);
 
     assert_eq!(restore("", "71", "held:a").await, "ok");
-    assert_eq!(restore("", "81", "held:a").await, "ok", "another process begins");
+    assert_eq!(restore("", "81", "held:a").await, "ok", "it begins anew");
     assert_eq!(restore("71", "72", "held:b").await, "disturbed");
     assert_eq!(restore("81", "82", "held:b").await, "ok");
     assert_eq!(
@@ -99,16 +104,36 @@ async fn master_is_not_sealed_after_pages_that_were_deleted_or_restored_by_anoth
     }
 }
 
-/// The accounts of an earlier version may read all fields at once, and not page by page.
+/// All processes are ready to restore at the same moment, and each restores three pages.
 #[tokio::test]
-async fn registers_are_read_with_the_permissions_of_an_earlier_version() {
-    let earlier = line().replace(" +hscan ", " +hgetall ");
-    let servers = servers(vec![earlier]);
-    let masters = open(&as_user(&servers, "redlock"));
-    masters.seal(&servers).await;
-    set_registers(&servers[1], 3_000).await;
-    let registers = masters.registers().await.swap_remove(1).unwrap();
-    assert_eq!(registers.number("held:team/lock-2999"), 3_000);
+async fn one_process_of_many_restores_after_a_total_loss() {
+    let options = ServerOptions {
+        persistence: Persistence::Aof,
+        ..ServerOptions::default()
+    };
+    let (servers, first) = sealed(3, &options).await;
+    let mut all = vec![first];
+    for _ in 1..8 {
+        let opened = open(&config(&servers));
+        opened.voters(3).await;
+        all.push(opened);
+    }
+    for server in &servers[..] {
+        set_registers(server, 3_000).await;
+    }
+    for server in &servers[..] {
+        server.restart().unwrap();
+    }
+    for opened in &all {
+        opened.voters(0).await;
+    }
+    for opened in &all {
+        opened.voters(3).await;
+    }
+    for server in &servers[..] {
+        let held = register(server, "held:team/lock-2999").await;
+        assert_eq!(held.as_deref(), Some("3000"));
+    }
 }
 
 fn number(name: &str, usual: u64) -> u64 {

@@ -49,6 +49,9 @@ pub fn ended_registers(masters: &[Registers], majority: usize) -> Vec<EndedRegis
             locks.entry(lock).or_default();
         }
     }
+    // A lease that began after the masters were read has a greater token.
+    let counters = masters.iter().map(|master| master.number("counter"));
+    let latest = nth_greatest(counters, majority).unwrap_or_default();
     let fenced = fenced_locks(masters);
     let unfenced = locks.into_iter().filter(|(lock, _)| !fenced.contains(lock));
     let ended = unfenced.filter_map(|(lock, held)| {
@@ -63,8 +66,11 @@ pub fn ended_registers(masters: &[Registers], majority: usize) -> Vec<EndedRegis
         } else {
             (EndedKind::Clean, shown(EndedKind::Clean).max().filter(|_| !lost)?)
         };
-        let lock = lock.to_owned();
-        Some(EndedRegister { lock, token, kind })
+        Some(EndedRegister {
+            lock: lock.to_owned(),
+            token: token.min(latest),
+            kind,
+        })
     });
     ended.collect()
 }
@@ -88,8 +94,10 @@ mod tests {
     use crate::seal::Slot;
 
     fn numbers(of: &[(&str, u64)]) -> Registers {
+        let counter = [("counter", 9)];
+        let of = of.iter().chain(&counter);
         Registers {
-            numbers: of.iter().map(|(field, n)| ((*field).to_owned(), *n)).collect(),
+            numbers: of.map(|(field, n)| ((*field).to_owned(), *n)).collect(),
             ..Registers::default()
         }
     }
@@ -118,6 +126,16 @@ mod tests {
         ] {
             assert_eq!(ended(&masters.map(Clone::clone)), expected, "{masters:?}");
         }
+    }
+
+    /// A lease that was won, marked and ended while the masters were read.
+    #[test]
+    fn clean_end_of_a_lease_that_began_later_stays() {
+        let (before, after) = (numbers(&[("clean:a/b", 7)]), numbers(&[("clean:a/b", 10)]));
+        assert_eq!(
+            ended(&[after, before.clone(), before]),
+            [("a/b".to_owned(), 9, EndedKind::Clean)]
+        );
     }
 
     #[test]

@@ -167,6 +167,12 @@ impl Registers {
         self
     }
 
+    /// Returns the number of registers.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.numbers.len() + self.slots.len() + self.delays.len()
+    }
+
     /// Returns one number; zero if it was never written.
     #[must_use]
     pub fn number(&self, field: &str) -> u64 {

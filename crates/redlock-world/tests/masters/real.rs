@@ -191,8 +191,9 @@ impl Both {
             floor.extend([field.to_owned(), value]);
         }
         if self.rng.bool() {
-            let mut page = words(&[NEVER, "{RUN}|uuid", "", "71"]);
+            let mut page = words(&[NEVER, "{RUN}|uuid", "", "71", "process", "1"]);
             page.extend_from_slice(&floor[4..]);
+            let keys = words(&[META, PROBE, "p:turn"]);
             self.run(&call(&script::RESTORE, &keys, &page)).await;
             floor[3] = if self.rng.bool() { "71" } else { "72" }.to_owned();
         }

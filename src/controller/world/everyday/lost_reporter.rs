@@ -7,9 +7,9 @@ use redlock_world::kubernetes::{ObjectKey, Partition, ResourceId};
 use super::{SOON, manifests, number, runs_somewhere};
 use crate::controller::world::{cluster::ClusterWorld, universe::Universe};
 
-/// The time for which a status may name a holder that has released the lock: a seat of 2 s, and the time that is left to the
+/// The time for which a status may name a holder that has released the lock: a seat of 3 s, and the time that is left to the
 /// coordinator.
-const STALE: Duration = Duration::from_secs(3);
+const STALE: Duration = Duration::from_secs(4);
 
 fn coordinator(cluster: &ClusterWorld) -> Option<String> {
     let key = ObjectKey::new(

@@ -35,7 +35,7 @@ const REPLY: usize = 64 * 1024;
 /// value and a reservation, of 3 KiB together at most; the scripts cut foreign values at 4 KiB each.
 const ARGUMENT: usize = 4 * 1024;
 /// The bytes of a reply of the scripts that list keys or registers, whose number no request states. A page of 1,000 has at most
-/// 1 MiB; an account that may not scan registers reads those of some thousand locks.
+/// 1 MiB.
 const LISTING: usize = 4 * 1024 * 1024;
 /// The bytes of a reply for each of its values. The parser makes about as many of a value of four bytes. A register has more.
 const VALUE: usize = 64;

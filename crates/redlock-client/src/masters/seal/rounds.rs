@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use futures_util::future::join_all;
+use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use thiserror::Error;
 
 use redlock_core::{
@@ -21,6 +21,8 @@ use crate::{
 
 /// Number of keys read in one step of a scan, which takes some milliseconds of a busy server.
 const SCAN_COUNT: u32 = 1_000;
+/// The least time that masters get whose registers are not needed.
+const LATE: Duration = Duration::from_millis(500);
 /// The registers that one call reads or writes: about a millisecond of the server.
 const PAGE: usize = 1_000;
 
@@ -56,6 +58,8 @@ pub enum NotDone {
         register: String,
         value: u64,
     },
+    #[error("another process restores the registers of the server")]
+    OtherTurn,
     #[error("the server is in use: its registers exist")]
     Used,
     #[error("the server did not confirm the step: {0}")]
@@ -117,12 +121,7 @@ pub(super) async fn write_probe(
 }
 
 /// Takes the turn to seal a master, or returns the process whose turn lasts.
-pub(super) async fn take_turn(
-    link: &Link,
-    probe: &str,
-    process: &str,
-    lasts: Duration,
-) -> Result<String, NotDone> {
+pub(super) async fn take_turn(link: &Link, probe: &str, turn: &Turn) -> Result<String, NotDone> {
     let deadline = link.command_timeout();
     let exchange = link
         .call(&TURN, Admission::Connected, deadline, |command, not_after| {
@@ -131,8 +130,8 @@ pub(super) async fn take_turn(
             for key in keys {
                 command.arg(&**key);
             }
-            command.arg(not_after).arg(probe).arg(process);
-            command.arg(lasts.as_millis().to_string());
+            command.arg(not_after).arg(probe).arg(&turn.process);
+            command.arg(turn.lasts.as_millis().to_string());
         })
         .await;
     let reply = done(exchange.reply)?;
@@ -148,12 +147,29 @@ fn beginning(probe: &str) -> &str {
     &probe[..last]
 }
 
+/// The turn of a process to restore registers, which each page extends.
+#[derive(Clone, Debug)]
+pub(super) struct Turn {
+    pub(super) process: String,
+    pub(super) lasts: Duration,
+}
+
+impl Turn {
+    /// `limit` is that of one call.
+    pub(super) fn new(limit: Duration) -> Self {
+        Self {
+            process: uuid(),
+            lasts: limit * 2 + Duration::from_secs(1),
+        }
+    }
+}
+
 /// Restores the floor page by page, and seals with the last page. `deadline` is that of each call.
 pub(super) async fn seal(
     link: &Link,
     probe: &str,
     floor: &Registers,
-    quorum: &QuorumId,
+    (quorum, turn): (&QuorumId, &Turn),
     deadline: Duration,
 ) -> Result<(), NotDone> {
     let fields: Vec<(&str, String)> = floor.fields().collect();
@@ -164,8 +180,14 @@ pub(super) async fn seal(
         let (before, next) = (restored.text(), restored.next());
         let exchange = link
             .call(&RESTORE, Admission::Connected, deadline, |command, not_after| {
-                write_unsealed(command, link, not_after, probe);
-                command.arg(&before).arg(next.text());
+                command
+                    .arg(3)
+                    .arg(&*link.keys.meta)
+                    .arg(&*link.keys.probe)
+                    .arg(&*link.keys.turn);
+                command.arg(not_after).arg(probe);
+                command.arg(&before).arg(next.text()).arg(&turn.process);
+                command.arg(turn.lasts.as_millis().to_string());
                 write_fields(command, page);
             })
             .await;
@@ -175,8 +197,8 @@ pub(super) async fn seal(
     let stamp = quorum_id::stamp(&link.fingerprint(), quorum);
     let exchange = link
         .call(&SEAL, Admission::Connected, deadline, |command, not_after| {
-            write_unsealed(command, link, not_after, probe);
-            command.arg(&stamp).arg(restored.text());
+            command.arg(2).arg(&*link.keys.meta).arg(&*link.keys.probe);
+            command.arg(not_after).arg(probe).arg(&stamp).arg(restored.text());
             write_fields(command, last);
         })
         .await;
@@ -217,11 +239,6 @@ impl RestoredPage {
     }
 }
 
-fn write_unsealed(command: &mut redis::Cmd, link: &Link, not_after: u64, probe: &str) {
-    command.arg(2).arg(&*link.keys.meta).arg(&*link.keys.probe);
-    command.arg(not_after).arg(probe);
-}
-
 fn write_fields(command: &mut redis::Cmd, fields: &[(&str, String)]) {
     for (field, value) in fields {
         command.arg(*field).arg(value);
@@ -241,6 +258,7 @@ pub(super) fn done(reply: Result<Reply, Unknown>) -> Result<Reply, NotDone> {
         "replicas" => NotDone::HasReplicas,
         "retired" => NotDone::Retired,
         "disturbed" => NotDone::Disturbed,
+        "turn" => NotDone::OtherTurn,
         other => NotDone::Unknown(Unknown::Reply(format!("code {other:?}"))),
     })
 }
@@ -289,15 +307,39 @@ pub(super) async fn account(link: &Link, limits: ReadLimits) -> Result<Account, 
     }
 }
 
-/// Reads the registers of these masters at the same time; returns those that answered.
+/// Reads the registers of these masters at the same time; returns those that answered. Once `enough` have, the others get as
+/// much time again: a master that returns pages without an end does not delay a seal for long.
 pub(super) async fn accounts(
     links: &[Arc<Link>],
     of: &[usize],
+    enough: usize,
     limits: ReadLimits,
 ) -> BTreeMap<usize, Account> {
     let asked = of.iter().filter_map(|master| links.get(*master));
-    let accounts = asked.map(|link| async { Some((link.index, account(link, limits).await.ok()?)) });
-    join_all(accounts).await.into_iter().flatten().collect()
+    let mut reads: FuturesUnordered<_> = asked
+        .map(|link| async { (link.index, account(link, limits).await) })
+        .collect();
+    let (started, mut read) = (clock::now(), BTreeMap::new());
+    let mut until: Option<BootInstant> = None;
+    loop {
+        let next = match until {
+            None => reads.next().await,
+            Some(until) => tokio::time::timeout(until.left(clock::now()), reads.next())
+                .await
+                .ok()
+                .flatten(),
+        };
+        let Some((master, account)) = next else {
+            return read;
+        };
+        if let Ok(account) = account {
+            read.insert(master, account);
+        }
+        if read.len() == enough {
+            let now = clock::now();
+            until = Some(now + now.since(started).max(LATE));
+        }
+    }
 }
 
 /// Returns a key under the prefix other than the probe, if there is one. `until` bounds the walk through a large

@@ -6,18 +6,21 @@ use futures_util::future::join_all;
 
 use redlock_core::{
     QuorumId, QuorumSize,
-    plausible::RegisterLimits,
+    plausible::{RegisterLimits, nth_greatest},
     seal::{Account, Past, Plan, Quarantine, Registers, Step},
 };
 
 use super::{
-    rounds::{self, NotDone, Probing, ReadLimits},
+    rounds::{self, NotDone, Probing, ReadLimits, Turn},
     turn::SealTurns,
 };
 use crate::{
     clock,
     masters::{link::Link, random, shared::Shared},
 };
+
+/// The registers that a source may have beyond twice those of others: each is copied to the master that is sealed.
+const EXCESS: u64 = 10_000;
 
 /// Carries out the seals of one quorum.
 #[derive(Clone, Debug)]
@@ -27,6 +30,7 @@ pub(super) struct SealExecutor {
     /// T_acquire: no call of a seal takes longer.
     pub(super) limit: Duration,
     pub(super) reading: ReadLimits,
+    pub(super) turn: Turn,
     pub(super) shared: Arc<Shared>,
 }
 
@@ -69,7 +73,10 @@ impl SealExecutor {
         if ripe.is_empty() {
             return failed;
         }
-        let mut done = self.seal_ripe(quarantine, plan, quorum, &ripe).await;
+        let mut done = tokio::select! {
+            done = self.seal_ripe(quarantine, plan, quorum, &ripe) => done,
+            () = turns.extend(&self.links, quarantine, &ripe) => Vec::new(),
+        };
         turns.finish(&ripe, &done);
         done.extend(failed);
         done
@@ -83,7 +90,7 @@ impl SealExecutor {
         quorum: &QuorumId,
         ripe: &[usize],
     ) -> Sealed {
-        let accounts = rounds::accounts(&self.links, &plan.sources, self.reading).await;
+        let accounts = rounds::accounts(&self.links, &plan.sources, self.size.majority(), self.reading).await;
         let (fingerprint, limits) = self.shared.read(|engine, _| {
             let fingerprint = engine.identity().fingerprint().to_owned();
             (fingerprint, engine.register_limits())
@@ -94,6 +101,7 @@ impl SealExecutor {
         };
         let (mut sealed, implausible) = self.plausible(accounts, &limits);
         sealed.retain(|account| account.sealed(&fingerprint, quorum));
+        self.drop_excessive(&mut sealed);
         let sealed: Vec<Registers> = sealed.into_iter().map(|account| account.registers).collect();
         if sealed.len() < self.size.majority() {
             // Without an implausible one, a source has stopped answering since the plan was made; the next read leads to
@@ -114,7 +122,7 @@ impl SealExecutor {
         }
         let mut of = plan.sources.clone();
         of.extend(plan.steps.iter().map(|(master, _)| *master));
-        let accounts = rounds::accounts(&self.links, &of, self.reading).await;
+        let accounts = rounds::accounts(&self.links, &of, of.len(), self.reading).await;
         if of.iter().any(|master| !accounts.contains_key(master)) {
             return Vec::new();
         }
@@ -192,6 +200,14 @@ impl SealExecutor {
         (plausible, first)
     }
 
+    /// Drops sources with far more registers than the others.
+    fn drop_excessive(&self, sealed: &mut Vec<Account>) {
+        let counts = sealed.iter().map(|account| account.registers.count() as u64);
+        let usual = nth_greatest(counts, self.size.majority()).unwrap_or_default();
+        let most = usual.saturating_mul(2).saturating_add(EXCESS);
+        sealed.retain(|account| account.registers.count() as u64 <= most);
+    }
+
     async fn write(
         &self,
         quarantine: &Quarantine,
@@ -204,7 +220,7 @@ impl SealExecutor {
             Some(async move {
                 (
                     *master,
-                    rounds::seal(link, probe, floor, quorum, self.limit).await,
+                    rounds::seal(link, probe, floor, (quorum, &self.turn), self.limit).await,
                 )
             })
         });

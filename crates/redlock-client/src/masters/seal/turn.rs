@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use redlock_core::{BootInstant, seal::Quarantine};
 
 use super::{
-    rounds::{self, NotDone},
+    rounds::{self, NotDone, Turn},
     sealing::Sealed,
 };
 use crate::{clock, masters::link::Link};
@@ -22,9 +22,7 @@ const CONTESTED: Duration = Duration::from_secs(60);
 /// The turns of this process.
 #[derive(Debug)]
 pub(super) struct SealTurns {
-    process: String,
-    /// Longer than a read of all registers and a seal take.
-    lasts: Duration,
+    own: Turn,
     /// The times at which the turns of other processes were last seen, by master.
     contested: BTreeMap<usize, BootInstant>,
     /// The times until which a process whose seal failed leaves the turn to the others, by master.
@@ -32,10 +30,9 @@ pub(super) struct SealTurns {
 }
 
 impl SealTurns {
-    pub(super) fn new(limit: Duration) -> Self {
+    pub(super) const fn new(own: Turn) -> Self {
         Self {
-            process: rounds::uuid(),
-            lasts: limit * 2 + Duration::from_secs(1),
+            own,
             contested: BTreeMap::new(),
             rests: BTreeMap::new(),
         }
@@ -51,21 +48,34 @@ impl SealTurns {
         let now = clock::now();
         self.rests.retain(|_, until| now < *until);
         masters.retain(|master| !self.rests.contains_key(master));
-        let (process, lasts) = (&self.process, self.lasts);
+        let turn = &self.own;
         let asked = masters.into_iter().filter_map(|master| {
             let (link, probe) = (&links[master], quarantine.probe(master)?);
-            Some(async move { (master, rounds::take_turn(link, probe, process, lasts).await) })
+            Some(async move { (master, rounds::take_turn(link, probe, turn).await) })
         });
         let answers: Vec<(usize, Result<String, NotDone>)> = join_all(asked).await;
         let (mut own, mut failed) = (Vec::new(), Vec::new());
         for (master, turn) in answers {
             match turn {
-                Ok(turn) if turn == self.process => own.push(master),
+                Ok(turn) if turn == self.own.process => own.push(master),
                 Ok(_) => drop(self.contested.insert(master, clock::now())),
                 Err(why) => failed.push((master, Err(why))),
             }
         }
         (own, failed)
+    }
+
+    /// Extends the turn of this process at these masters, without an end: a read of many registers outlasts it.
+    pub(super) async fn extend(&self, links: &Arc<[Arc<Link>]>, quarantine: &Quarantine, masters: &[usize]) {
+        loop {
+            tokio::time::sleep(self.own.lasts / 3).await;
+            let asked = masters.iter().filter_map(|master| {
+                let (link, probe) = (&links[*master], quarantine.probe(*master)?);
+                Some(rounds::take_turn(link, probe, &self.own))
+            });
+            // A master that does not answer delays its own seal alone.
+            join_all(asked).await;
+        }
     }
 
     /// Records the results at the masters whose turn this process had. After a failure another process may succeed, such as
@@ -76,7 +86,7 @@ impl SealTurns {
             let sealed = done.iter().any(|(one, result)| one == master && result.is_ok());
             let contested = self.contested.get(master);
             if !sealed && contested.is_some_and(|at| now.since(*at) < CONTESTED) {
-                self.rests.insert(*master, now + self.lasts * 2);
+                self.rests.insert(*master, now + self.own.lasts * 2);
             }
         }
     }
