@@ -112,7 +112,7 @@ mod tests {
         let both = numbers(&[("held:a/b", 7), ("clean:a/b", 7)]);
         let held = numbers(&[("held:a/b", 7)]);
         let clean = numbers(&[("clean:a/b", 7)]);
-        let none = Registers::default();
+        let none = numbers(&[]);
         let removed = |kind| vec![("a/b".to_owned(), 7, kind)];
         for (masters, expected) in [
             ([&both, &both, &held], removed(EndedKind::Held)),

@@ -93,7 +93,7 @@ impl World {
         self.forgetter = Some(forgetter);
     }
 
-    /// Returns what is removed at each master. A planted fault believes one clean end.
+    /// Returns the removals at each master. A planted fault believes one clean end.
     fn ended(&self, forgetter: &Forgetter) -> Vec<(usize, EndedRegister)> {
         let read: Option<Vec<Registers>> = forgetter.read.iter().cloned().collect();
         let majority = match self.planted.model {
