@@ -129,7 +129,7 @@ soak-leases: ## Action Lease with client-go and kube-schedulers: 24 moves, and t
 	$(ARGS) scripts/build-kubernetes $(CARGO) test --test kubernetes -- --ignored --nocapture --test-threads=1 client_go::soak
 
 soak-registers: tools ## One master loses its memory beside 150 processes and 50,000 locks; ARGS='REDLOCK_PROCESSES=30 REDLOCK_LOCKS=10000'
-	$(ARGS) $(CARGO) test --package redlock-client --test redis -- --ignored --nocapture --exact restore::many_processes_and_locks
+	$(ARGS) $(CARGO) test --profile simulation --package redlock-client --test redis -- --ignored --nocapture --exact restore::many_processes_and_locks
 
 prove-run: tools ## What `redlock run` promises, 20 trials of each failure, more than 12 minutes; ARGS='REDLOCK_TRIALS=3 REDLOCK_ROWS=network-cut'
 	$(ARGS) $(CARGO) test --test prove -- --ignored --nocapture --exact every_row

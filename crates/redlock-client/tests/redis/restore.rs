@@ -119,7 +119,7 @@ async fn one_process_of_many_restores_after_a_total_loss() {
         all.push(opened);
     }
     for server in &servers[..] {
-        set_registers(server, 3_000).await;
+        set_registers(server, 5_000).await;
     }
     for server in &servers[..] {
         server.restart().unwrap();
@@ -131,13 +131,24 @@ async fn one_process_of_many_restores_after_a_total_loss() {
         opened.voters(3).await;
     }
     for server in &servers[..] {
-        let held = register(server, "held:team/lock-2999").await;
-        assert_eq!(held.as_deref(), Some("3000"));
+        let held = register(server, "held:team/lock-4999").await;
+        assert_eq!(held.as_deref(), Some("5000"));
     }
 }
 
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap())
+}
+
+/// The time of a server that one call may take.
+const MOST_SERVER_TIME: Duration = Duration::from_millis(5);
+
+/// Has the server count the calls that take longer.
+async fn slower_than(server: &RedisServer, limit: Duration) {
+    let limit = limit.as_micros().to_string();
+    let mut call = redis::cmd("CONFIG");
+    call.arg("SET").arg("slowlog-log-slower-than").arg(limit);
+    let _: () = call.query_async(&mut raw(server).await).await.unwrap();
 }
 
 /// Returns the longest time without an answer of this server, until `end` is set.
@@ -194,9 +205,13 @@ async fn many_processes_and_locks() {
     for (number, opened) in all.iter().enumerate() {
         leases.push(opened.acquire_soon(&format!("soak/{number}"), "h").await);
     }
+    for server in &servers[1..] {
+        slower_than(server, MOST_SERVER_TIME).await;
+    }
     let end = AtomicBool::new(false);
     let restarted = Instant::now();
     servers[0].restart_empty().unwrap();
+    slower_than(&servers[0], MOST_SERVER_TIME).await;
     let sealed = async {
         for voters in [2, 3] {
             for opened in &all {
@@ -215,9 +230,18 @@ async fn many_processes_and_locks() {
         longest_silence(&servers[2], &end),
     );
     let lost = lost.into_iter().filter(|lost| *lost).count();
+    let mut slow = Vec::new();
+    for server in &servers[..] {
+        let calls: u64 = redis::cmd("SLOWLOG")
+            .arg("LEN")
+            .query_async(&mut raw(server).await)
+            .await
+            .unwrap();
+        slow.push(calls);
+    }
     println!(
         "{processes} processes, {locks} locks: sealed after {took:.1?} (wait {WAIT:.1?}), {lost} leases lost, longest \
-         silence of the other masters {one:.1?} and {other:.1?}"
+         silence of the other masters {one:.1?} and {other:.1?}, calls of more than {MOST_SERVER_TIME:?} {slow:?}"
     );
     assert_eq!(lost, 0);
     assert!(took <= WAIT + Duration::from_secs(5), "{took:?}");

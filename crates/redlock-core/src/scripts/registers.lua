@@ -4,6 +4,4 @@ local time = redis.call('TIME')
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 local meta = redis.call('HMGET', KEYS[1], 'counter', 'seal', 'fingerprint')
 local page = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
-local out = {'ok', time[1], time[2], meta[1] or '0', run_id, meta[2] or '', meta[3] or '', page[1]}
-for i, text in ipairs(page[2]) do out[i + 8] = text end
-return out
+return {'ok', time[1], time[2], meta[1] or '0', run_id, meta[2] or '', meta[3] or '', page[1], page[2]}

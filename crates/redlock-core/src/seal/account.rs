@@ -56,7 +56,7 @@ impl AccountReader {
     /// Returns an error for a page of another form, of another server or seal than the pages before, and for registers that
     /// are too long.
     pub fn add_page(mut self, items: &[Value]) -> Result<AfterPage, Unknown> {
-        let [run_id, seal, fingerprint, cursor, fields @ ..] = items else {
+        let [run_id, seal, fingerprint, cursor, Value::Array(fields)] = items else {
             return Err(Unknown::Reply(
                 "registers without a run_id, a seal and a cursor".into(),
             ));
@@ -124,8 +124,12 @@ mod tests {
     const SEALED: [&str; 3] = ["1234", "1234", "f quorum=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"];
 
     fn page(head: [&str; 3], cursor: &str, fields: &[&str]) -> Vec<Value> {
-        let texts = head.iter().chain([&cursor]).chain(fields);
-        texts.map(|text| Value::from(*text)).collect()
+        let texts = head.iter().chain([&cursor]);
+        let fields = fields.iter().map(|text| Value::from(*text)).collect();
+        texts
+            .map(|text| Value::from(*text))
+            .chain([Value::Array(fields)])
+            .collect()
     }
 
     fn quorum(digit: &str) -> QuorumId {
