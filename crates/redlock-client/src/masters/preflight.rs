@@ -63,6 +63,9 @@ pub(super) async fn try_out(link: &Link, cluster: &ClusterId) -> Result<(), Pref
     end
 }
 
+/// The greatest token.
+const LATEST: &str = "9007199254740991";
+
 async fn try_once(link: &Link, cluster: &ClusterId) -> Result<(), PreflightError> {
     let (holder, name) = (
         HolderIdentity::parse("doctor"),
@@ -144,10 +147,11 @@ impl Trial<'_> {
         let name = self.lock.name.as_str();
         self.call(&scripts::FENCE, &[meta, lock[0], lock[1]], &[FINGERPRINT, name])
             .await?;
+        // The seal has deleted the probe: a lock without a lease and a reservation.
         self.call(
             &scripts::FORGET,
-            &[meta, lock[0], lock[1]],
-            &[FINGERPRINT, name, "1", "held"],
+            &[meta, probe_key, probe_key],
+            &[FINGERPRINT, name, LATEST, "held"],
         )
         .await?;
         self.read(&scripts::REGISTERS, &[meta], &["0", "10"]).await?;

@@ -149,13 +149,15 @@ async fn master_with_an_attached_replica_is_not_sealed() {
     let seal = redis::Script::new(concat!(
         include_str!("../../../redlock-core/src/scripts/unsealed.lua"),
         include_str!("../../../redlock-core/src/scripts/history.lua"),
+        include_str!("../../../redlock-core/src/scripts/merge.lua"),
         include_str!("../../../redlock-core/src/scripts/seal.lua"),
     ));
     let mut call = seal.key("p:meta");
     call.key("p:probe")
         .arg(u64::MAX / 4096)
         .arg(&probe)
-        .arg("fingerprint");
+        .arg("fingerprint")
+        .arg("");
     let reply: Vec<redis::Value> = call.invoke_async(&mut connection).await.unwrap();
     let code: String = redis::from_redis_value(reply[0].clone()).unwrap();
     assert_eq!(code, "replicas");

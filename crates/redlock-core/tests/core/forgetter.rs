@@ -52,7 +52,8 @@ impl Forgetter {
 
 impl World {
     pub(crate) fn begin_forgetting(&mut self) {
-        if self.forgetter.is_some() {
+        // The registers of a fenced lock stay.
+        if self.forgetter.is_some() && !self.is_fenced() {
             self.at(self.now, What::Forgets(Forgetting::Begin));
         }
     }
