@@ -180,6 +180,7 @@ fn releases_need_no_request_and_other_messages_are_not_parsed() {
 fn a_flood_of_releases_is_cut_and_then_refused() {
     let mut bench = Bench::new(0);
     let (mut received, mut refused) = (0, None);
+    let started = std::time::Instant::now();
     for _ in 0..1_000 {
         bench.send(&RELEASED.repeat(100));
         let (some, error) = bench.receive(READ);
@@ -189,7 +190,15 @@ fn a_flood_of_releases_is_cut_and_then_refused() {
             break;
         }
     }
-    assert!(refused.is_some_and(|refused| refused.contains("messages in one second")));
+    let Some(refused) = refused else {
+        // A machine on which 100,000 messages take longer than a second.
+        assert!(
+            started.elapsed() > std::time::Duration::from_secs(1),
+            "{received} messages"
+        );
+        return;
+    };
+    assert!(refused.contains("messages in one second"), "{refused}");
     // A second may pass meanwhile.
     assert!((10_000..40_000).contains(&received), "{received}");
 }
