@@ -15,6 +15,7 @@ mod turn;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use tokio::time;
 
 pub use ended::NotForgotten;
@@ -26,11 +27,11 @@ pub use rounds::NotDone;
 
 use redlock_core::{
     BootInstant, FencingToken, Fingerprint, QuorumSize, Unknown,
-    seal::{Plan, Quarantine, SealedBy, Step},
+    seal::{Account, Plan, Quarantine, SealedBy, Step},
 };
 
 use self::{
-    rounds::{ReadLimits, Turn},
+    rounds::{ReadLimits, SealTurn},
     sealing::{SealExecutor, Sealed},
     turn::SealTurns,
 };
@@ -76,18 +77,17 @@ impl Sealer {
         shared: Arc<Shared>,
     ) -> Self {
         let limit = fingerprint.acquire_limit();
-        let turn = Turn::new(limit);
         Self {
             executor: SealExecutor {
                 links,
                 size,
                 limit,
                 reading: ReadLimits::of(&fingerprint),
-                turn: turn.clone(),
+                turn: SealTurn::new(limit),
                 shared,
             },
             quarantine: Quarantine::new(size, fingerprint, SealedBy::Process),
-            turns: SealTurns::new(turn),
+            turns: SealTurns::default(),
             logged: BTreeMap::new(),
         }
     }
@@ -189,13 +189,13 @@ fn progress(plan: &Plan, done: &Sealed) -> BTreeMap<usize, Sealing> {
 impl Masters {
     /// Returns each master's registers, in the order of the votes, sealed or not.
     pub async fn registers(&self) -> Vec<Result<Registers, Unknown>> {
+        let accounts = self.read_accounts().await.into_iter();
+        accounts.map(|account| Ok(account?.registers)).collect()
+    }
+
+    async fn read_accounts(&self) -> Vec<Result<Account, Unknown>> {
         let limits = ReadLimits::of(self.fingerprint());
-        let accounts = self.links().iter().map(|link| rounds::account(link, limits));
-        let accounts = futures_util::future::join_all(accounts).await;
-        accounts
-            .into_iter()
-            .map(|account| Ok(account?.registers))
-            .collect()
+        join_all(self.links().iter().map(|link| rounds::account(link, limits))).await
     }
 
     fn executor(&self) -> SealExecutor {
@@ -204,7 +204,7 @@ impl Masters {
             size: self.size(),
             limit: self.fingerprint().acquire_limit(),
             reading: ReadLimits::of(self.fingerprint()),
-            turn: Turn::new(self.fingerprint().acquire_limit()),
+            turn: SealTurn::new(self.fingerprint().acquire_limit()),
             shared: self.shared().clone(),
         }
     }
@@ -218,7 +218,7 @@ impl Masters {
     /// Returns the largest counter that the sealed masters report now; `None` if fewer than a majority report
     /// one. No token that was granted earlier is greater.
     pub async fn largest_counter(&self) -> Option<FencingToken> {
-        let results = futures_util::future::join_all(self.links().iter().map(|link| link.read_facts())).await;
+        let results = join_all(self.links().iter().map(|link| link.read_facts())).await;
         let (fingerprint, quorum) = (self.fingerprint().to_string(), self.quorum_id());
         let limits = self.shared().read(|engine, _| engine.register_limits());
         let mut counters = BTreeMap::new();

@@ -9,7 +9,7 @@ use redlock_client::masters::{
 };
 
 use crate::lease::authority;
-use crate::seal::{BOUND, WAIT, raw, register};
+use crate::seal::{BOUND, WAIT, raw, register, server_run_id};
 use redlock_testkit::masters::{config, open, remembered};
 use redlock_testkit::{RedisServers, ServerOptions, eventually};
 
@@ -256,12 +256,7 @@ async fn others_do_not_seal_a_master_under_an_init_probe_before_a_full_wait() {
     // Like an init that wrote its probes and died.
     for server in servers.iter() {
         let mut connection = raw(server).await;
-        let info: redis::InfoDict = redis::cmd("INFO")
-            .arg("server")
-            .query_async(&mut connection)
-            .await
-            .unwrap();
-        let probe = format!("{}|init|x", info.get::<String>("run_id").unwrap());
+        let probe = format!("{}|init|x", server_run_id(server).await);
         let _: () = connection.set("redlock:probe", probe).await.unwrap();
     }
     let written = Instant::now();

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 use redlock_client::masters::{Ineligible, MasterStatus, MastersConfig, QuorumId};
+use redlock_core::script::SEAL;
 
-use crate::seal::{WAIT, raw, register, sealed};
+use crate::seal::{WAIT, raw, register, sealed, server_run_id};
 use redlock_testkit::masters::{Opened, config, open};
 use redlock_testkit::{Persistence, RedisServer, RedisServers, ServerOptions, eventually};
 
@@ -136,22 +137,11 @@ async fn master_with_replicas_has_no_vote_until_it_is_sealed_again() {
 async fn master_with_an_attached_replica_is_not_sealed() {
     let (server, replica) = (new_server(), new_server());
     let mut connection = raw(&server).await;
-    let info: redis::InfoDict = redis::cmd("INFO")
-        .arg("server")
-        .query_async(&mut connection)
-        .await
-        .unwrap();
-    let run_id: String = info.get("run_id").unwrap();
-    let probe = format!("{run_id}|x");
+    let probe = format!("{}|x", server_run_id(&server).await);
     let _: () = connection.set("p:probe", &probe).await.unwrap();
     // The replica is attached between the poll of this master and its seal.
     replicate(&replica, &server).await;
-    let seal = redis::Script::new(concat!(
-        include_str!("../../../redlock-core/src/scripts/unsealed.lua"),
-        include_str!("../../../redlock-core/src/scripts/history.lua"),
-        include_str!("../../../redlock-core/src/scripts/merge.lua"),
-        include_str!("../../../redlock-core/src/scripts/seal.lua"),
-    ));
+    let seal = redis::Script::new(&SEAL.source);
     let mut call = seal.key("p:meta");
     call.key("p:probe")
         .arg(u64::MAX / 4096)

@@ -17,7 +17,7 @@ use redlock_testkit::{RedisServer, ServerOptions};
 const SEQUENCES: u64 = 60;
 const STEPS: usize = 60;
 
-fn number(name: &str) -> Option<u64> {
+pub(crate) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect(name))
 }
 

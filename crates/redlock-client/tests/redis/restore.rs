@@ -18,7 +18,10 @@ use redlock_testkit::{
     masters::{LONGEST_LEASE, config, open},
 };
 
-use crate::seal::{SLOT, WAIT, raw, register, sealed};
+use crate::{
+    model::number,
+    seal::{SLOT, WAIT, raw, register, sealed, server_run_id},
+};
 
 const META: &str = "redlock:meta";
 const PROBE: &str = "redlock:probe";
@@ -66,12 +69,7 @@ async fn run(server: &RedisServer, script: &Script, arguments: &[&str]) -> Strin
 #[tokio::test]
 async fn master_is_not_sealed_after_pages_that_were_deleted_or_restored_by_another_process() {
     let server = RedisServer::start(&ServerOptions::default()).unwrap();
-    let info: redis::InfoDict = redis::cmd("INFO")
-        .arg("server")
-        .query_async(&mut raw(&server).await)
-        .await
-        .unwrap();
-    let probe = format!("{}|1", info.get::<String>("run_id").unwrap());
+    let probe = format!("{}|1", server_run_id(&server).await);
     let _: () = raw(&server).await.set(PROBE, &probe).await.unwrap();
     let restore = async |before: &str, page: &str, register: &str| {
         run(
@@ -136,10 +134,6 @@ async fn one_process_of_many_restores_after_a_total_loss() {
     }
 }
 
-fn number(name: &str, usual: u64) -> u64 {
-    std::env::var(name).map_or(usual, |text| text.parse().unwrap())
-}
-
 /// The time of a server that one call may take.
 const MOST_SERVER_TIME: Duration = Duration::from_millis(5);
 
@@ -180,7 +174,8 @@ async fn is_lost(mut lease: Lease, end: &AtomicBool) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures; `make soak-registers` runs it"]
 async fn many_processes_and_locks() {
-    let (processes, locks) = (number("REDLOCK_PROCESSES", 150), number("REDLOCK_LOCKS", 50_000));
+    let processes = number("REDLOCK_PROCESSES").unwrap_or(150);
+    let locks = number("REDLOCK_LOCKS").unwrap_or(50_000);
     let (servers, first) = sealed(3, &ServerOptions::default()).await;
     for server in &servers[..] {
         let mut connection = raw(server).await;

@@ -5,9 +5,10 @@ use std::time::Instant;
 use redlock_client::masters::{
     ConfigError, Ineligible, InitError, MasterStatus, MastersConfig, NotDone, OldServer, RetireOutcome, init,
 };
+use redlock_core::script::{PROBE, SEAL};
 
 use crate::rekey::Held;
-use crate::seal::{WAIT, raw, register, sealed};
+use crate::seal::{WAIT, raw, register, sealed, server_run_id};
 use redlock_testkit::masters::{Opened, config, open};
 use redlock_testkit::{Mode, Persistence, Proxy, RedisServer, ServerOptions, free_port};
 
@@ -292,12 +293,7 @@ async fn a_new_server_with_a_seal_of_an_earlier_time_waits_for_another() {
     let (servers, masters) = sealed(3, &ServerOptions::default()).await;
     let (old, new) = (&servers[2], plain());
     // The new server was m2 once, and was not retired when it was replaced.
-    let info: redis::InfoDict = redis::cmd("INFO")
-        .arg("server")
-        .query_async(&mut raw(&new).await)
-        .await
-        .unwrap();
-    let run_id: String = info.get("run_id").unwrap();
+    let run_id = server_run_id(&new).await;
     let fingerprint = register(old, "fingerprint").await.unwrap();
     command(
         &new,
@@ -330,25 +326,10 @@ async fn a_seal_that_was_under_way_does_not_bring_a_retired_server_back() {
     let (servers, masters) = sealed(3, &ServerOptions::default()).await;
     let (old, new) = (&servers[2], plain());
     assert_eq!(retire(&masters, old, &new, MUST).await, RetireOutcome::Retired);
-    let info: redis::InfoDict = redis::cmd("INFO")
-        .arg("server")
-        .query_async(&mut raw(old).await)
-        .await
-        .unwrap();
-    let probe = format!("{}|x", info.get::<String>("run_id").unwrap());
+    let probe = format!("{}|x", server_run_id(old).await);
     command(old, &["SET", "redlock:probe", &probe]).await;
-    let begin = include_str!("../../../redlock-core/src/scripts/unsealed.lua");
-    for (end, third) in [
-        (
-            include_str!("../../../redlock-core/src/scripts/probe.lua"),
-            "keep",
-        ),
-        (
-            include_str!("../../../redlock-core/src/scripts/seal.lua"),
-            "v=1 fingerprint",
-        ),
-    ] {
-        let script = redis::Script::new(&[begin, end].concat());
+    for (script, third) in [(&PROBE, "keep"), (&SEAL, "v=1 fingerprint")] {
+        let script = redis::Script::new(&script.source);
         let mut call = script.key("redlock:meta");
         call.key("redlock:probe")
             .arg(u64::MAX / 4096)

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 use redlock_client::lease::FencingToken;
 use redlock_client::masters::{Command, Completion, Lease, Registers, ResealError, reseal};
+use redlock_core::script::{PROBE, SEAL};
 
 use redlock_testkit::masters::{ACQUIRE_LIMIT, LONGEST_LEASE, Opened, config, lock_name, open};
 use redlock_testkit::{Persistence, RedisServer, RedisServers, ServerOptions, eventually, patient};
@@ -18,6 +19,15 @@ pub(crate) const SLOT: u64 = 40_000_000_000;
 pub(crate) async fn raw(server: &RedisServer) -> MultiplexedConnection {
     let client = redis::Client::open(server.url()).unwrap();
     patient(&client).await.unwrap()
+}
+
+pub(crate) async fn server_run_id(server: &RedisServer) -> String {
+    let info: redis::InfoDict = redis::cmd("INFO")
+        .arg("server")
+        .query_async(&mut raw(server).await)
+        .await
+        .unwrap();
+    info.get("run_id").unwrap()
 }
 
 pub(crate) async fn register(server: &RedisServer, field: &str) -> Option<String> {
@@ -348,24 +358,9 @@ async fn reseal_is_the_way_out_when_a_sealed_master_is_gone_for_good() {
 async fn a_probe_or_a_seal_that_arrives_too_late_writes_nothing() {
     let server = RedisServer::start(&ServerOptions::default()).unwrap();
     let mut connection = raw(&server).await;
-    let info: redis::InfoDict = redis::cmd("INFO")
-        .arg("server")
-        .query_async(&mut connection)
-        .await
-        .unwrap();
-    let run_id: String = info.get("run_id").unwrap();
-    let begin = include_str!("../../../redlock-core/src/scripts/unsealed.lua");
-    let probe =
-        redis::Script::new(&[begin, include_str!("../../../redlock-core/src/scripts/probe.lua")].concat());
-    let seal = redis::Script::new(
-        &[
-            begin,
-            include_str!("../../../redlock-core/src/scripts/history.lua"),
-            include_str!("../../../redlock-core/src/scripts/merge.lua"),
-            include_str!("../../../redlock-core/src/scripts/seal.lua"),
-        ]
-        .concat(),
-    );
+    let run_id = server_run_id(&server).await;
+    let probe = redis::Script::new(&PROBE.source);
+    let seal = redis::Script::new(&SEAL.source);
     let (late, in_time) = (1_u64, u64::MAX / 4096);
     for (script, not_after, run, expected) in [
         (&probe, late, &*run_id, "late"),

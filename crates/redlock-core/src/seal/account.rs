@@ -16,12 +16,12 @@ const ENTRY: usize = 96;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     pub registers: Registers,
-    origin: Origin,
+    origin: AccountOrigin,
 }
 
 /// The server that showed a page, and its seal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Origin {
+struct AccountOrigin {
     run_id: String,
     seal: String,
     fingerprint: String,
@@ -62,7 +62,7 @@ impl AccountReader {
             ));
         };
         let (fingerprint, quorum) = quorum_id::split(reply::text(fingerprint)?);
-        let origin = Origin {
+        let origin = AccountOrigin {
             run_id: reply::text(run_id)?.to_owned(),
             seal: reply::text(seal)?.to_owned(),
             fingerprint: fingerprint.to_owned(),

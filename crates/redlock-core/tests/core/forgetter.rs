@@ -73,7 +73,7 @@ impl World {
                 self.at(self.now + 50 * MS, What::Forgets(Forgetting::Decide));
             }
             Forgetting::Read { master } => {
-                let votes = self.masters[master].sealed && self.is_sealed_for(master, Named::Quorum);
+                let votes = self.is_sealed_for(master, Named::Quorum);
                 let registers = scripts::shipped(&self.masters[master].registers);
                 forgetter.read[master] = (votes && self.reachable(master)).then_some(registers);
             }
@@ -113,7 +113,7 @@ impl World {
         let now = self.now;
         let server = &mut self.masters[master];
         let used = server.lease(now).is_some() || server.reservation(now).is_some();
-        if !server.sealed || used {
+        if used {
             return;
         }
         let unbounded = self.planted.model == Plant::ForgetsLater;

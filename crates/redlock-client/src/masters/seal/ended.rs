@@ -12,7 +12,6 @@ use redlock_core::{
 use thiserror::Error;
 use tokio::time;
 
-use super::rounds::{self, ReadLimits};
 use crate::masters::{Masters, link::Link};
 
 /// The number of locks in one call, and the pause between calls: requests of leases come first.
@@ -62,8 +61,7 @@ impl Masters {
 
     /// Returns the registers of all masters, each of which has its vote.
     async fn registers_of_all(&self) -> Result<Vec<Registers>, NotForgotten> {
-        let limits = ReadLimits::of(self.fingerprint());
-        let accounts = join_all(self.links().iter().map(|link| rounds::account(link, limits))).await;
+        let accounts = self.read_accounts().await;
         let fingerprint = self.fingerprint().to_string();
         let quorum = self.quorum_id();
         let bounds = self.shared().read(|engine, _| engine.register_limits());

@@ -13,7 +13,7 @@ use thiserror::Error;
 use redlock_core::seal::{Past, Registers, init_probe};
 
 use super::{
-    rounds::{self, NotDone, Probing, Turn},
+    rounds::{self, NotDone, Probing, SealTurn},
     sealing::drawn,
 };
 use crate::{
@@ -105,7 +105,7 @@ pub async fn init(masters: &Masters) -> Result<InitReport, InitError> {
     }
     let known = masters.shared().read(|engine, _| engine.known_registers());
     let floor = known.fallback(clock::unix_time(), Past::NothingHeld);
-    let (seals, turn) = (links.iter().zip(&probes), Turn::new(limit));
+    let (seals, turn) = (links.iter().zip(&probes), SealTurn::new(limit));
     let quorum = masters.quorum_id().unwrap_or_else(|| drawn(masters.shared()));
     let seals = seals.map(|(link, probe)| rounds::seal(link, probe, &floor, (&quorum, &turn), left));
     let sealed = join_all(seals).await;

@@ -122,7 +122,7 @@ pub(super) async fn write_probe(
 }
 
 /// Takes the turn to seal a master, or returns the process whose turn lasts.
-pub(super) async fn take_turn(link: &Link, probe: &str, turn: &Turn) -> Result<String, NotDone> {
+pub(super) async fn take_turn(link: &Link, probe: &str, turn: &SealTurn) -> Result<String, NotDone> {
     let deadline = link.command_timeout();
     let exchange = link
         .call(&TURN, Admission::Connected, deadline, |command, not_after| {
@@ -150,12 +150,12 @@ fn beginning(probe: &str) -> &str {
 
 /// The turn of a process to restore registers, which each page extends.
 #[derive(Clone, Debug)]
-pub(super) struct Turn {
+pub(super) struct SealTurn {
     pub(super) process: String,
     pub(super) lasts: Duration,
 }
 
-impl Turn {
+impl SealTurn {
     /// `limit` is that of one call.
     pub(super) fn new(limit: Duration) -> Self {
         Self {
@@ -170,7 +170,7 @@ pub(super) async fn seal(
     link: &Link,
     probe: &str,
     floor: &Registers,
-    (quorum, turn): (&QuorumId, &Turn),
+    (quorum, turn): (&QuorumId, &SealTurn),
     deadline: Duration,
 ) -> Result<(), NotDone> {
     let fields: Vec<(&str, String)> = floor.fields().collect();

@@ -11,8 +11,8 @@ use redlock_core::{
 };
 
 use super::{
-    rounds::{self, NotDone, Probing, ReadLimits, Turn},
-    turn::SealTurns,
+    rounds::{self, NotDone, Probing, ReadLimits, SealTurn},
+    turn::{SealTurns, extend_turns},
 };
 use crate::{
     clock,
@@ -30,7 +30,7 @@ pub(super) struct SealExecutor {
     /// T_acquire: no call of a seal takes longer.
     pub(super) limit: Duration,
     pub(super) reading: ReadLimits,
-    pub(super) turn: Turn,
+    pub(super) turn: SealTurn,
     pub(super) shared: Arc<Shared>,
 }
 
@@ -69,15 +69,15 @@ impl SealExecutor {
         let Some(quorum) = plan.quorum.as_ref().filter(|_| !ripe.is_empty()) else {
             return Vec::new();
         };
-        let (ripe, failed) = turns.take(&self.links, quarantine, ripe).await;
+        let (ripe, failed) = turns.take(self, quarantine, ripe).await;
         if ripe.is_empty() {
             return failed;
         }
         let mut done = tokio::select! {
             done = self.seal_ripe(quarantine, plan, quorum, &ripe) => done,
-            () = turns.extend(&self.links, quarantine, &ripe) => Vec::new(),
+            never = extend_turns(self, quarantine, &ripe) => match never {},
         };
-        turns.finish(&ripe, &done);
+        turns.finish(self, &ripe, &done);
         done.extend(failed);
         done
     }

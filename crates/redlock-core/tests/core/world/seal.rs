@@ -289,8 +289,8 @@ impl World {
             self.floor(&reached)
                 .fallback(Duration::from_nanos(self.wall()), Past::MayHaveHeld)
         } else {
-            let names = Some(self.sealers[sealer].names);
-            let source = |master: &usize| self.masters[*master].sealed && self.stamps[*master] == names;
+            let names = self.sealers[sealer].names;
+            let source = |master: &usize| self.is_sealed_for(*master, names);
             let mut sealed: Vec<usize> = reached.into_iter().filter(source).collect();
             let shown: Vec<ShownCounter> = sealed.iter().map(|master| self.shown_counter(*master)).collect();
             let own_clock = Some(Duration::from_nanos(EPOCH + self.now));
@@ -329,9 +329,9 @@ impl World {
         self.stamps[master] = Some(self.sealers[sealer].names);
     }
 
-    /// Reports whether the last seal of a master was for this fingerprint.
+    /// Reports whether a master is sealed for this fingerprint.
     pub(crate) fn is_sealed_for(&self, master: usize, names: Named) -> bool {
-        self.stamps[master] == Some(names)
+        self.masters[master].sealed && self.stamps[master] == Some(names)
     }
 
     fn shown_counter(&self, master: usize) -> ShownCounter {
