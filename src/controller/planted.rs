@@ -18,6 +18,8 @@ pub(super) enum WorldMistake {
     KeepsLocksCutOff,
     /// A lock is passed to any cluster that is alive, whether or not it takes part in the lock.
     PassesToAnyCluster,
+    /// Only targets that were started count as unready.
+    CountsStartedTargets,
     /// A target whose pod template is not known is started, with an assumed stop time.
     DeclaresAssumedTime,
     /// A lock is held in a cluster that can switch none of its targets.

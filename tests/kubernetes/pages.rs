@@ -16,8 +16,9 @@ use redlock_testkit::{RedisServer, ServerOptions, eventually_blocking};
 
 const THIS: &str = "tests/kubernetes/pages.rs";
 const INSTALL: &str = "docs/install.md";
-/// The time includes waits: a Namespace is gone only when all of its objects are.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// A Namespace is gone only when all of its pods are, and its controller checks again after half of their longest grace
+/// period: 105 s, and up to 53 s more.
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The placeholders of pages in capital letters, which the reader fills in.
 const NAMES: [(&str, &str); 3] = [

@@ -1,6 +1,11 @@
 //! Describes the obstacles of a standby, and computes when a majority can be free.
 
+use std::time::Duration;
+
 use super::{BootInstant, ClusterId, FencingToken, LeaseValue, Nonce, QuorumSize};
+
+/// The most by which the ends of a lease differ between masters that a renewal reached, if their clocks are right.
+const SPREAD: Duration = Duration::from_secs(1);
 
 /// The obstacle that one master shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,6 +147,24 @@ impl View {
         self.decided() && shown < self.size.majority()
     }
 
+    /// Reports whether the time at which a majority can be free rests on an end that is much later than the one that
+    /// another master shows for the same lease or reservation. The clock of the one with the later end may have been set back.
+    #[must_use]
+    pub fn has_late_end(&self) -> bool {
+        let (Some((obstacle, _)), Some(free_at)) = (self.most(), self.free_at()) else {
+            return false;
+        };
+        let same = |sighting: &&Sighting| sighting.obstacle.as_ref().is_some_and(|one| one.is(obstacle));
+        let first = self.known().filter(same).map(|sighting| sighting.ends).min();
+        first.is_some_and(|first| free_at.since(first) > SPREAD)
+    }
+
+    /// Reports whether a master that is not known may show a nearer end than the one on which the view rests.
+    #[must_use]
+    pub fn misses_end(&self) -> bool {
+        self.unknown() > 0 && self.blocked() && (self.is_bounded() || self.has_late_end())
+    }
+
     /// Reports whether a majority is free.
     #[must_use]
     pub fn free(&self) -> bool {
@@ -262,6 +285,54 @@ mod tests {
                 view(n, &seen).free_at(),
                 expected.map(BootInstant::from_nanos),
                 "{n} {seen:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn end_far_behind_that_of_another_master_is_late_unless_a_majority_shows_it() {
+        let second = 1_000_000_000;
+        for (seen, late, misses) in [
+            (
+                vec![Some(lease(1, 1, 58 * second)), Some(lease(1, 1, second)), None],
+                true,
+                true,
+            ),
+            (
+                vec![
+                    Some(lease(1, 1, 58 * second)),
+                    Some(lease(1, 1, second)),
+                    Some(lease(1, 1, second)),
+                ],
+                false,
+                false,
+            ),
+            (
+                vec![
+                    Some(lease(1, 1, 58 * second)),
+                    Some(lease(1, 1, second)),
+                    Some(lease(1, 1, 58 * second)),
+                ],
+                true,
+                false,
+            ),
+            (
+                vec![Some(lease(1, 1, 2 * second)), Some(lease(1, 1, second)), None],
+                false,
+                false,
+            ),
+            (
+                vec![Some(lease(1, 1, 58 * second)), Some(Sighting::FREE), None],
+                false,
+                false,
+            ),
+            (vec![Some(lease(1, 1, 58 * second)), None, None], false, false),
+        ] {
+            let view = view(3, &seen);
+            assert_eq!(
+                (view.has_late_end(), view.misses_end()),
+                (late, misses),
+                "{seen:?}"
             );
         }
     }

@@ -22,7 +22,11 @@ use crate::{
         plan::{AwaitedTemplate, TargetPlan, TargetWork},
     },
     clock,
-    controller::{problem::Problem, rate_limiter::RateLimiter},
+    controller::{
+        planted::{WorldMistake, plants},
+        problem::Problem,
+        rate_limiter::RateLimiter,
+    },
     lease::BootInstant,
     targets::{
         Action, Changes, ConditionReason, EventReason, StartPermit, Step, StopPermit, TargetContext,
@@ -63,6 +67,8 @@ pub(super) struct Target {
     pub(super) done: bool,
     /// Whether the known state does not count until the target is read.
     distrusted: bool,
+    /// Whether the last step was a start that an answer of the API server ended.
+    start_refused: bool,
     series: Option<TargetSeries>,
 }
 
@@ -83,6 +89,7 @@ impl Target {
             stopping: None,
             done: false,
             distrusted: false,
+            start_refused: false,
             series: None,
         };
         target.is_called(&declared.name);
@@ -183,11 +190,17 @@ impl Target {
     pub(super) async fn ready(&mut self) -> PodsReady {
         self.turns.count(Lane::Start, clock::now());
         match time::timeout(PATIENCE, self.action.ready()).await {
-            Ok(Ok(None)) => PodsReady::NotApplicable,
             Ok(Ok(Some(true))) => PodsReady::Ready,
+            Ok(Ok(None | Some(false)) | Err(_)) | Err(_) if self.is_start_refused() => PodsReady::Unready,
+            Ok(Ok(None)) => PodsReady::NotApplicable,
             Ok(Ok(Some(false))) => PodsReady::Unready,
             Ok(Err(_)) | Err(_) => PodsReady::Unknown,
         }
+    }
+
+    /// Reports whether the last start failed by an answer of the API server: the object is missing, or a request was refused.
+    pub(super) fn is_start_refused(&self) -> bool {
+        self.start_refused && !plants(WorldMistake::CountsStartedTargets)
     }
 
     pub(super) async fn start(&mut self, permit: &StartPermit) -> Step {
@@ -359,6 +372,9 @@ impl Target {
             }
             step => step,
         };
+        self.start_refused = lane == Lane::Start
+            && matches!(&step, Step::Trouble(trouble)
+                if refused || trouble.reason != ConditionReason::TargetUnreachable);
         self.back_off.add(lane, &step, refused, now);
         step
     }

@@ -1,5 +1,7 @@
 //! Runs one simulated cluster: its API server, its controllers and the replicas of the operator in its pods.
 
+mod operations;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -292,52 +294,5 @@ impl ClusterWorld {
             controllers.stop(kind);
         }
         self.crashed.notify_one();
-    }
-
-    pub(super) fn create_deployment(&self, name: &str, replicas: u32) {
-        let deployment = manifests::deployment(NAMESPACE, name, replicas, 3);
-        self.api
-            .create(USER, &ResourceId::DEPLOYMENTS, deployment)
-            .unwrap();
-    }
-
-    /// Sets whether new pods of a workload become ready.
-    pub(super) fn set_ready(&self, name: &str, ready: bool) {
-        let annotations = json!({ "world/ready": ready.to_string() });
-        let patch = json!({ "spec": { "template": { "metadata": { "annotations": annotations } } } });
-        self.api
-            .merge(USER, &manifests::deployment_key(name), patch)
-            .unwrap();
-    }
-
-    /// Scales a workload by hand.
-    pub(super) fn scale(&self, name: &str, replicas: i64) {
-        self.api
-            .scale(USER, &manifests::deployment_key(name), replicas)
-            .unwrap();
-    }
-
-    pub(super) fn create_lock(&self, lock: Value) {
-        self.api.create(USER, &ResourceId::LEADER_LOCKS, lock).unwrap();
-    }
-
-    pub(super) fn change_lock(&self, name: &str, patch: Value) {
-        self.api.merge(USER, &manifests::lock_key(name), patch).unwrap();
-    }
-
-    pub(super) fn delete_lock(&self, name: &str) {
-        let key = manifests::lock_key(name);
-        self.api.delete(USER, &key, &DeleteOptions::default()).unwrap();
-    }
-
-    pub(super) fn lock(&self, name: &str) -> Option<Arc<Value>> {
-        self.api.read(&manifests::lock_key(name))
-    }
-
-    pub(super) fn annotate_lock(&self, name: &str, annotation: &str, value: Option<&str>) {
-        self.change_lock(
-            name,
-            json!({ "metadata": { "annotations": { annotation: value } } }),
-        );
     }
 }

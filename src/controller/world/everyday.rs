@@ -3,12 +3,14 @@
 mod blind_standby;
 mod copied_cluster;
 mod cut_off_holder;
+mod denied_start;
 mod denied_stop;
 mod late_target;
 mod lost_reporter;
 mod neighbours;
 mod orphaned_pods;
 mod refused_writes;
+mod stepped_clock;
 mod takeover_delay;
 mod tests;
 mod unready;
@@ -28,12 +30,14 @@ use super::{
 use blind_standby::blind_standby;
 use copied_cluster::copied_cluster;
 use cut_off_holder::cut_off_holder;
+use denied_start::denied_start;
 use denied_stop::{denied_removal, denied_step_down, unconfirmed_stop};
 use late_target::late_target;
 use lost_reporter::lost_reporter;
 use neighbours::bad_neighbours;
 use orphaned_pods::orphaned_pods;
 use refused_writes::refused_writes;
+use stepped_clock::stepped_clock;
 use takeover_delay::takeover_delay;
 use unready::{hand_over_to_stepped_down, unready_alone, unready_everywhere};
 use unswitchable::unswitchable;
@@ -55,11 +59,13 @@ enum Scenario {
     BlindStandby,
     CutOffHolder,
     CopiedCluster,
+    DeniedStart,
     UnreadyAlone,
     UnreadyEverywhere,
     HandOverToSteppedDown,
     BadNeighbours,
     RefusedWrites,
+    SteppedClock,
     DeniedRemoval,
     DeniedStepDown,
     UnconfirmedStop,
@@ -83,10 +89,12 @@ impl Scenario {
             Self::BlindStandby => blind_standby(seed).await,
             Self::CutOffHolder => cut_off_holder(seed).await,
             Self::CopiedCluster => copied_cluster(seed).await,
+            Self::DeniedStart => denied_start(seed).await,
             Self::UnreadyAlone => unready_alone(seed).await,
             Self::UnreadyEverywhere => unready_everywhere(seed).await,
             Self::HandOverToSteppedDown => hand_over_to_stepped_down(seed).await,
             Self::BadNeighbours => bad_neighbours(seed).await,
+            Self::SteppedClock => stepped_clock(seed).await,
             Self::RefusedWrites => refused_writes(seed).await,
             Self::DeniedRemoval => denied_removal(seed).await,
             Self::DeniedStepDown => denied_step_down(seed).await,

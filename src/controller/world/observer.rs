@@ -26,6 +26,12 @@ pub(super) fn has_condition(cluster: &ClusterWorld, lock: &str, kind: &str) -> b
     lock.is_some_and(|lock| conditions(&lock).any(is_true))
 }
 
+/// Reports whether the status of a lock shows this cluster as its holder.
+pub(super) fn is_active(cluster: &ClusterWorld, lock: &str) -> bool {
+    let lock = cluster.lock(lock);
+    lock.is_some_and(|lock| lock["status"]["role"] == "Active")
+}
+
 /// Returns the changes of the replicas of the Deployment `web` since the last call of `take_history`.
 pub(super) fn switches(cluster: &ClusterWorld) -> Vec<String> {
     let replicas =

@@ -6,6 +6,23 @@ use serde_json::Value;
 /// The number of writes that are described.
 const WRITES: usize = 60;
 
+/// Prints the logs of all operators, with the time of the world. `RUST_LOG` selects them.
+pub(super) fn print_logs() {
+    struct WorldTime;
+    impl tracing_subscriber::fmt::time::FormatTime for WorldTime {
+        fn format_time(&self, writer: &mut tracing_subscriber::fmt::format::Writer<'_>) -> std::fmt::Result {
+            write!(writer, "{:.3}", super::cluster::now())
+        }
+    }
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_timer(WorldTime)
+        .with_ansi(false);
+    // Another test of this process may print them already.
+    let _ = logs.try_init();
+}
+
 /// Returns one line for each of the last writes of locks, workloads and their pods.
 pub(super) fn story(cluster: &str, api: &ApiServer) -> String {
     let (history, _) = api.take_history();
@@ -19,11 +36,12 @@ pub(super) fn story(cluster: &str, api: &ApiServer) -> String {
         .contains(resource)
             && write.caller != "kube-controller-manager"
     });
-    let lines: Vec<String> = told.map(|write| line(cluster, write)).collect();
+    let lines: Vec<String> = told.map(|write| describe_write(cluster, write)).collect();
     lines[lines.len().saturating_sub(WRITES)..].concat()
 }
 
-fn line(cluster: &str, write: &CommittedWrite) -> String {
+/// Describes a write in one line, with the fields that it changed.
+pub(super) fn describe_write(cluster: &str, write: &CommittedWrite) -> String {
     let CommittedWrite {
         time,
         caller,

@@ -21,6 +21,8 @@ pub(super) struct Universe {
     pub(super) masters: Masters,
     pub(super) second: Masters,
     pub(super) clusters: Vec<ClusterWorld>,
+    /// The replicas of the operator in each cluster.
+    pub(super) replicas: u32,
     /// The masters of each quorum, by name and URL.
     quorums: Vec<(String, Vec<(String, String)>)>,
     seed: u64,
@@ -63,6 +65,7 @@ impl Universe {
             masters,
             second,
             clusters,
+            replicas,
             quorums: restored.collect(),
             seed,
             tasks: running,

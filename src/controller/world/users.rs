@@ -1,43 +1,55 @@
-//! The people and tools of a random world: what they do, and which work may run afterwards.
+//! The people and tools of a random world: the operations that they carry out.
+
+mod faults;
+mod tools;
 
 use std::time::Duration;
 
 use fastrand::Rng;
-use redlock_world::kubernetes::{LatencyRange, Partition, Refusal};
 use serde_json::json;
 
 use super::{
     cluster::{ClusterWorld, USER},
     manifests,
     universe::Universe,
+    workloads::{WORKLOADS, Workload},
 };
+use crate::{clock, lease::BootInstant};
+use faults::{ClusterFault, QuorumFault};
+use tools::Backup;
 
-/// The workloads, each with the lock that may name it.
-pub(super) const WORKLOADS: [(&str, &str); 3] = [("web", "a"), ("api", "a"), ("batch", "b")];
-const LOCKS: [&str; 2] = ["a", "b"];
-
-/// A fault that lasts until it is healed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ClusterFault {
-    None,
-    Masters,
-    ApiServer,
-}
+pub(super) const LOCKS: [&str; 2] = ["a", "b"];
 
 /// The users of a world.
 pub(super) struct Users {
     random: Rng,
     /// The fault of each cluster. A cluster without the masters and without the API server cannot stop its work.
     faults: Vec<ClusterFault>,
-    /// A description of the operation for a person.
+    /// The fault of the masters of `default`.
+    quorum_fault: QuorumFault,
+    /// The time at which the last fault of the masters ended.
+    masters_healed: Option<BootInstant>,
+    /// A tool that applies the manifests each minute, and the time of its next turn.
+    gitops: Option<BootInstant>,
+    /// The last backup of each cluster.
+    backups: Vec<Option<Backup>>,
+    /// The time of the last restoration of a backup.
+    restored: Option<BootInstant>,
+    /// A description of the operations for a person.
     pub(super) done: Vec<String>,
 }
 
 impl Users {
     pub(super) fn new(seed: u64, clusters: usize) -> Self {
+        let mut random = Rng::with_seed(seed ^ 0x5eed);
         Self {
-            random: Rng::with_seed(seed ^ 0x5eed),
+            gitops: random.bool().then(clock::now),
+            random,
             faults: vec![ClusterFault::None; clusters],
+            quorum_fault: QuorumFault::None,
+            masters_healed: None,
+            backups: vec![None; clusters],
+            restored: None,
             done: Vec::new(),
         }
     }
@@ -51,9 +63,9 @@ impl Users {
     /// Creates the workloads and some of the locks.
     pub(super) fn begin(&mut self, universe: &Universe) {
         for cluster in &universe.clusters {
-            for (workload, _) in WORKLOADS {
-                cluster.create_deployment(workload, 0);
-            }
+            WORKLOADS
+                .iter()
+                .for_each(|workload| cluster.create_workload(*workload));
         }
         for lock in LOCKS {
             self.create(universe, lock);
@@ -61,24 +73,32 @@ impl Users {
     }
 
     /// Performs one random operation or fault.
-    pub(super) fn act(&mut self, universe: &Universe) {
+    pub(super) async fn act(&mut self, universe: &Universe) {
+        self.apply_manifests(universe);
         let index = self.random.usize(..universe.clusters.len());
         let cluster = universe.clusters[index].clone();
         let lock = LOCKS[self.random.usize(..LOCKS.len())];
         let alone = universe.clusters.len() == 1;
-        let done = match self.random.u8(..16) {
+        let done = match self.random.u8(..24) {
             0 | 1 => self.delete(&cluster, lock),
-            2 => self.create(universe, lock),
-            3 | 4 => self.edit_targets(universe, lock),
-            5 if alone => self.move_quorum(&cluster, lock),
-            6 if alone => self.pause_lock(&cluster, lock),
-            7 => self.step_down(&cluster, lock),
-            8 if alone => self.scale(&cluster),
-            9 | 10 => self.crash_operator(&cluster),
-            11 => self.delete_operator_pod(&cluster),
-            12 => self.roll_out(&cluster),
-            13 | 14 => self.begin_fault(universe, index),
-            _ => self.heal(universe, index),
+            2 | 3 => self.create(universe, lock),
+            4 | 5 => self.edit_targets(universe, lock),
+            6 if alone => self.move_quorum(&cluster, lock),
+            7 if alone => self.pause_lock(&cluster, lock),
+            8 => self.step_down(&cluster, lock),
+            9 if alone => self.start_by_hand(&cluster),
+            10 | 11 => self.crash_operator(&cluster, index),
+            12 => self.delete_operator_pod(&cluster, index),
+            13 => self.roll_out(&cluster, index),
+            14 | 15 => self.begin_fault(universe, index),
+            16 => self.heal(universe, index),
+            17 => self.begin_quorum_fault(universe).await,
+            18 => self.heal_quorum(universe).await,
+            19 => self.uninstall(&cluster, index),
+            20 => self.delete_namespace(&cluster),
+            21 => self.create_namespace(&cluster),
+            22 => self.take_backup(&cluster, index),
+            _ => self.restore_backup(&cluster, index).await,
         };
         if let Some(done) = done {
             let now = super::cluster::now();
@@ -88,21 +108,19 @@ impl Users {
 
     fn create(&mut self, universe: &Universe, lock: &str) -> Option<String> {
         let targets = self.targets(lock);
-        for cluster in universe
-            .clusters
-            .iter()
-            .filter(|cluster| cluster.lock(lock).is_none())
-        {
-            cluster.create_lock(manifests::lock(lock, &targets));
+        let is_absent = |cluster: &&ClusterWorld| cluster.has_namespace() && cluster.lock(lock).is_none();
+        for cluster in universe.clusters.iter().filter(is_absent) {
+            let mut object = manifests::lock(lock, &[]);
+            object["spec"]["targets"] = targets.iter().map(|workload| workload.target()).collect();
+            cluster.create_lock(object);
         }
-        Some(format!("create {lock} {targets:?} everywhere"))
+        Some(format!("create {lock} {} everywhere", names(&targets)))
     }
 
-    fn targets(&mut self, lock: &str) -> Vec<&'static str> {
-        let mut own: Vec<&str> = WORKLOADS
-            .iter()
-            .filter(|(_, of)| *of == lock)
-            .map(|(workload, _)| *workload)
+    fn targets(&mut self, lock: &str) -> Vec<Workload> {
+        let mut own: Vec<Workload> = WORKLOADS
+            .into_iter()
+            .filter(|workload| workload.lock == lock)
             .collect();
         own.retain(|_| self.random.u8(..4) > 0);
         own
@@ -117,15 +135,12 @@ impl Users {
     /// Changes the targets in all clusters, as a tool does.
     fn edit_targets(&mut self, universe: &Universe, lock: &str) -> Option<String> {
         let targets = self.targets(lock);
-        let spec = json!({ "spec": { "targets": manifests::lock(lock, &targets)["spec"]["targets"] } });
-        for cluster in universe
-            .clusters
-            .iter()
-            .filter(|cluster| cluster.lock(lock).is_some())
-        {
-            cluster.change_lock(lock, spec.clone());
+        let declared: Vec<_> = targets.iter().map(|workload| workload.target()).collect();
+        let has_lock = |cluster: &&ClusterWorld| cluster.lock(lock).is_some();
+        for cluster in universe.clusters.iter().filter(has_lock) {
+            cluster.change_lock(lock, json!({ "spec": { "targets": declared } }));
         }
-        Some(format!("edit {lock} {targets:?} everywhere"))
+        Some(format!("edit {lock} {} everywhere", names(&targets)))
     }
 
     fn move_quorum(&mut self, cluster: &ClusterWorld, lock: &str) -> Option<String> {
@@ -154,14 +169,14 @@ impl Users {
     }
 
     /// Starts a workload of a lock by hand.
-    fn scale(&mut self, cluster: &ClusterWorld) -> Option<String> {
-        let (workload, lock) = WORKLOADS[self.random.usize(..WORKLOADS.len())];
-        let object = cluster.lock(lock)?;
+    fn start_by_hand(&mut self, cluster: &ClusterWorld) -> Option<String> {
+        let workload = WORKLOADS[self.random.usize(..WORKLOADS.len())];
+        let object = cluster.lock(workload.lock)?;
         let targets = object["spec"]["targets"].as_array();
         let named = targets
             .into_iter()
             .flatten()
-            .any(|target| target["name"] == workload);
+            .any(|target| target["name"] == workload.name);
         // While a lock has no finalizer or is paused, its targets may be a person's.
         let metadata = &object["metadata"];
         let guarded = metadata["finalizers"]
@@ -171,89 +186,28 @@ impl Users {
         if !named || !guarded || paused || !metadata["deletionTimestamp"].is_null() {
             return None;
         }
-        cluster.scale(workload, 1);
-        Some(format!("scale {workload} to 1"))
-    }
-
-    fn crash_operator(&mut self, cluster: &ClusterWorld) -> Option<String> {
-        let (party, uid) = self.random.choice(cluster.operator_pods())?;
-        cluster.crash_pod(&uid);
-        Some(format!("kill -9 {party}"))
-    }
-
-    fn delete_operator_pod(&mut self, cluster: &ClusterWorld) -> Option<String> {
-        let (party, _) = self.random.choice(cluster.operator_pods())?;
-        let (pod, _) = party.rsplit('/').next()?.split_once('#')?;
-        cluster.delete_operator_pod(pod);
-        Some(format!("delete pod {party}"))
-    }
-
-    fn roll_out(&mut self, cluster: &ClusterWorld) -> Option<String> {
-        cluster.roll_out_operator(self.random.u32(..));
-        Some("roll the operator out".to_owned())
-    }
-
-    fn begin_fault(&mut self, universe: &Universe, index: usize) -> Option<String> {
-        if self.faults[index] != ClusterFault::None {
-            return None;
-        }
-        let cluster = &universe.clusters[index];
-        let operators = cluster.operators();
-        let some = operators.iter().filter(|_| self.random.bool());
-        let some: Vec<String> = some.cloned().collect();
-        if self.random.bool() {
-            self.faults[index] = ClusterFault::Masters;
-            some.iter()
-                .for_each(|operator| universe.cut_operator(operator, true));
-            return Some(format!("cut {some:?} off from the masters"));
-        }
-        self.faults[index] = ClusterFault::ApiServer;
-        let slow = self.random.u8(..3);
-        for operator in &some {
-            cluster.api.change_faults(operator, |faults| match slow {
-                0 => faults.partition = Partition::Both,
-                1 => faults.refusals.push(Refusal {
-                    code: 503,
-                    probability: 0.4,
-                    only_writes: true,
-                    is_executed: false,
-                }),
-                _ => {
-                    let delay = LatencyRange {
-                        min: Duration::ZERO,
-                        max: Duration::from_secs(4),
-                    };
-                    faults.watch_delays.insert("*".to_owned(), delay);
-                }
-            });
-        }
-        Some(format!("API server fault {slow} of {some:?}"))
-    }
-
-    fn heal(&mut self, universe: &Universe, index: usize) -> Option<String> {
-        if self.faults[index] == ClusterFault::None {
-            return None;
-        }
-        self.faults[index] = ClusterFault::None;
-        let cluster = &universe.clusters[index];
-        for operator in cluster.operators() {
-            universe.cut_operator(&operator, false);
-            cluster.heal_api(&operator);
-        }
-        Some("heal".to_owned())
+        cluster.start_workload(workload);
+        Some(format!("start {}", workload.name))
     }
 
     /// Ends all faults and pauses.
-    pub(super) fn end(&mut self, universe: &Universe) {
-        for index in 0..universe.clusters.len() {
+    pub(super) async fn end(&mut self, universe: &Universe) {
+        self.gitops = None;
+        self.heal_quorum(universe).await;
+        for (index, cluster) in universe.clusters.iter().enumerate() {
             self.heal(universe, index);
-            for lock in LOCKS {
-                if universe.clusters[index].lock(lock).is_some() {
-                    universe.clusters[index].annotate_lock(lock, "redlock.dev/paused", None);
-                }
+            for lock in LOCKS.iter().filter(|lock| cluster.lock(lock).is_some()) {
+                cluster.annotate_lock(lock, "redlock.dev/paused", None);
             }
         }
         self.done
             .push(format!("  {:.3} {USER}: all faults end\n", super::cluster::now()));
     }
+}
+
+fn names(workloads: &[Workload]) -> String {
+    format!(
+        "{:?}",
+        workloads.iter().map(|workload| workload.name).collect::<Vec<_>>()
+    )
 }

@@ -141,9 +141,9 @@ impl Progress {
                 if let Some(sighting) = sighting(answer) {
                     view.record(master, sighting);
                 }
-                // A further answer may show an end that a key can have.
-                let ends =
-                    *answered == size.masters() || view.free() || (view.blocked() && !view.is_bounded());
+                // A further answer may show an end that a key can have, or that of a right clock.
+                let is_sure = view.blocked() && !view.is_bounded() && !view.has_late_end();
+                let ends = *answered == size.masters() || view.free() || is_sure;
                 ends.then(|| Completion::Observed((**view).clone()))
             }
             Self::Slots { view, answered } => {

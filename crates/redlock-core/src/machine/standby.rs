@@ -14,6 +14,9 @@ const RELEASE_SPREAD: Duration = Duration::from_millis(1);
 /// The first wait after the end of a lease for a candidate that only observes; each further wait is twice as long.
 /// Releases are published, but acquisitions are not.
 const FIRST_WAIT: Duration = Duration::from_millis(5);
+/// The wait after a view that misses a master and rests on an end that is late beside another one. The masters may all be
+/// about to lose the lease, and from then on none shows its end.
+const MISSED_END: Duration = Duration::from_millis(250);
 /// The least back-off after a clash; it doubles each time, up to the retry period.
 const CLASH_BACKOFF: Duration = Duration::from_millis(2);
 /// The head start of a sibling after a lease that ran out: the guarded targets continue under a sibling, whereas
@@ -51,6 +54,8 @@ pub(super) struct Standby {
     busy: Busy,
     /// The end of the wait after a step of the local clock, or of the masters' clocks together. A release ends it, too.
     stepped_until: BootInstant,
+    /// Whether a master that did not answer may show a nearer end.
+    misses_end: bool,
     /// The end of the back-off after a clash or without a quorum.
     not_before: BootInstant,
     /// Whether the last attempt or observation found no quorum.
@@ -198,7 +203,11 @@ impl Machine {
     fn sleep(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         self.state = State::Waiting;
         let half = self.terms.timings.lease_duration / 2;
-        let periodic = on_grid(now + half, half);
+        let periodic = if self.standby.misses_end {
+            now + MISSED_END.min(half)
+        } else {
+            on_grid(now + half, half)
+        };
         let wake = if self.standby.no_quorum {
             self.standby.not_before
         } else if self.may_take() {
@@ -259,6 +268,7 @@ impl Machine {
             return self.back_off(now, entropy);
         };
         self.standby.no_quorum = false;
+        self.standby.misses_end = view.misses_end();
         if view.blocked() {
             self.standby.reserved_for_us = false;
             self.standby.clashes = 0;
@@ -313,7 +323,7 @@ impl Machine {
     /// Handles a round without a majority: retries after the retry period, plus or minus a quarter.
     fn back_off(&mut self, now: BootInstant, entropy: u64) {
         let period = self.terms.timings.retry_period;
-        self.standby.no_quorum = true;
+        (self.standby.no_quorum, self.standby.misses_end) = (true, false);
         // A win after an outage does not count as a takeover: its duration would be that of the outage.
         (self.standby.was_held, self.standby.released_at) = (false, None);
         if std::mem::take(&mut self.standby.quorum_back) {

@@ -11,10 +11,10 @@ use serde_json::json;
 use super::{ClusterWorld, LATE, SOON, has_condition, with_running_work};
 use crate::controller::world::observer::{condition_contains, status_text};
 
-const DENIAL: &str = "the change freeze denies this request";
+const DENIAL: &str = r#"admission webhook "freeze.example" denied the request: change freeze"#;
 
 /// Denies every write of the scale of the work. Returns the number of the rule.
-fn deny_switches(cluster: &ClusterWorld) -> u64 {
+pub(super) fn deny_switches(cluster: &ClusterWorld) -> u64 {
     cluster.api.add_rule(Arc::new(|request| {
         let writes = matches!(request.verb, Verb::Patch | Verb::Update);
         (writes && request.subresource == "scale" && request.key.name == "web").then(|| AdmissionRefusal {

@@ -1,7 +1,10 @@
 //! Runs each scenario in several worlds, and proves that the scenarios find planted mistakes.
 
 use super::{Scenario, number};
-use crate::controller::planted::{WorldMistake, plant};
+use crate::controller::{
+    planted::{WorldMistake, plant},
+    world::story::print_logs,
+};
 
 /// Runs a scenario in worlds of different seeds. Returns the first seed that fails, and why.
 fn failure(scenario: Scenario, worlds: u64) -> Option<String> {
@@ -16,6 +19,9 @@ fn failure(scenario: Scenario, worlds: u64) -> Option<String> {
 }
 
 fn holds(scenario: Scenario) {
+    if number("REDLOCK_SEED").is_some() {
+        print_logs();
+    }
     let failure = failure(scenario, number("REDLOCK_WORLDS").unwrap_or(4));
     assert!(failure.is_none(), "{}", failure.unwrap_or_default());
 }
@@ -81,6 +87,11 @@ fn copy_of_a_cluster_stops_its_work_and_leaves_the_lock_to_the_original() {
 }
 
 #[test]
+fn lock_whose_start_is_denied_passes_to_a_cluster_that_can_start_it() {
+    holds(Scenario::DeniedStart);
+}
+
+#[test]
 fn unready_work_stays_where_no_other_cluster_takes_part() {
     holds(Scenario::UnreadyAlone);
 }
@@ -98,6 +109,11 @@ fn work_is_not_stopped_for_a_cluster_that_is_stepped_down() {
 #[test]
 fn missing_targets_of_one_namespace_delay_no_start_in_another() {
     holds(Scenario::BadNeighbours);
+}
+
+#[test]
+fn takeover_does_not_wait_for_the_clock_of_one_master() {
+    holds(Scenario::SteppedClock);
 }
 
 #[test]
@@ -141,7 +157,7 @@ fn deleted_lock_waits_for_the_pods_of_a_target_that_was_deleted_without_them() {
 }
 
 /// Each mistake, and the scenario that finds it.
-const MISTAKES: [(WorldMistake, Scenario); 16] = [
+const MISTAKES: [(WorldMistake, Scenario); 17] = [
     (
         WorldMistake::DepartsUnrecorded,
         Scenario::Deletion { clusters: 1 },
@@ -157,6 +173,7 @@ const MISTAKES: [(WorldMistake, Scenario); 16] = [
     (WorldMistake::PassesToAnyCluster, Scenario::UnreadyAlone),
     (WorldMistake::PassesToAnyCluster, Scenario::UnreadyEverywhere),
     (WorldMistake::PassesToAnyCluster, Scenario::HandOverToSteppedDown),
+    (WorldMistake::CountsStartedTargets, Scenario::DeniedStart),
     (WorldMistake::HoldsUnswitchable, Scenario::Unswitchable),
     (WorldMistake::DeclaresAssumedTime, Scenario::LateTarget),
     (WorldMistake::ReportsLate, Scenario::LostReporter),

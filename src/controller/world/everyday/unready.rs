@@ -18,7 +18,7 @@ const STARTS: usize = 10;
 /// The time that a move of the work may take: the stop, and the start in the other cluster.
 const MOVE: Duration = Duration::from_secs(20);
 
-fn lock() -> serde_json::Value {
+pub(super) fn lock_that_fails_over() -> serde_json::Value {
     let mut lock = manifests::lock("web", &["web"]);
     lock["spec"]["failoverAfterUnreadySeconds"] = AFTER.into();
     lock
@@ -31,7 +31,7 @@ async fn unready_world(seed: u64, other_takes_part: bool) -> Result<(Universe, C
         cluster.create_deployment("web", 0);
         cluster.set_ready("web", false);
         if place == 0 || other_takes_part {
-            cluster.create_lock(lock());
+            cluster.create_lock(lock_that_fails_over());
         }
     }
     let active = runs_somewhere(&universe).await?;
@@ -89,7 +89,7 @@ pub(super) async fn hand_over_to_stepped_down(seed: u64) -> Result<(), String> {
     for (place, cluster) in universe.clusters.iter().enumerate() {
         cluster.create_deployment("web", 0);
         let mut lock = if fails_over {
-            lock()
+            lock_that_fails_over()
         } else {
             manifests::lock("web", &["web"])
         };

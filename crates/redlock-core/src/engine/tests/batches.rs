@@ -220,14 +220,20 @@ fn renewal_that_a_majority_refuses_is_refused_and_without_answers_it_is_undecide
 
 #[test]
 fn read_of_masters_that_disagree_ends_with_the_last_answer() {
-    let lease = |nonce: u128| {
+    let lease_for = |nonce: u128, milliseconds: u64| {
         let value = format!("{}4", attempt(nonce).stem.as_str());
-        Value::Array(vec!["lease".into(), value.as_str().into(), 9_000_u64.into()])
+        Value::Array(vec!["lease".into(), value.as_str().into(), milliseconds.into()])
     };
+    let lease = |nonce| lease_for(nonce, 9_000);
     let slot = |last: &str| Value::Array(vec!["slot".into(), last.into(), 0_u64.into()]);
     let object = || Arc::from("object");
     for (command, items) in [
         (Command::Observe, [lease(1), lease(2), Value::Int(1)]),
+        // The clock of one master was set back.
+        (
+            Command::Observe,
+            [lease_for(1, 58_000), lease_for(1, 1_300), lease_for(1, 1_300)],
+        ),
         (
             Command::Slots { object: object() },
             [slot("1|a@x"), slot("2|b@x"), slot("3|c@x")],

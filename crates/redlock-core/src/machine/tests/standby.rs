@@ -134,6 +134,22 @@ fn a_later_view_of_the_lease_replaces_the_end_that_was_seen_before() {
     }
 }
 
+/// Two of three masters show one lease, and one of them much longer than the other: its clock was set back.
+#[test]
+fn standby_reads_again_soon_where_a_master_that_is_missing_may_show_a_nearer_end() {
+    let first = view(&[lease_of("there", 1, at(58_000)), lease_of("there", 1, at(1_300))]);
+    let then = view(&[
+        lease_of("there", 1, at(58_000)),
+        lease_of("there", 1, at(1_300)),
+        lease_of("there", 1, at(1_300)),
+    ]);
+    let mut rig = Rig::new(terms(LEASE));
+    rig.timer(0).outcome(1, Outcome::NotWon(Loss::Refused(first)));
+    assert_eq!(rig.wake, Some(at(251)));
+    rig.timer(251).outcome(252, Outcome::Observed(then));
+    assert_eq!(rig.wake, Some(at(1_301)));
+}
+
 #[test]
 fn an_end_that_no_key_can_have_gives_way_to_a_majority_that_is_free() {
     let mut rig = Rig::new(terms(LEASE));
