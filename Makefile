@@ -21,7 +21,7 @@ GO_PROGRAMS = for modules in tests/client-go/*.mod examples/warm-controller/cont
 	(cd "$$(dirname "$$modules")" && CGO_ENABLED=0 go build -modfile "$$(basename "$$modules")" -o /dev/null .) || exit; done
 
 .DEFAULT_GOAL := help
-.PHONY: world demo test test-servers test-valkey test-kubernetes test-others test-redis test-model test-sequences test-doc check simulate model lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-fencing soak-slots soak-leases soak-registers prove-run csi-sanity node-vm chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
+.PHONY: world world-planted demo test test-servers test-valkey test-kubernetes test-others test-redis test-model test-sequences test-doc check simulate model lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-fencing soak-slots soak-leases soak-registers prove-run csi-sanity node-vm chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
 
 # The debug build: the demo measures only waiting times, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
@@ -60,6 +60,9 @@ test-sequences: ## Random inputs of the controller's index: SEQUENCES=1000000 FI
 world: WORLD = controller::world::random::random_worlds_keep_their_promises
 world: ## Whole operators, API servers, masters and users in virtual time, on all cores: WORLDS=2000 FIRST_SEED=0; SEED=7 prints the story of one
 	$(if $(SEED),SEED=$(SEED)) WORLDS=$(WORLDS) FIRST_SEED=$(FIRST_SEED) $(CARGO) $(OPTIMISED) test --workspace --lib -- --nocapture --exact $(WORLD)
+
+world-planted: ## The random world that finds each planted mistake: WORLDS=2000 FIRST_SEED=0
+	WORLDS=$(WORLDS) FIRST_SEED=$(FIRST_SEED) $(CARGO) $(OPTIMISED) test --workspace --lib -- --nocapture --ignored --exact controller::world::random::random_worlds_find_planted_mistakes
 
 # What differs between Redis and Valkey: permissions, the process behind a vote, errors.
 test-valkey:

@@ -20,7 +20,7 @@ use super::{
 use crate::{clock, lease::BootInstant};
 
 /// The time for which two clusters may show a lock as held by themselves, while all of their replicas can write.
-const STALE: Duration = Duration::from_secs(10);
+const STALE: Duration = Duration::from_secs(5);
 
 /// What was observed so far.
 #[derive(Debug, Default)]

@@ -10,7 +10,10 @@ use super::{
     universe::Universe,
     users::Users,
 };
-use crate::clock;
+use crate::{
+    clock,
+    controller::planted::{WorldMistake, plant},
+};
 
 /// The time for which users and faults act.
 const ACTIVE: Duration = Duration::from_secs(500);
@@ -134,4 +137,44 @@ fn random_worlds_keep_their_promises() {
         broken.len()
     );
     assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// Returns the first of the worlds that finds a planted mistake, and the first line of its story.
+fn first_found(mistake: WorldMistake, seeds: std::ops::Range<u64>) -> Option<(u64, String)> {
+    plant(Some(mistake));
+    let found = seeds.into_iter().find_map(|seed| {
+        let story = redlock_world::runtime::run(seed, run(seed)).err()?;
+        Some((seed, story.lines().next().unwrap_or_default().to_owned()))
+    });
+    plant(None);
+    found
+}
+
+/// Prints which random worlds find each planted mistake: `make world-planted`. The worlds of one story each find all of them.
+#[test]
+#[ignore = "runs for WORLDS worlds for each mistake: make world-planted"]
+fn random_worlds_find_planted_mistakes() {
+    let first = number("FIRST_SEED").unwrap_or_default();
+    let seeds = first..first + number("WORLDS").unwrap_or(2_000);
+    let mistakes = std::sync::Mutex::new(WorldMistake::ALL.into_iter());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let missed = std::sync::Mutex::new(Vec::new());
+    let search = || {
+        loop {
+            let Some(mistake) = mistakes.lock().unwrap().next() else {
+                return;
+            };
+            match first_found(mistake, seeds.clone()) {
+                Some((seed, story)) => println!("{mistake:?}: world {seed}: {story}"),
+                None => missed.lock().unwrap().push(mistake),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(search);
+        }
+    });
+    let missed = missed.into_inner().unwrap();
+    assert!(missed.is_empty(), "not found in worlds {seeds:?}: {missed:?}");
 }
