@@ -194,9 +194,12 @@ pub enum Item {
         token: FencingToken,
         granted: Vec<(usize, u64)>,
     },
-    /// The repeat of an undo at one master.
+    /// The repeat of a release or an undo at one master.
     UndoAgain {
         attempt: Arc<LeaseAttempt>,
+        /// Whether the repeat is published, as the call before it was. Where that call reached a minority, standbys
+        /// wait for the leases that the repeat deletes.
+        publish: bool,
         only: usize,
     },
     /// The repeat of a reserve at one master that did not answer. An undo would admit every candidate there before the

@@ -225,10 +225,7 @@ fn write_item(to: &mut impl Arguments, lock: &LockKeys, item: &Item, master: usi
             to.text(&format!("{}{number}", attempt.stem.as_str()));
             to.number(token.0);
         }
-        Item::UndoAgain { attempt, .. } => {
-            to.text(attempt.stem.as_str());
-            to.text("");
-        }
+        Item::UndoAgain { attempt, publish, .. } => write_undo(to, attempt, name, *publish),
         Item::ReserveAgain { attempt, cluster, .. } => {
             write_reserve(to, attempt, name, cluster);
             // Pods of a sibling may run by the reservation of this cluster, which also keeps the lock from
@@ -239,6 +236,11 @@ fn write_item(to: &mut impl Arguments, lock: &LockKeys, item: &Item, master: usi
         }
         Item::Command(command) => write_command(to, name, command),
     }
+}
+
+fn write_undo(to: &mut impl Arguments, attempt: &LeaseAttempt, name: &str, publish: bool) {
+    to.text(attempt.stem.as_str());
+    to.text(if publish { name } else { "" });
 }
 
 fn write_reserve(to: &mut impl Arguments, attempt: &LeaseAttempt, name: &str, cluster: &ClusterId) {
@@ -271,14 +273,8 @@ fn write_command(to: &mut impl Arguments, name: &str, command: &Command) {
                 to.number(millis_down(own_reservation(*lease_duration, attempt.lifetime)));
             }
         }
-        Command::Release { attempt } => {
-            to.text(attempt.stem.as_str());
-            to.text(name);
-        }
-        Command::Undo { attempt, publish } => {
-            to.text(attempt.stem.as_str());
-            to.text(if *publish { name } else { "" });
-        }
+        Command::Release { attempt } => write_undo(to, attempt, name, true),
+        Command::Undo { attempt, publish } => write_undo(to, attempt, name, *publish),
         Command::Reserve { attempt, cluster } => {
             write_reserve(to, attempt, name, cluster);
             if let Some(fence) = attempt.fence() {

@@ -182,6 +182,37 @@ async fn a_release_deletes_only_the_own_lease_and_notifies_all_candidates() {
     eventually_values(&servers, "a/b", 0).await;
 }
 
+/// Standbys that the minority woke were refused by the other masters, and wait for the end of the lease there.
+#[tokio::test]
+async fn a_release_that_reached_a_minority_is_published_where_it_is_repeated() {
+    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let mut far = config(&servers);
+    // The lease must outlast the test.
+    far.longest_lease = MINUTE;
+    let mut standby = open(&far);
+    standby.seal(&servers).await;
+    let mut proxies = Vec::new();
+    for (server, master) in servers.iter().zip(&mut far.masters).take(2) {
+        let proxy = Proxy::to_port(server.port()).await;
+        master.url = proxy.url();
+        proxies.push(proxy);
+    }
+    let masters = open(&far);
+    masters.voters(3).await;
+    subscribed(&servers, 2).await;
+    let attempt = hold_for(&masters, "a/b", MINUTE).await;
+    eventually_values(&servers, "a/b", 3).await;
+    for proxy in &proxies {
+        proxy.set(Mode::BlackHole);
+    }
+    assert!(!ask(&masters, Command::Release { attempt }).await, "a minority");
+    for proxy in &proxies {
+        proxy.heal();
+    }
+    released_everywhere(&mut standby, "a/b").await;
+    eventually_values(&servers, "a/b", 0).await;
+}
+
 #[tokio::test]
 async fn a_release_is_idempotent_and_leaves_the_lease_of_another() {
     let (servers, masters) = three().await;

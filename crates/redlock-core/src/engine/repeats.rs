@@ -2,18 +2,51 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::{BootInstant, LeaseAttempt, LockKeys, command::Item, script::BatchItem};
+use crate::{BootInstant, Command, LeaseAttempt, LockKeys, command::Item, script::BatchItem};
 
 /// The longest wait between two repeats.
 const SLOWEST: Duration = Duration::from_secs(5);
+
+/// The call that is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RepeatedCall {
+    /// A release or an undo.
+    Undo {
+        publish: bool,
+    },
+    Reserve,
+}
+
+impl RepeatedCall {
+    /// Returns how this item is repeated, if it ends a lease.
+    pub(super) const fn of(item: &Item) -> Option<Self> {
+        match item {
+            Item::UndoAgain { publish, .. } | Item::Command(Command::Undo { publish, .. }) => {
+                Some(Self::Undo { publish: *publish })
+            }
+            Item::Command(Command::Release { .. }) => Some(Self::Undo { publish: true }),
+            Item::ReserveAgain { .. } | Item::Command(Command::Reserve { .. }) => Some(Self::Reserve),
+            Item::Confirm { .. }
+            | Item::Command(
+                Command::Acquire { .. }
+                | Command::Renew { .. }
+                | Command::Observe
+                | Command::Inspect
+                | Command::Break { .. }
+                | Command::Mark { .. }
+                | Command::Claim { .. }
+                | Command::Slots { .. },
+            ) => None,
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Repeat {
     lock: Arc<LockKeys>,
     attempt: Arc<LeaseAttempt>,
     master: usize,
-    /// Whether the lease ended with a reserve.
-    reserve: bool,
+    call: RepeatedCall,
     wait: Duration,
     until: BootInstant,
 }
@@ -34,7 +67,7 @@ impl Repeats {
         &mut self,
         lock: &Arc<LockKeys>,
         attempt: &Arc<LeaseAttempt>,
-        (master, reserve): (usize, bool),
+        (master, call): (usize, RepeatedCall),
         now: BootInstant,
         command_timeout: Duration,
     ) {
@@ -50,7 +83,7 @@ impl Repeats {
             lock: lock.clone(),
             attempt: attempt.clone(),
             master,
-            reserve,
+            call,
             wait,
             until,
         };
@@ -78,22 +111,23 @@ impl Repeats {
                 lock,
                 attempt,
                 master,
-                reserve,
+                call,
                 wait,
                 until,
             } = entry.remove();
             let key = (Arc::as_ptr(&attempt) as usize, master);
-            let item = match (reserve, attempt.reserved().cloned()) {
-                (false, _) => Item::UndoAgain {
+            let item = match (call, attempt.reserved().cloned()) {
+                (RepeatedCall::Undo { publish }, _) => Item::UndoAgain {
                     attempt,
+                    publish,
                     only: master,
                 },
-                (true, Some(cluster)) => Item::ReserveAgain {
+                (RepeatedCall::Reserve, Some(cluster)) => Item::ReserveAgain {
                     attempt,
                     cluster,
                     only: master,
                 },
-                (true, None) => continue,
+                (RepeatedCall::Reserve, None) => continue,
             };
             self.trying.insert(key, ((wait * 2).min(SLOWEST), until));
             items.push((lock, item));
@@ -128,7 +162,8 @@ mod tests {
 
     fn plan(repeats: &mut Repeats, attempt: &Arc<LeaseAttempt>, ms: u64) -> Option<BootInstant> {
         let lock = Keyspace::new("p").lock(&LockName::any("l").unwrap());
-        repeats.plan(&lock, attempt, (1, false), at(ms), TIMEOUT);
+        let call = RepeatedCall::Undo { publish: false };
+        repeats.plan(&lock, attempt, (1, call), at(ms), TIMEOUT);
         repeats.next()
     }
 

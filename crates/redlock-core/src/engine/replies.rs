@@ -7,6 +7,7 @@ use super::{
     batch::Entry,
     fenced,
     progress::{Change, Progress, vote},
+    repeats::RepeatedCall,
 };
 use crate::{
     Answer, BootInstant, Command, Completion, ConnectionId, Operation, Reply, Unknown, Vote, command::Item,
@@ -144,27 +145,30 @@ impl Engine {
         on: ConnectionId,
         now: BootInstant,
     ) {
-        let (Some(attempt), operation) = (entry.item.attempt(), entry.item.operation()) else {
+        let Some(attempt) = entry.item.attempt() else {
             return;
         };
-        match operation {
-            Operation::Grant | Operation::Renew => attempt.sent(master, on.0),
-            Operation::Release | Operation::Undo | Operation::Reserve => {
+        match (entry.item.operation(), RepeatedCall::of(&entry.item)) {
+            (Operation::Grant | Operation::Renew, _) => attempt.sent(master, on.0),
+            (_, Some(repeated_call)) => {
                 let undone = (vote(answer) != Vote::Unknown).then_some(on.0);
                 let repeated = entry.item.is_repeat() && undone.is_some();
                 let repeated = repeated || self.plant.is(Plant::NoCleanUp);
                 if !repeated && attempt.may_be_left(master, undone) {
                     let undone =
                         self.plant.is(Plant::ReserveUndone) || self.plant.is(Plant::ReserveOnAMinority);
-                    let reserve = operation == Operation::Reserve && !undone;
+                    let repeated_call = match repeated_call {
+                        RepeatedCall::Reserve if undone => RepeatedCall::Undo { publish: false },
+                        repeated_call => repeated_call,
+                    };
                     let longest = self.longest_timeout;
                     self.repeats
-                        .plan(&entry.lock, attempt, (master, reserve), now, longest);
+                        .plan(&entry.lock, attempt, (master, repeated_call), now, longest);
                 } else {
                     self.repeats.done(attempt, master);
                 }
             }
-            _ => {}
+            (_, None) => {}
         }
     }
 

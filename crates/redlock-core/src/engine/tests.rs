@@ -1,5 +1,6 @@
 mod batches;
 mod fenced;
+mod repeats;
 mod standing;
 
 use super::*;

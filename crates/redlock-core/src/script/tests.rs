@@ -153,6 +153,7 @@ fn items(fenced: bool) -> Vec<Item> {
     });
     items.push(Item::UndoAgain {
         attempt: attempt.clone(),
+        publish: false,
         only: 0,
     });
     items.push(Item::ReserveAgain {

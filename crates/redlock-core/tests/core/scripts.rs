@@ -46,9 +46,9 @@ pub(crate) fn op(
                 token: token.0,
             }
         }
-        Item::UndoAgain { attempt, .. } => Op::Release {
+        Item::UndoAgain { attempt, publish, .. } => Op::Release {
             stem: value(attempt),
-            publish: false,
+            publish: *publish,
             keep_reservation: true,
         },
         Item::ReserveAgain { attempt, cluster, .. } => Op::Reserve {

@@ -3,18 +3,18 @@
 use super::*;
 use crate::{HolderIdentity, LeaseStem, LockName, Nonce, command::Command};
 
-fn attempt(nonce: u128) -> Arc<LeaseAttempt> {
+pub(super) fn attempt(nonce: u128) -> Arc<LeaseAttempt> {
     let stem = LeaseStem::new(&cluster(), &HolderIdentity::parse("c").unwrap(), Nonce(nonce));
     Arc::new(LeaseAttempt::new(stem, LEASE))
 }
 
-fn request(engine: &mut Engine, id: u64, lock: &str, command: Command, now: BootInstant) {
+pub(super) fn request(engine: &mut Engine, id: u64, lock: &str, command: Command, now: BootInstant) {
     let lock = Keyspace::new("p").lock(&LockName::any(lock).unwrap());
     let id = RequestId(id);
     engine.handle(Input::Request(Request { id, lock, command }), now);
 }
 
-fn acquire(nonce: u128) -> Command {
+pub(super) fn acquire(nonce: u128) -> Command {
     Command::Acquire {
         attempt: attempt(nonce),
         lease_duration: Duration::from_secs(10),
@@ -28,7 +28,7 @@ fn acquire_locks(engine: &mut Engine, locks: u64) {
     }
 }
 
-fn granted() -> Value {
+pub(super) fn granted() -> Value {
     let text = |text: &str| Value::from(text);
     Value::Array(vec![
         text("granted"),
@@ -40,7 +40,7 @@ fn granted() -> Value {
 }
 
 /// Returns an engine that has sampled the clock of each master, so that no command is too late.
-fn with_clocks() -> Engine {
+pub(super) fn with_clocks() -> Engine {
     let mut engine = engine_at(0);
     for master in 0..3 {
         let _ = call(&mut engine, (master, Admission::Connected), 1_000_000, 0);
@@ -150,7 +150,7 @@ fn release_never_overtakes_the_renewal_before_it() {
 }
 
 /// Gives the reply of one master to a transmit, at `ms` of both clocks.
-fn answer(engine: &mut Engine, transmit: &Transmit, ms: u64, item: Value) -> Vec<Output> {
+pub(super) fn answer(engine: &mut Engine, transmit: &Transmit, ms: u64, item: Value) -> Vec<Output> {
     answer_all(engine, transmit, ms, vec![item])
 }
 
@@ -162,7 +162,7 @@ fn answer_all(engine: &mut Engine, transmit: &Transmit, ms: u64, items: Vec<Valu
     drain(engine, at(ms))
 }
 
-fn renew(attempt: &Arc<LeaseAttempt>) -> Command {
+pub(super) fn renew(attempt: &Arc<LeaseAttempt>) -> Command {
     Command::Renew {
         attempt: attempt.clone(),
         token: crate::FencingToken(7),
