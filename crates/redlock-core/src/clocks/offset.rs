@@ -12,10 +12,19 @@ const STEP: Duration = Duration::from_millis(22);
 /// The rates of clocks differ by less than one part in this number (assumption A3).
 const RATE: u32 = 100;
 
-/// A clock that is slewed moves little between two replies. Each reply is also compared with those of the last second,
-/// of which the one with the shortest round trip is kept for each span of this length.
-const KEEP_EVERY: Duration = Duration::from_millis(250);
-const KEEP_FOR: Duration = Duration::from_secs(1);
+/// A clock that is slewed moves little between two replies. Each reply is also compared with those of the last second.
+const LAST_SECOND: Duration = Duration::from_secs(1);
+
+/// A clock whose rate is a little beyond [`RATE`] moves little in a second, too. A reply that shows no step since the last
+/// second is also compared with the oldest one of each of these times: a rate that is 0.04 % beyond shows in a minute.
+const LONGER: [Duration; 3] = [
+    Duration::from_secs(4),
+    Duration::from_secs(16),
+    Duration::from_secs(60),
+];
+
+/// Of the replies in each such part of a time, the one with the shortest round trip is kept.
+const PARTS: u32 = 4;
 
 /// The maximum number of explanations of one step.
 const MOST_STEPS: usize = 12;
@@ -133,6 +142,46 @@ impl Step {
     }
 }
 
+/// The samples of about the last `length`, oldest first, each with the beginning of its part of that time.
+#[derive(Debug)]
+struct Witnesses {
+    length: Duration,
+    kept: VecDeque<(BootInstant, Sample)>,
+}
+
+impl Witnesses {
+    const fn of_last(length: Duration) -> Self {
+        Self {
+            length,
+            kept: VecDeque::new(),
+        }
+    }
+
+    fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.kept.iter().map(|(_, kept)| kept)
+    }
+
+    fn keep(&mut self, sample: Sample) {
+        let now = sample.received;
+        match self.kept.back_mut() {
+            // A reply with a long round trip is imprecise, and must not replace a better one.
+            Some((began, kept)) if now.since(*began) < self.length / PARTS => {
+                if sample.round_trip() <= kept.round_trip() {
+                    *kept = sample;
+                }
+            }
+            Some(_) | None => self.kept.push_back((now, sample)),
+        }
+        while self
+            .kept
+            .get(1)
+            .is_some_and(|(_, second)| now.since(second.received) >= self.length)
+        {
+            self.kept.pop_front();
+        }
+    }
+}
+
 /// The samples and steps of one master's clock.
 #[derive(Debug)]
 pub(super) struct Offset {
@@ -140,8 +189,8 @@ pub(super) struct Offset {
     /// The sample that bounds the master's clock best. A reply that is read late gives a time earlier than
     /// that of the clock.
     best: Option<Sample>,
-    /// The samples of about the last second, oldest first, each with the beginning of its span.
-    kept: VecDeque<(BootInstant, Sample)>,
+    last_second: Witnesses,
+    longer: [Witnesses; LONGER.len()],
     /// The possible explanations of the last step: one for each earlier sample that witnesses it, the latest sample
     /// first. A master may answer while the local clock stands still, so each is also combined with the previous step
     /// that it may continue.
@@ -156,7 +205,8 @@ impl Offset {
         Self {
             last: None,
             best: None,
-            kept: VecDeque::new(),
+            last_second: Witnesses::of_last(LAST_SECOND),
+            longer: LONGER.map(Witnesses::of_last),
             steps: Vec::new(),
             distrusted_until: BootInstant::default(),
             distrust: timing::outlived(longest_lease),
@@ -168,11 +218,18 @@ impl Offset {
     /// A sample older than the distrust is not a witness: every lease that an earlier step could have harmed
     /// has ended.
     pub(super) fn sample(&mut self, sample: Sample) -> bool {
-        let witnesses = self.last.iter().chain(self.kept.iter().map(|(_, kept)| kept));
-        let mut steps: Vec<Step> = witnesses
-            .filter(|before| sample.received.since(before.received) <= self.distrust)
-            .filter_map(|before| sample.step_since(before, self.distrusted_until))
-            .collect();
+        let counts = |before: &&Sample| sample.received.since(before.received) <= self.distrust;
+        let step_since = |before: &Sample| sample.step_since(before, self.distrusted_until);
+        let recent = self.last.iter().chain(self.last_second.samples());
+        let mut steps: Vec<Step> = recent.filter(counts).filter_map(step_since).collect();
+        if steps.is_empty() {
+            // The time of such a step is known less precisely.
+            let oldest = self
+                .longer
+                .iter()
+                .filter_map(|longer| longer.samples().find(counts));
+            steps.extend(oldest.filter_map(step_since));
+        }
         let last = steps.first().copied();
         if let Some(last) = last {
             let parts = self.steps.iter().filter(|before| last.since <= before.until);
@@ -192,21 +249,9 @@ impl Offset {
         if self.best.is_none_or(|best| sample.master >= best.least(now)) {
             self.best = Some(sample);
         }
-        match self.kept.back_mut() {
-            // A reply with a long round trip is imprecise, and must not replace a better one.
-            Some((began, kept)) if now.since(*began) < KEEP_EVERY => {
-                if sample.round_trip() <= kept.round_trip() {
-                    *kept = sample;
-                }
-            }
-            Some(_) | None => self.kept.push_back((now, sample)),
-        }
-        while self
-            .kept
-            .get(1)
-            .is_some_and(|(_, second)| now.since(second.received) >= KEEP_FOR)
-        {
-            self.kept.pop_front();
+        self.last_second.keep(sample);
+        for longer in &mut self.longer {
+            longer.keep(sample);
         }
     }
 
@@ -230,13 +275,20 @@ impl Offset {
 
     pub(super) fn forget(&mut self) {
         (self.last, self.best) = (None, None);
-        self.kept.clear();
+        self.last_second.kept.clear();
+        for longer in &mut self.longer {
+            longer.kept.clear();
+        }
         self.steps.clear();
     }
 
     #[cfg(test)]
     pub(super) fn kept(&self) -> usize {
-        self.kept.len()
+        let longer = self.longer.iter().map(|longer| longer.kept.len());
+        longer
+            .chain([self.last_second.kept.len()])
+            .max()
+            .unwrap_or_default()
     }
 
     pub(super) fn distrusted(&self, now: BootInstant) -> Option<Duration> {

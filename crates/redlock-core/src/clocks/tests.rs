@@ -1,3 +1,5 @@
+mod rates;
+
 use super::*;
 
 fn at(ms: u64) -> BootInstant {
@@ -250,7 +252,7 @@ fn clocks_whose_rates_differ_within_the_drift_never_step() {
 #[test]
 fn the_memory_of_a_clock_is_bounded() {
     let mut offset = Offset::new(Duration::from_secs(60));
-    for now in 0..10_000 {
+    for now in (0..300_000).step_by(10) {
         assert!(!offset.sample(sample(1_000_000 + now, now, now + 1)));
         assert!(offset.kept() <= 6, "{}", offset.kept());
     }
