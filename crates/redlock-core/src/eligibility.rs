@@ -239,6 +239,29 @@ mod tests {
     }
 
     #[test]
+    fn every_policy_that_evicts_is_refused_by_its_name() {
+        for policy in [
+            "allkeys-lru",
+            "allkeys-lfu",
+            "allkeys-lrm",
+            "allkeys-random",
+            "volatile-lru",
+            "volatile-lfu",
+            "volatile-lrm",
+            "volatile-random",
+            "volatile-ttl",
+        ] {
+            let facts = MasterFacts {
+                eviction_policy: policy.into(),
+                ..fit()
+            };
+            let text = check(&facts, "f", None).unwrap().to_string();
+            let expected = format!("maxmemory-policy is {policy}; the policy must be noeviction");
+            assert!(text.starts_with(&expected), "{text}");
+        }
+    }
+
+    #[test]
     fn each_reason_has_a_name() {
         type Change = fn(&mut MasterFacts);
         let own = QuorumId::parse(&"a".repeat(32)).unwrap();

@@ -36,21 +36,24 @@ async fn refused_by_name(config: &MastersConfig, odd: &RedisServer, named: impl 
 
 #[tokio::test]
 async fn server_with_another_eviction_policy_is_not_sealed() {
-    let odd = RedisServer::start(&ServerOptions {
-        eviction_policy: Some("allkeys-lru".into()),
-        ..ServerOptions::default()
-    })
-    .unwrap();
-    let two = RedisServers::start(2, &ServerOptions::default()).unwrap();
-    let mut config = config(&two);
-    config.masters.push(redlock_client::masters::MasterConfig {
-        name: "m2".into(),
-        url: odd.url(),
-    });
-    refused_by_name(&config, &odd, |unfit| {
-        *unfit == Ineligible::EvictionPolicy("allkeys-lru".into())
-    })
-    .await;
+    // Every key of a lease has an expiry, so a policy for volatile keys evicts leases, too.
+    for policy in ["allkeys-lru", "volatile-lru", "volatile-ttl"] {
+        let odd = RedisServer::start(&ServerOptions {
+            eviction_policy: Some(policy.into()),
+            ..ServerOptions::default()
+        })
+        .unwrap();
+        let two = RedisServers::start(2, &ServerOptions::default()).unwrap();
+        let mut config = config(&two);
+        config.masters.push(redlock_client::masters::MasterConfig {
+            name: "m2".into(),
+            url: odd.url(),
+        });
+        refused_by_name(&config, &odd, |unfit| {
+            *unfit == Ineligible::EvictionPolicy(policy.into())
+        })
+        .await;
+    }
 }
 
 #[tokio::test]
