@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    BootInstant, DeclaredDelay, LeaseValue, Marks, Obstacle, Sighting, SlotRegister, Unknown,
+    BootInstant, DeclaredDelay, LeaseValue, Marks, Obstacle, Operation, Sighting, SlotRegister, Unknown,
     fence::{MarkError, MarkRegister},
     timing,
 };
@@ -170,16 +170,59 @@ impl Reply {
     }
 }
 
-/// Returns the answer for one lock, received at `now`. No key lives for longer than `longest`.
-#[must_use]
-pub fn answer(item: &Value, now: BootInstant, longest: Duration) -> Answer {
-    parse_answer(item, now, longest).unwrap_or_else(Answer::Unknown)
+/// The shape of one lock's part of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AnswerShape {
+    Done,
+    NotDone,
+    Grant,
+    FencedGrant,
+    Obstacle,
+    Ours,
+    Slot,
 }
 
-fn parse_answer(item: &Value, now: BootInstant, longest: Duration) -> Result<Answer, Unknown> {
+impl AnswerShape {
+    /// Reports whether the script of this operation, of fenced locks or of others, returns this shape.
+    const fn answers(self, operation: Operation, fenced: bool) -> bool {
+        match operation {
+            Operation::Grant if fenced => matches!(self, Self::FencedGrant | Self::Obstacle),
+            Operation::Grant => matches!(self, Self::Grant | Self::Obstacle),
+            Operation::Renew if fenced => matches!(self, Self::Done | Self::NotDone | Self::Obstacle),
+            Operation::Renew => matches!(self, Self::Done | Self::Obstacle),
+            Operation::Confirm
+            | Operation::Release
+            | Operation::Undo
+            | Operation::Reserve
+            | Operation::Mark
+            | Operation::Claim => matches!(self, Self::Done | Self::NotDone),
+            Operation::Observe => matches!(self, Self::Done | Self::Obstacle | Self::Ours),
+            Operation::Break => matches!(self, Self::Done),
+            Operation::Slots => matches!(self, Self::Slot),
+        }
+    }
+}
+
+/// Returns the answer for one lock to an operation on fenced locks or on others, received at `now`. No key lives for longer
+/// than `longest`. A shape that the script of that operation does not return is unknown.
+#[must_use]
+pub fn answer(
+    item: &Value,
+    (operation, fenced): (Operation, bool),
+    now: BootInstant,
+    longest: Duration,
+) -> Answer {
+    match parse_answer(item, now, longest) {
+        Ok((shape, answer)) if shape.answers(operation, fenced) => answer,
+        Ok(_) => Answer::Unknown(bad(&format!("answer to {}", operation.name()), item)),
+        Err(unknown) => Answer::Unknown(unknown),
+    }
+}
+
+fn parse_answer(item: &Value, now: BootInstant, longest: Duration) -> Result<(AnswerShape, Answer), Unknown> {
     match item {
-        Value::Int(1) => return Ok(Answer::DONE),
-        Value::Int(0) => return Ok(Answer::Refused(Sighting::FREE)),
+        Value::Int(1) => return Ok((AnswerShape::Done, Answer::DONE)),
+        Value::Int(0) => return Ok((AnswerShape::NotDone, Answer::Refused(Sighting::FREE))),
         _ => {}
     }
     let Value::Array(parts) = item else {
@@ -188,48 +231,59 @@ fn parse_answer(item: &Value, now: BootInstant, longest: Duration) -> Result<Ans
     let [kind, rest @ ..] = &parts[..] else {
         return Err(bad("answer", item));
     };
-    match (text(kind)?, rest) {
-        ("granted", [grant, marks @ .., mark]) if marks.len() == 3 => Ok(Answer::Granted {
-            number: token(grant)?,
-            marks: parse_marks(marks)?,
-            mark: Some(Box::new(
-                MarkRegister::parse(text(mark)?).map_err(|error| unreadable(&error))?,
-            )),
-        }),
-        ("granted", [grant, marks @ ..]) => Ok(Answer::Granted {
-            number: token(grant)?,
-            marks: parse_marks(marks)?,
-            mark: None,
-        }),
+    Ok(match (text(kind)?, rest) {
+        ("granted", [grant, marks @ .., mark]) if marks.len() == 3 => {
+            let mark = MarkRegister::parse(text(mark)?).map_err(|error| unreadable(&error))?;
+            let answer = granted(grant, marks, Some(Box::new(mark)))?;
+            (AnswerShape::FencedGrant, answer)
+        }
+        ("granted", [grant, marks @ ..]) => (AnswerShape::Grant, granted(grant, marks, None)?),
         ("lease", [value, left]) => {
             let value = text(value)?;
             let obstacle = match value.parse::<LeaseValue>() {
                 Ok(lease) => Obstacle::Lease(lease),
                 Err(_) => Obstacle::Foreign(value.chars().take(600).collect()),
             };
-            Ok(Answer::Refused(sighting(obstacle, left, now, longest)?))
+            (
+                AnswerShape::Obstacle,
+                Answer::Refused(sighting(obstacle, left, now, longest)?),
+            )
         }
         ("reserved", [cluster, left]) => {
             let obstacle = Obstacle::Reserved(text(cluster)?.chars().take(200).collect());
-            Ok(Answer::Refused(sighting(obstacle, left, now, longest)?))
+            (
+                AnswerShape::Obstacle,
+                Answer::Refused(sighting(obstacle, left, now, longest)?),
+            )
         }
         ("slot", [last, floor]) => {
             let (slot, job) = text(last)?
                 .split_once('|')
                 .ok_or_else(|| bad("slot and job", last))?;
-            Ok(Answer::Slot(SlotRegister {
+            let register = SlotRegister {
                 slot: slot.parse().map_err(|_| bad("slot", last))?,
                 job: job.to_owned(),
                 floor: number(floor)?,
-            }))
+            };
+            (AnswerShape::Slot, Answer::Slot(register))
         }
-        ("ours", []) => Ok(Answer::Refused(Sighting::OURS)),
-        ("error", []) => Err(Unknown::Server {
-            code: "OOM".into(),
-            detail: "the lease was not put back".into(),
-        }),
-        _ => Err(bad("answer", item)),
-    }
+        ("ours", []) => (AnswerShape::Ours, Answer::Refused(Sighting::OURS)),
+        ("error", []) => {
+            return Err(Unknown::Server {
+                code: "OOM".into(),
+                detail: "the lease was not put back".into(),
+            });
+        }
+        _ => return Err(bad("answer", item)),
+    })
+}
+
+fn granted(grant: &Value, marks: &[Value], mark: Option<Box<MarkRegister>>) -> Result<Answer, Unknown> {
+    Ok(Answer::Granted {
+        number: token(grant)?,
+        marks: parse_marks(marks)?,
+        mark,
+    })
 }
 
 fn parse_marks(marks: &[Value]) -> Result<Marks, Unknown> {

@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::LazyLock};
 
 use proptest::{prelude::*, sample::Index};
 
-use redlock_core::{Answer, BootInstant, MasterFacts, Reply, Unknown, reply::answer, timing};
+use redlock_core::{Answer, BootInstant, MasterFacts, Operation, Reply, Unknown, reply::answer, timing};
 
 use super::link::of_library;
 
@@ -23,12 +23,22 @@ static CORPUS: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(|| {
     all
 });
 
+/// Returns the operation of which this reply of the corpus is, and whether the locks are fenced.
+fn asked(name: &str) -> (Operation, bool) {
+    match name {
+        "many" => (Operation::Renew, true),
+        "ours" => (Operation::Observe, false),
+        "slot" => (Operation::Slots, false),
+        _ => (Operation::Grant, false),
+    }
+}
+
 /// Parses a reply in every way that the library does.
-fn read(bytes: &[u8]) -> Option<(Reply, Vec<Answer>)> {
+fn read(bytes: &[u8], asked: (Operation, bool)) -> Option<(Reply, Vec<Answer>)> {
     let reply = Reply::parse(of_library(redis::parse_redis_value(bytes).ok()?).ok()?).ok()?;
     let now = BootInstant::from_nanos(1);
     let longest = timing::DEFAULT_LONGEST_LEASE;
-    let answers = reply.items.iter().map(|item| answer(item, now, longest));
+    let answers = reply.items.iter().map(|item| answer(item, asked, now, longest));
     let answers = answers.collect();
     let _ = MasterFacts::parse(reply.counter, &reply.items, None);
     Some((reply, answers))
@@ -37,7 +47,7 @@ fn read(bytes: &[u8]) -> Option<(Reply, Vec<Answer>)> {
 #[test]
 fn the_replies_of_the_corpus_match_their_names() {
     for (name, bytes) in CORPUS.iter() {
-        let found = read(bytes);
+        let found = read(bytes, asked(name));
         let answers = found.as_ref().map_or(&[][..], |(_, answers)| answers);
         let unknown = |answer: &Answer| matches!(answer, Answer::Unknown(Unknown::Reply(_)));
         match name.as_str() {
@@ -80,6 +90,8 @@ proptest! {
                 _ => bytes.truncate(place),
             }
         }
-        let _ = read(&bytes);
+        for operation in Operation::ALL {
+            let _ = (read(&bytes, (operation, false)), read(&bytes, (operation, true)));
+        }
     }
 }

@@ -46,14 +46,14 @@ impl Answers {
 
     fn at(
         &self,
-        position: usize,
+        (position, kind): (usize, (Operation, bool)),
         (received, longest): (BootInstant, std::time::Duration),
         stale: bool,
     ) -> Answer {
         let item = self.reply.as_ref().and_then(|reply| reply.items.get(position));
         let answer = item.map_or_else(
             || Answer::Unknown(self.missing.clone()),
-            |item| reply::answer(item, received, longest),
+            |item| reply::answer(item, kind, received, longest),
         );
         let counter = self.reply.as_ref().map_or(0, |reply| reply.counter);
         let answer = answer.within(counter);
@@ -115,7 +115,8 @@ impl Engine {
                 continue;
             };
             let stale = entry.is_stale(self.local_steps);
-            let answer = answers.at(position, (now, self.longest_lease), stale);
+            let asked = (position, entry.item.kind());
+            let answer = answers.at(asked, (now, self.longest_lease), stale);
             #[cfg(feature = "planted")]
             let answer = self.planted_answer(answer);
             votes[vote(&answer) as usize] += 1;

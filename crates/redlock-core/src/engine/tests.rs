@@ -1,6 +1,7 @@
 mod batches;
 mod fenced;
 mod repeats;
+mod shapes;
 mod standing;
 
 use super::*;

@@ -76,12 +76,22 @@ fn number_beyond_64_bits_with_a_sign_is_a_text() {
     assert!(number(&Value::Nil).is_err());
 }
 
+/// Returns the answer to an operation on locks that are not fenced.
+fn answer_to(operation: Operation, item: &Value) -> Answer {
+    answer(item, (operation, false), now(), LONGEST)
+}
+
 const LONGEST: Duration = Duration::from_secs(60);
 
 #[test]
 fn an_end_beyond_the_longest_lease_is_bounded_where_it_is_parsed() {
     let obstacle = || Obstacle::Foreign("x".into());
-    let of = |left: u64| answer(&array(&["lease".into(), "x".into(), left.into()]), now(), LONGEST);
+    let of = |left: u64| {
+        answer_to(
+            Operation::Grant,
+            &array(&["lease".into(), "x".into(), left.into()]),
+        )
+    };
     let shown = Sighting::blocked(obstacle(), now() + LONGEST);
     assert_eq!(of(60_000), Answer::Refused(shown));
     let bounded = Sighting::bounded(obstacle(), now() + Duration::from_millis(61_200));
@@ -109,11 +119,16 @@ fn each_answer_is_read() {
         job: "uid@a".into(),
         floor: 5,
     };
-    for (item, expected) in [
-        (Value::Int(1), Answer::DONE),
-        (Value::Int(0), Answer::Refused(Sighting::FREE)),
-        (texts(&["ours"]), Answer::Refused(Sighting::OURS)),
+    for (operation, item, expected) in [
+        (Operation::Renew, Value::Int(1), Answer::DONE),
+        (Operation::Release, Value::Int(0), Answer::Refused(Sighting::FREE)),
         (
+            Operation::Observe,
+            texts(&["ours"]),
+            Answer::Refused(Sighting::OURS),
+        ),
+        (
+            Operation::Grant,
             texts(&["granted", "7", "1", "2", "3|400"]),
             Answer::Granted {
                 number: 7,
@@ -121,23 +136,30 @@ fn each_answer_is_read() {
                 mark: None,
             },
         ),
-        (texts(&["lease", "x", "9"]), foreign(left(9))),
+        (Operation::Renew, texts(&["lease", "x", "9"]), foreign(left(9))),
         // A key without expiry, and one that is just gone.
         (
+            Operation::Observe,
             array(&["lease".into(), "x".into(), Value::Int(-1)]),
             foreign(BootInstant::NEVER),
         ),
         (
+            Operation::Grant,
             array(&["lease".into(), "x".into(), Value::Int(-2)]),
             foreign(now()),
         ),
         (
+            Operation::Grant,
             texts(&["reserved", "a@u", "9"]),
             Answer::Refused(Sighting::blocked(reserved, left(9))),
         ),
-        (texts(&["slot", "60|uid@a", "5"]), Answer::Slot(slot)),
+        (
+            Operation::Slots,
+            texts(&["slot", "60|uid@a", "5"]),
+            Answer::Slot(slot),
+        ),
     ] {
-        assert_eq!(answer(&item, now(), LONGEST), expected, "{item:?}");
+        assert_eq!(answer_to(operation, &item), expected, "{item:?}");
     }
 }
 
@@ -157,9 +179,60 @@ fn answer_of_another_shape_is_unknown() {
         texts(&["ours", "more"]),
         texts(&["error"]),
     ] {
-        let found = answer(&item, now(), LONGEST);
-        assert!(matches!(found, Answer::Unknown(_)), "{item:?}: {found:?}");
+        for operation in Operation::ALL {
+            let found = answer_to(operation, &item);
+            assert!(matches!(found, Answer::Unknown(_)), "{item:?}: {found:?}");
+        }
     }
+}
+
+#[test]
+fn each_operation_has_its_own_shapes() {
+    let grant = texts(&["granted", "7", "1", "2", "3|400"]);
+    let fenced_grant = texts(&["granted", "7", "1", "2", "3|400", ""]);
+    let shapes = [
+        ("1", Value::Int(1)),
+        ("0", Value::Int(0)),
+        ("grant", grant),
+        ("fenced grant", fenced_grant),
+        ("lease", texts(&["lease", "x", "9"])),
+        ("reserved", texts(&["reserved", "a@u", "9"])),
+        ("ours", texts(&["ours"])),
+        ("slot", texts(&["slot", "60|uid@a", "5"])),
+    ];
+    for operation in Operation::ALL {
+        for fenced in [false, true] {
+            let known = shapes.iter().filter(|(_, item)| {
+                let found = answer(item, (operation, fenced), now(), LONGEST);
+                !matches!(found, Answer::Unknown(_))
+            });
+            let known: Vec<&str> = known.map(|(name, _)| *name).collect();
+            let documented: &[&str] = match operation {
+                Operation::Grant if fenced => &["fenced grant", "lease", "reserved"],
+                Operation::Grant => &["grant", "lease", "reserved"],
+                Operation::Renew if fenced => &["1", "0", "lease", "reserved"],
+                Operation::Renew => &["1", "lease", "reserved"],
+                Operation::Observe => &["1", "lease", "reserved", "ours"],
+                Operation::Break => &["1"],
+                Operation::Slots => &["slot"],
+                Operation::Confirm
+                | Operation::Release
+                | Operation::Undo
+                | Operation::Reserve
+                | Operation::Mark
+                | Operation::Claim => &["1", "0"],
+            };
+            assert_eq!(known, documented, "{} fenced: {fenced}", operation.name());
+        }
+    }
+    let other = answer_to(Operation::Claim, &texts(&["ours"]));
+    let Answer::Unknown(unknown) = other else {
+        panic!("{other:?}")
+    };
+    assert!(
+        unknown.to_string().contains("answer to claim expected"),
+        "{unknown}"
+    );
 }
 
 #[test]
@@ -174,7 +247,10 @@ fn doubt_leaves_only_refusals() {
 
 #[test]
 fn grant_of_a_fenced_lock_shows_the_mark() {
-    let granted = |mark: &str| answer(&texts(&["granted", "7", "1", "2", "3|400", mark]), now(), LONGEST);
+    let granted = |mark: &str| {
+        let item = texts(&["granted", "7", "1", "2", "3|400", mark]);
+        answer(&item, (Operation::Grant, true), now(), LONGEST)
+    };
     let mark = |text: &str| match granted(text) {
         Answer::Granted { mark, .. } => mark.map(|mark| *mark),
         _ => None,

@@ -196,8 +196,9 @@ fn request_waits_for_a_batch_whose_completion_is_open_after_one_answer() {
 
 #[test]
 fn renewal_that_a_majority_refuses_is_refused_and_without_answers_it_is_undecided() {
+    let reserved = Value::Array(vec!["reserved".into(), "nobody".into(), 9_000_u64.into()]);
     for (item, expected) in [
-        (Some(Value::Int(0)), Completion::RenewalRefused),
+        (Some(reserved), Completion::RenewalRefused),
         (Some(Value::Int(1)), Completion::Renewed { started: at(2) }),
         (None, Completion::RenewalUndecided),
     ] {
