@@ -3,11 +3,15 @@
 //! With the feature `virtual`, a simulated world can install virtual clocks for its thread. They exist only in builds
 //! with debug assertions: no release build contains them, even with the feature.
 
+mod alarm;
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
 
 use crate::lease::BootInstant;
+
+pub(crate) use alarm::Alarm;
 
 /// Returns the time of the boot-time clock, which is monotonic and counts suspend.
 #[must_use]
@@ -36,7 +40,7 @@ pub fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Sleeps until `moment`; returns at once if it has passed.
+/// Sleeps until `moment`; returns at once if it has passed. It returns late by the time for which the machine was suspended.
 pub async fn sleep_until(moment: BootInstant) {
     tokio::time::sleep(moment.left(now())).await;
 }

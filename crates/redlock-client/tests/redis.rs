@@ -7,6 +7,8 @@
 mod acl;
 #[path = "redis/adopt.rs"]
 mod adopt;
+#[path = "redis/alarm.rs"]
+mod alarm;
 #[path = "redis/fence.rs"]
 mod fence;
 #[path = "redis/fenced_elector.rs"]

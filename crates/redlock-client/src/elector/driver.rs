@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Board, Command, LockView, Watcher};
 use crate::{
-    clock,
+    clock::{self, Alarm},
     lease::{
         Action, BootInstant, Event, FencingToken, HolderIdentity, LockName, Loss, Machine, Mark, ReleaseMode,
         Round, Terms, trace::Recorded,
@@ -93,13 +93,14 @@ impl Driver {
         mut notices: Notices,
     ) -> Result<(), Closed> {
         let mut arrived = Vec::with_capacity(AT_ONCE);
+        let mut alarm = Alarm::open();
         while !(self.closing && self.places.is_empty()) {
             let next = self.timers.first().map(|(moment, _)| *moment);
             tokio::select! {
                 // Timers first: after a pause, an expired lease is reported before any other work. Then the
                 // clock: a delivery that was timed before a clock step does not count.
                 biased;
-                () = clock::sleep_until(next.unwrap_or(BootInstant::NEVER)), if next.is_some() => self.on_timers()?,
+                () = alarm.sleep_until(next.unwrap_or(BootInstant::NEVER)), if next.is_some() => self.on_timers()?,
                 Ok(()) = self.clock.changed() => self.on_clock_step()?,
                 order = orders.recv(), if !self.closing => self.on_order(order.unwrap_or_else(|| Command::Shutdown(HashSet::new())))?,
                 _ = self.delivered.recv_many(&mut arrived, AT_ONCE) => {
