@@ -45,5 +45,5 @@ pub use seal::{
     Blocked, InitError, InitReport, NotDone, NotForgotten, OldServer, Progress, Registers, Remembered,
     ResealError, ResealReport, RetireOutcome, Slot, begin_init, init, reseal,
 };
-pub use set::{Acquired, Closed, Lease, Masters, Notices, Renewal, TaskEnded, Tasks};
+pub use set::{AcquireError, Acquired, Closed, Lease, Masters, Notices, Renewal, TaskEnded, Tasks};
 pub use status::MasterStatus;

@@ -17,6 +17,7 @@ pub mod keys;
 pub mod lease_attempt;
 pub mod machine;
 pub mod marks;
+pub mod observed_ends;
 pub mod obstacle;
 pub mod planted;
 pub mod plausible;
@@ -50,6 +51,7 @@ pub use machine::{
     Action, EndReason, Event, Machine, Outcome, Participation, ReleaseMode, Round, Takeover, Terms,
 };
 pub use marks::{DeclaredDelay, DelaySource, Mark, Marks, TakeoverDelay, UNDECLARED_DELAY};
+pub use observed_ends::ObservedEnds;
 pub use obstacle::{EndIs, Holder, Obstacle, Sighting, View};
 pub use quorum_id::{Identity, QuorumId};
 pub use reply::{Answer, Reply};

@@ -13,7 +13,7 @@ use thiserror::Error;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-pub use lease::{Acquired, Lease, Renewal};
+pub use lease::{AcquireError, Acquired, Lease, Renewal};
 pub use tasks::{TaskEnded, Tasks};
 
 use redlock_core::{

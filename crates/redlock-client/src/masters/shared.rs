@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures_util::task::AtomicWaker;
-use redlock_core::{BootInstant, Config, Engine, Input, trace::Recorded};
+use redlock_core::{BootInstant, Config, Engine, Input, ObservedEnds, trace::Recorded};
 use tokio::sync::{mpsc, watch};
 
 use super::driver::Carried;
@@ -18,6 +18,7 @@ use crate::{clock, trace};
 pub(crate) struct Shared {
     config: Config,
     engine: Mutex<Recorded<Engine>>,
+    observed_ends: Mutex<ObservedEnds>,
     /// The number of steps of the local clock.
     local_steps: watch::Sender<u64>,
     /// Wakes the driver when the engine has an output.
@@ -36,6 +37,7 @@ impl Shared {
 
     fn with(config: Config, driven: bool, connections: mpsc::UnboundedSender<Carried>) -> Self {
         Self {
+            observed_ends: Mutex::default(),
             engine: Mutex::new(Recorded::<Engine>::new(config.clone(), trace::current())),
             config,
             local_steps: watch::Sender::new(0),
@@ -61,6 +63,15 @@ impl Shared {
         // No code that panics runs under this lock; a poisoned one still holds consistent values.
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         read(&engine, clock::now())
+    }
+
+    /// Changes the ends of leases that attempts without an elector observed. This mutex is a leaf, too.
+    pub(crate) fn with_observed_ends<T>(
+        &self,
+        change: impl FnOnce(&mut ObservedEnds, BootInstant) -> T,
+    ) -> T {
+        let mut ends = self.observed_ends.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut ends, clock::now())
     }
 
     /// Changes the engine and wakes the driver if there is an output.

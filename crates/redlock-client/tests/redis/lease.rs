@@ -14,6 +14,7 @@ use redlock_client::masters::{
     Acquired, Command, Completion, Ineligible, Keyspace, Lease, LeaseAttempt, MastersConfig, Renewal,
 };
 
+use crate::release::subscribed;
 use crate::renew::{MINUTE, held_for_a_minute};
 use crate::seal::{BOUND, raw, register, sealed};
 use redlock_testkit::masters::{COMMAND_TIMEOUT, LONGEST_LEASE, Opened, config, identity, lock_name, open};
@@ -396,8 +397,69 @@ async fn no_lease_is_longer_than_a_seal_waits_for() {
     assert!(authority(&lease).valid_until < clock::now() + LONGEST_LEASE);
     let left: u128 = raw(&servers[0]).await.pttl("redlock:lease:a/b").await.unwrap();
     assert!(left <= LONGEST_LEASE.as_millis(), "{left}");
-    let none = masters.acquire(&lock_name("a/c"), &holder, Duration::ZERO).await;
-    assert!(matches!(none, Ok(Acquired::Lost(Loss::TooLate))), "{none:?}");
+}
+
+/// The masters forget the lease while its holder relies on it.
+#[tokio::test]
+async fn a_caller_waits_for_the_observed_end_of_a_lease_that_the_masters_forgot() {
+    let (servers, masters) = three().await;
+    let other = open(&config(&servers));
+    other.voters(3).await;
+    let lease = masters.acquire_soon("a/b", "me").await;
+    eventually_values(&servers, "a/b", 3).await;
+    let (lock, holder) = (lock_name("a/b"), identity("you"));
+    let attempt = async || other.acquire(&lock, &holder, LONGEST_LEASE).await.unwrap();
+    let Acquired::Lost(Loss::Refused(seen)) = attempt().await else {
+        panic!("not refused")
+    };
+    for server in servers.iter() {
+        let _: () = raw(server).await.del("redlock:lease:a/b").await.unwrap();
+    }
+    let valid_until = authority(&lease).valid_until;
+    let next = eventually(2 * BOUND, "the lock is acquired", async || {
+        match attempt().await {
+            Acquired::Won(lease) => Ok(lease),
+            Acquired::Lost(loss) => Err(loss),
+        }
+    })
+    .await;
+    let now = clock::now();
+    assert!(now >= seen.free_at().unwrap() && now >= valid_until);
+    drop((lease, next));
+}
+
+#[tokio::test]
+async fn a_release_ends_the_wait_of_a_caller_that_was_refused() {
+    let (servers, masters) = three().await;
+    let other = open(&config(&servers));
+    other.voters(3).await;
+    subscribed(&servers, 2).await;
+    let lease = masters.acquire_soon("a/b", "me").await;
+    eventually_values(&servers, "a/b", 3).await;
+    assert!(other.try_acquire("a/b", "you").await.is_none());
+    let end = authority(&lease).valid_until;
+    assert!(lease.release().await.unwrap());
+    let next = other.acquire_soon("a/b", "you").await;
+    assert!(clock::now() < end, "long before the end of the lease");
+    drop(next);
+}
+
+/// The drift of a shorter lease covers no step of a clock that is not noticed.
+#[tokio::test]
+async fn a_lease_that_is_shorter_than_the_shortest_is_refused() {
+    let (servers, masters) = three().await;
+    let (lock, holder) = (lock_name("a/b"), identity("me"));
+    for lease_duration in [Duration::ZERO, Duration::from_millis(1_999)] {
+        let error = masters.acquire(&lock, &holder, lease_duration).await.unwrap_err();
+        let expected = format!(
+            "cannot acquire the lock \"a/b\": lease duration {} s is shorter than 2 s, the shortest lease",
+            lease_duration.as_secs_f64()
+        );
+        assert_eq!(error.to_string(), expected);
+    }
+    eventually_values(&servers, "a/b", 0).await;
+    let shortest = masters.acquire(&lock, &holder, Duration::from_secs(2)).await;
+    assert!(matches!(shortest, Ok(Acquired::Won(_))), "{shortest:?}");
 }
 
 #[tokio::test]

@@ -58,7 +58,7 @@ async fn of_cluster(servers: &[redlock_testkit::RedisServer], name: &str) -> Ope
 }
 
 /// Waits until this number of processes is subscribed to the releases of every server.
-async fn subscribed(servers: &[redlock_testkit::RedisServer], processes: usize) {
+pub(crate) async fn subscribed(servers: &[redlock_testkit::RedisServer], processes: usize) {
     let what = format!("{processes} processes subscribed everywhere");
     eventually(BOUND, &what, async || {
         let mut counts = Vec::new();

@@ -307,6 +307,7 @@ fn released_or(
     link: &Link,
 ) -> impl Fn(PushInfo) -> Result<(), SendError> + Send + Sync + 'static {
     let (master, channel, notices) = (link.index, link.keys.channel.clone(), link.notices.clone());
+    let shared = link.shared.clone();
     move |push| {
         if push.kind == PushKind::Disconnection {
             return lost.try_send(()).map_err(|_| SendError);
@@ -315,6 +316,7 @@ fn released_or(
             && let Some(notices) = notices.upgrade().filter(|notices| !notices.is_closed())
             && let Some(lock) = released(&channel, &push.data)
         {
+            shared.with_observed_ends(|ends, _| ends.release(&lock));
             Notice::Released { master, lock }.send(&notices);
         }
         Ok(())

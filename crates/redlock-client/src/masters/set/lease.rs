@@ -2,10 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
+use thiserror::Error;
+
 use super::{Closed, Masters};
 use crate::{
     clock,
-    lease::{Authority, BootInstant, HolderIdentity, LockName, Loss, timing},
+    lease::{
+        Authority, BootInstant, HolderIdentity, LockName, Loss, View,
+        timing::{self, MIN_LEASE, TimingError},
+    },
     masters::{Call, Command, Completion, LeaseAttempt, LockKeys, driver::ReplyTo},
 };
 
@@ -15,6 +20,15 @@ use crate::{
 pub enum Acquired {
     Won(Lease),
     Lost(Loss),
+}
+
+/// The reason why no attempt was made or no outcome is known.
+#[derive(Debug, Error)]
+pub enum AcquireError {
+    #[error("cannot acquire the lock \"{lock}\": {reason}")]
+    LeaseDuration { lock: LockName, reason: TimingError },
+    #[error(transparent)]
+    Closed(#[from] Closed),
 }
 
 /// The result of a renewal.
@@ -52,10 +66,14 @@ struct Unread<'a> {
     masters: &'a Masters,
     lock: &'a Arc<LockKeys>,
     attempt: Option<Arc<LeaseAttempt>>,
+    /// The view of an attempt that was refused.
+    refused: Option<View>,
 }
 
 impl Drop for Unread<'_> {
     fn drop(&mut self) {
+        let shared = self.masters.shared();
+        shared.with_observed_ends(|ends, _| ends.finish(&self.lock.name, self.refused.take()));
         if let Some(attempt) = self.attempt.take() {
             let undo = Command::Undo {
                 attempt,
@@ -80,20 +98,36 @@ impl Masters {
     /// Makes one attempt to acquire a lock, for at most the longest lease: the wait of a master that lost its memory
     /// covers no longer lease.
     ///
+    /// An attempt that was refused by the lease of another holder keeps the end of that lease. Until that end, or until a
+    /// message of its release arrives, further attempts return the view of the refusal and ask no master: masters that
+    /// forgot the lease must not let the caller in. Releases are received while the [`Notices`](super::Notices) of these
+    /// masters are kept.
+    ///
     /// # Errors
-    /// Returns [`Closed`] if the tasks have ended; every other result is an outcome.
+    /// Returns an error for a lease that is shorter than [`MIN_LEASE`], whose drift does not cover the steps of clocks that
+    /// are not noticed, and if the tasks have ended; every other result is an outcome.
     pub async fn acquire(
         &self,
         lock: &LockName,
         holder: &HolderIdentity,
         lease_duration: Duration,
-    ) -> Result<Acquired, Closed> {
-        let lock = self.lock(lock);
+    ) -> Result<Acquired, AcquireError> {
         let lease_duration = lease_duration.min(self.fingerprint().longest_lease());
-        if lease_duration <= timing::drift(lease_duration) {
-            // The lease would end before it is won, and a master rejects a key without a lifetime.
-            return Ok(Acquired::Lost(Loss::TooLate));
+        if lease_duration < MIN_LEASE {
+            return Err(AcquireError::LeaseDuration {
+                lock: lock.clone(),
+                reason: TimingError::LeaseTooShort {
+                    lease: lease_duration,
+                },
+            });
         }
+        if let Err(view) = self
+            .shared()
+            .with_observed_ends(|ends, now| ends.begin(lock, now))
+        {
+            return Ok(Acquired::Lost(Loss::Refused(view)));
+        }
+        let lock = self.lock(lock);
         let attempt = Arc::new(LeaseAttempt::new(self.stem(holder), lease_duration));
         let command = Command::Acquire {
             attempt: attempt.clone(),
@@ -103,10 +137,14 @@ impl Masters {
             masters: self,
             lock: &lock,
             attempt: Some(attempt.clone()),
+            refused: None,
         };
         let losses = self.losses();
         let completion = self.ask(&lock, command).await;
         unread.attempt = None;
+        if let Ok(Completion::NotWon(Loss::Refused(view))) = &completion {
+            unread.refused = Some(view.clone());
+        }
         drop(unread);
         match completion? {
             Completion::Won(won) => Ok(Acquired::Won(Lease {
@@ -178,6 +216,7 @@ impl Lease {
     /// # Errors
     /// Returns [`Closed`] if the tasks have ended; the lease then runs out.
     pub async fn release(mut self) -> Result<bool, Closed> {
+        self.forget_end();
         self.over = true;
         self.given_back = true;
         let command = Command::Release {
@@ -190,10 +229,21 @@ impl Lease {
     }
 }
 
+impl Lease {
+    /// Lets other attempts of this process follow this lease at once: the masters run its release before them.
+    fn forget_end(&self) {
+        if self.authority_at(clock::now()).is_some() {
+            let shared = self.masters.shared();
+            shared.with_observed_ends(|ends, _| ends.release(&self.lock.name));
+        }
+    }
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
         // A lost lease is also released: its remains on some masters would block every candidate.
         if !self.given_back {
+            self.forget_end();
             let attempt = self.attempt.clone();
             self.masters
                 .submit_detached(&self.lock, Command::Release { attempt });
