@@ -10,7 +10,7 @@ const LAST_MILLISECOND: Duration = Duration::from_millis(1);
 /// The number of locks from which on those that are over are removed before another one is added.
 const MANY: usize = 1_024;
 
-/// What the attempts for one lock saw.
+/// The results of the attempts for one lock.
 #[derive(Debug, Default)]
 struct SeenLock {
     /// The number of attempts that have not ended.

@@ -216,8 +216,7 @@ impl Lease {
     /// # Errors
     /// Returns [`Closed`] if the tasks have ended; the lease then runs out.
     pub async fn release(mut self) -> Result<bool, Closed> {
-        self.forget_end();
-        self.over = true;
+        // The caller gave up the value that its authority came from.
         self.given_back = true;
         let command = Command::Release {
             attempt: self.attempt.clone(),
@@ -229,24 +228,19 @@ impl Lease {
     }
 }
 
-impl Lease {
-    /// Lets other attempts of this process follow this lease at once: the masters run its release before them.
-    fn forget_end(&self) {
-        if self.authority_at(clock::now()).is_some() {
-            let shared = self.masters.shared();
-            shared.with_observed_ends(|ends, _| ends.release(&self.lock.name));
-        }
-    }
-}
-
 impl Drop for Lease {
     fn drop(&mut self) {
+        let held = self.authority_at(clock::now()).is_some();
         // A lost lease is also released: its remains on some masters would block every candidate.
         if !self.given_back {
-            self.forget_end();
             let attempt = self.attempt.clone();
             self.masters
                 .submit_detached(&self.lock, Command::Release { attempt });
+        }
+        if held {
+            // Attempts of this process that begin from now on are run after the release.
+            let shared = self.masters.shared();
+            shared.with_observed_ends(|ends, _| ends.release(&self.lock.name));
         }
     }
 }

@@ -60,9 +60,8 @@ fn an_observation_takes_no_grant_for_a_free_lock() {
 
 #[test]
 fn claims_marks_releases_and_breaks_are_done_or_not_done() {
-    let object: Arc<str> = "o".into();
     let claim = Command::Claim {
-        object: object.clone(),
+        object: "o".into(),
         slot: 60,
         job: "uid@a".into(),
     };
