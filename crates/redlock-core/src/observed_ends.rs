@@ -76,10 +76,11 @@ impl ObservedEnds {
 }
 
 /// Returns the end of the lease or reservation that a majority shows, if it is known: a key without an expiry must not block
-/// once it is deleted, and an end that is only bounded gives way to masters that are free.
+/// once it is deleted. An end that is only bounded, or that a master which did not answer may bring nearer, gives way to masters
+/// that are free.
 fn blocked_until(view: &View) -> Option<BootInstant> {
     let end = view.free_at().filter(|end| *end != BootInstant::NEVER)?;
-    (view.blocked() && !view.is_bounded()).then(|| end + LAST_MILLISECOND)
+    (view.blocked() && !view.is_bounded() && !view.misses_end()).then(|| end + LAST_MILLISECOND)
 }
 
 #[cfg(test)]
@@ -102,6 +103,20 @@ mod tests {
             view.record(master, sighting(Obstacle::Reserved("nobody".into()), end));
         }
         Some(view)
+    }
+
+    /// Two of three masters refuse an attempt, one of them for much longer: its clock was set back.
+    #[test]
+    fn end_that_a_missing_master_may_bring_nearer_is_not_kept() {
+        let mut view = View::new(QuorumSize::new(3).unwrap());
+        for (master, end) in [(0, 58_000), (1, 1_300)] {
+            let lease = Obstacle::Reserved("nobody".into());
+            view.record(master, Sighting::blocked(lease, at(end)));
+        }
+        let mut ends = ObservedEnds::default();
+        assert!(ends.begin(&lock(), at(0)).is_ok());
+        ends.finish(&lock(), Some(view));
+        assert!(ends.begin(&lock(), at(1_400)).is_ok());
     }
 
     fn after_a_refusal(end: u64) -> ObservedEnds {

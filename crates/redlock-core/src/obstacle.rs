@@ -159,10 +159,20 @@ impl View {
         first.is_some_and(|first| free_at.since(first) > SPREAD)
     }
 
-    /// Reports whether a master that is not known may show a nearer end than the one on which the view rests.
+    /// Reports whether the time at which a majority can be free rests on a late end, and the masters that are not known may
+    /// bring it nearer.
     #[must_use]
     pub fn misses_end(&self) -> bool {
-        self.unknown() > 0 && self.blocked() && (self.is_bounded() || self.has_late_end())
+        let mut ends: Vec<BootInstant> = self.known().map(|sighting| sighting.ends).collect();
+        ends.sort_unstable();
+        let nearest = (self.size.majority() - 1)
+            .checked_sub(self.unknown())
+            .and_then(|place| ends.get(place).copied())
+            .unwrap_or_default();
+        let nearer = self
+            .free_at()
+            .is_some_and(|free_at| free_at.since(nearest) > SPREAD);
+        self.unknown() > 0 && self.blocked() && nearer && (self.is_bounded() || self.has_late_end())
     }
 
     /// Reports whether a majority is free.

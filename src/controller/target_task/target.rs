@@ -191,7 +191,8 @@ impl Target {
         self.turns.count(Lane::Start, clock::now());
         match time::timeout(PATIENCE, self.action.ready()).await {
             Ok(Ok(Some(true))) => PodsReady::Ready,
-            Ok(Ok(None | Some(false)) | Err(_)) | Err(_) if self.is_start_refused() => PodsReady::Unready,
+            Ok(Ok(None | Some(false))) if self.is_start_refused() => PodsReady::Unready,
+            Ok(Err(error)) if self.is_start_refused() && error.is_refusal() => PodsReady::Unready,
             Ok(Ok(None)) => PodsReady::NotApplicable,
             Ok(Ok(Some(false))) => PodsReady::Unready,
             Ok(Err(_)) | Err(_) => PodsReady::Unknown,
@@ -372,9 +373,7 @@ impl Target {
             }
             step => step,
         };
-        self.start_refused = lane == Lane::Start
-            && matches!(&step, Step::Trouble(trouble)
-                if refused || trouble.reason != ConditionReason::TargetUnreachable);
+        self.start_refused = lane == Lane::Start && is_start_refused(&step);
         self.back_off.add(lane, &step, refused, now);
         step
     }
@@ -410,6 +409,22 @@ fn is_urgent(deadline: Deadline, observed: TargetState, contested: bool) -> bool
 /// Returns the timeout of a step of a stop. The last steps are short, so that a hanging step is retried in time.
 fn step_limit(until: Option<BootInstant>, now: BootInstant) -> Duration {
     until.map_or(PATIENCE, |by| (by.left(now) / 2).clamp(SHORTEST, PATIENCE))
+}
+
+/// Reports whether a target does not run because its object is missing, or because a request was refused.
+fn is_start_refused(step: &Step) -> bool {
+    let Step::Trouble(trouble) = step else {
+        return false;
+    };
+    trouble.state != TargetState::Active
+        && matches!(
+            trouble.reason,
+            ConditionReason::TargetNotFound
+                | ConditionReason::Forbidden
+                | ConditionReason::RequestDenied
+                | ConditionReason::KindUnknown
+                | ConditionReason::NoScaleSubresource
+        )
 }
 
 #[cfg(test)]

@@ -204,7 +204,7 @@ impl Machine {
         self.state = State::Waiting;
         let half = self.terms.timings.lease_duration / 2;
         let periodic = if self.standby.misses_end {
-            now + MISSED_END.min(half)
+            on_grid(now + MISSED_END, MISSED_END)
         } else {
             on_grid(now + half, half)
         };

@@ -145,8 +145,8 @@ fn standby_reads_again_soon_where_a_master_that_is_missing_may_show_a_nearer_end
     ]);
     let mut rig = Rig::new(terms(LEASE));
     rig.timer(0).outcome(1, Outcome::NotWon(Loss::Refused(first)));
-    assert_eq!(rig.wake, Some(at(251)));
-    rig.timer(251).outcome(252, Outcome::Observed(then));
+    assert_eq!(rig.wake, Some(at(250)));
+    rig.timer(250).outcome(251, Outcome::Observed(then));
     assert_eq!(rig.wake, Some(at(1_301)));
 }
 
