@@ -185,6 +185,7 @@ words! {
         TokenImplausible: "the fencing token of a status is greater than every counter of the masters: it is overwritten",
         ReplicaNotReady: "a replica of the operator does not become ready",
         Fenced: "a node froze the processes of a pod of a fenced lock, since the masters no longer guarantee the lock to the cluster",
+        NotFrozen: "the permit of a pod of a fenced lock has ended, and its node could not freeze it or does not know whether its processes run",
         Thawed: "a node thawed a pod of a fenced lock: the masters guarantee the lock to the cluster again",
         FencedKilled: "a node killed the processes of a frozen pod: another cluster may have held the lock meanwhile, or the pod was frozen for too long",
         FenceReleased: "an administrator let a frozen pod run without a permit, by `redlock fence release`",
@@ -202,7 +203,7 @@ impl EventReason {
                 "Watch"
             }
             Self::TokenImplausible => "WriteStatus",
-            Self::Fenced => "Freeze",
+            Self::Fenced | Self::NotFrozen => "Freeze",
             Self::Thawed => "Thaw",
             Self::FencedKilled => "Kill",
             Self::FenceReleased => "Thaw",

@@ -35,6 +35,14 @@ fn record(change: &Change, node: &str) -> Option<EventRecord> {
             EventReason::Fenced,
             format!("node {node} froze the pod: the masters no longer guarantee lock {lock} to this cluster"),
         ),
+        ChangeKind::NotFrozen => (
+            EventReason::NotFrozen,
+            format!(
+                "the permit of lock {lock} has ended, and node {node} does not show the pod as frozen: {}; its processes may run \
+                 while another cluster runs the same work",
+                change.why
+            ),
+        ),
         ChangeKind::Thawed => (
             EventReason::Thawed,
             format!("node {node} thawed the pod: the masters guarantee lock {lock} to this cluster again"),

@@ -54,27 +54,34 @@ async fn livez(Shared(state): Shared<Arc<State>>) -> Response {
     }
 }
 
-/// Reports whether a guardian runs and has acknowledged every record, and the volumes of the kubelet are
-/// known: a pod starts only if the agent and the guardian guard it.
+/// Reports whether agent and guardian guard the pods of this node: a pod starts only if both can freeze it.
 async fn readyz(Shared(state): Shared<Arc<State>>) -> Response {
     if state.agent.ready() {
         return "ready\n".into_response();
     }
-    let Some(report) = state.report().await else {
-        return unavailable("the task that owns the records of pods does not answer\n");
-    };
+    match state.report().await {
+        Some(report) => unavailable(&unready(&report)),
+        None => unavailable("the task that owns the records of pods does not answer\n"),
+    }
+}
+
+/// Returns the reason why the agent is not ready.
+fn unready(report: &Report) -> String {
+    if let Some(reason) = &report.cannot_freeze {
+        return format!("the node agent can freeze no pod: {reason}\n");
+    }
+    if let Some(reason) = report.guardian.as_ref().and_then(|guardian| guardian.node_unable.as_ref()) {
+        return format!("the node guardian can freeze no pod: {reason}\n");
+    }
     let unguarded = report.pods.iter().filter(|pod| !pod.guarded);
     let unguarded: Vec<String> = unguarded
         .map(|pod| format!("{}/{}", pod.pod.namespace, pod.pod.name))
         .collect();
     if unguarded.is_empty() {
-        unavailable("no node guardian reports on this node, or another node agent acts\n")
-    } else {
-        let pods = unguarded.join(", ");
-        unavailable(&format!(
-            "the node guardian has not acknowledged the records of: {pods}\n"
-        ))
+        return "no node guardian reports on this node, or another node agent acts\n".to_owned();
     }
+    let pods = unguarded.join(", ");
+    format!("the node guardian has not acknowledged the records of these pods, or they cannot be frozen: {pods}\n")
 }
 
 fn unavailable(text: &str) -> Response {

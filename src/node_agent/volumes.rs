@@ -55,6 +55,7 @@ fn refusal(error: &agent::PublishError) -> PublishError {
         | agent::PublishError::Spec(_)
         | agent::PublishError::Quorum { .. }
         | agent::PublishError::NoPermit { .. }
+        | agent::PublishError::CannotFreeze { .. }
         | agent::PublishError::Replaced => PublishError::NotYet(text),
     }
 }

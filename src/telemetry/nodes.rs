@@ -1,7 +1,7 @@
 //! The metrics of a node agent: the pods of its node, as the agent reports them at the scrape.
 
 use prometheus::{Registry, TextEncoder};
-use redlock_node::agent::{BOUNDS, Latency, PodReport, Report};
+use redlock_node::agent::{BOUNDS, Latency, PodReport, Report, ReportedState};
 
 use super::{
     process_families,
@@ -10,7 +10,15 @@ use super::{
 use crate::lease::BootInstant;
 
 /// The states of `redlock_fence_state`. A pod that is about to start or was refused counts as waiting.
-const STATES: [&str; 5] = ["waiting", "running", "frozen", "killed", "released"];
+const STATES: [ReportedState; 7] = [
+    ReportedState::Waiting,
+    ReportedState::Running,
+    ReportedState::Frozen,
+    ReportedState::NotFrozen,
+    ReportedState::Unconfirmed,
+    ReportedState::Killed,
+    ReportedState::Released,
+];
 
 /// All metrics of a node agent.
 #[derive(Debug)]
@@ -56,7 +64,7 @@ fn pods(text: &mut Text, pods: &[PodReport]) {
     text.family(name, "gauge", "1 for the present state of a pod.");
     for pod in pods {
         for state in STATES {
-            let labels = format!("{},{}", of(pod), labels(&[("state", state)]));
+            let labels = format!("{},{}", of(pod), labels(&[("state", state.name())]));
             text.sample(name, &labels, u8::from(shown(pod.state) == state));
         }
     }
@@ -64,7 +72,7 @@ fn pods(text: &mut Text, pods: &[PodReport]) {
     text.family(
         name,
         "gauge",
-        "1 if the node guardian has acknowledged the record of a pod.",
+        "1 if the node guardian has acknowledged the record of a pod, and both processes of the node can freeze it.",
     );
     for pod in pods {
         text.sample(name, &of(pod), u8::from(pod.guarded));
@@ -83,6 +91,15 @@ fn node(text: &mut Text, report: &Report, now: BootInstant) {
     if let Some(guardian) = guardian {
         text.sample(name, "", guardian.degraded.len());
     }
+    let name = "redlock_fence_able";
+    let about = "1 if the process can write to the cgroups of the node, and so freeze pods. Absent without a guardian.";
+    text.family(name, "gauge", about);
+    let agent = labels(&[("component", "node-agent")]);
+    text.sample(name, &agent, u8::from(report.cannot_freeze.is_none()));
+    if let Some(guardian) = guardian {
+        let of_guardian = labels(&[("component", "node-guardian")]);
+        text.sample(name, &of_guardian, u8::from(guardian.node_unable.is_none()));
+    }
     let name = "redlock_fence_cgroup2";
     text.family(
         name,
@@ -94,10 +111,18 @@ fn node(text: &mut Text, report: &Report, now: BootInstant) {
     }
 }
 
-fn shown(state: &str) -> &str {
+const fn shown(state: ReportedState) -> ReportedState {
     match state {
-        "running" | "frozen" | "killed" | "released" => state,
-        _ => "waiting",
+        ReportedState::Waiting
+        | ReportedState::Confirming
+        | ReportedState::Storing
+        | ReportedState::Refused => ReportedState::Waiting,
+        ReportedState::Running
+        | ReportedState::Frozen
+        | ReportedState::NotFrozen
+        | ReportedState::Unconfirmed
+        | ReportedState::Killed
+        | ReportedState::Released => state,
     }
 }
 
@@ -149,7 +174,7 @@ mod tests {
             lock: "team/report".to_owned(),
             state,
             permit,
-            guarded: state == "running",
+            guarded: state == ReportedState::Running,
         };
         let latency = Latency {
             counts: [1, 0, 2, 0, 0, 0, 0, 0],
@@ -159,13 +184,15 @@ mod tests {
         };
         let report = Report {
             pods: vec![
-                pod("a", "running", Some(Duration::from_millis(1_500))),
-                pod("b", "storing", None),
-                pod("c", "released", None),
+                pod("a", ReportedState::Running, Some(Duration::from_millis(1_500))),
+                pod("b", ReportedState::Storing, None),
+                pod("c", ReportedState::Released, None),
+                pod("d", ReportedState::NotFrozen, None),
             ],
             quorums: Vec::new(),
             guardian: None,
             cgroup2: Some(true),
+            cannot_freeze: Some("Read-only file system".to_owned()),
             latency,
         };
         let text = NodeMetrics::new()
@@ -183,6 +210,9 @@ mod tests {
             r#"redlock_fence_latency_seconds_bucket{le="0.0001"} 1"#,
             r#"redlock_fence_latency_seconds_bucket{le="0.001"} 3"#,
             r#"redlock_fence_latency_seconds_bucket{le="+Inf"} 4"#,
+            r#"redlock_fence_state{pod_namespace="team",pod="d",lock="report",state="not_frozen"} 1"#,
+            r#"redlock_fence_state{pod_namespace="team",pod="d",lock="report",state="frozen"} 0"#,
+            r#"redlock_fence_able{component="node-agent"} 0"#,
             "redlock_fence_guardian_up 0",
             "redlock_fence_cgroup2 1",
             "redlock_fence_latency_seconds_sum 0.5",

@@ -4,6 +4,8 @@
 //! One task owns the records of all pods. A separate thread writes to the cgroups, and a guardian in another
 //! process freezes by the same table.
 
+mod explanations;
+mod freeze_watch;
 mod freezer;
 mod owner;
 mod pod;
@@ -28,7 +30,7 @@ use redlock_client::clock;
 
 pub(crate) use self::turn::Vacant;
 
-pub use self::report::{BOUNDS, Change, ChangeKind, Latency, PodReport, QuorumReport, Report};
+pub use self::report::{BOUNDS, Change, ChangeKind, Latency, PodReport, QuorumReport, Report, ReportedState};
 use self::{
     owner::{Command, Shared},
     turn::Turns,
@@ -79,6 +81,8 @@ pub enum PublishError {
     Quorum { lock: String, reason: String },
     #[error("lock {lock} gives no permit to start: {reason}")]
     NoPermit { lock: String, reason: String },
+    #[error("{reason}: on this node, nothing would stop the pod at the end of its permit")]
+    CannotFreeze { reason: String },
     #[error("the call was replaced by a later one for the same pod, or the volume was unpublished")]
     Replaced,
     #[error(transparent)]
@@ -178,8 +182,8 @@ impl Agent {
             .unwrap_or(Err(UnpublishError::Stopped))
     }
 
-    /// Reports whether a guardian runs and has acknowledged every record, and the volumes of the kubelet are
-    /// known.
+    /// Reports whether a guardian runs and has acknowledged every record, the volumes of the kubelet are known, and agent
+    /// and guardian can freeze pods.
     #[must_use]
     pub fn ready(&self) -> bool {
         *self.ready.borrow()

@@ -4,6 +4,7 @@
 //! Each operation is a read or a write of one file of the kernel's interface. A state that cannot be read is
 //! an error, never an empty cgroup.
 
+pub mod ability;
 mod error;
 mod own;
 pub mod pod;

@@ -1,14 +1,17 @@
 //! Determines when each pod is frozen: the pure part of the guardian, and of the freezing thread of the
 //! agent.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use redlock_core::{
     BootInstant,
     fence::{FREEZE_BEFORE, REPEAT_EVERY},
 };
 
-/// The end of the permit of each pod, and the time of its last freeze.
+/// The interval of the attempts after a freeze that could not be written.
+pub const RETRY_FAILED: Duration = Duration::from_millis(100);
+
+/// The end of the permit of each pod, and the time of its next freeze.
 #[derive(Clone, Debug, Default)]
 pub struct Deadlines(BTreeMap<String, Deadline>);
 
@@ -17,13 +20,38 @@ struct Deadline {
     until: BootInstant,
     /// The time at which this end became known.
     since: BootInstant,
-    frozen: Option<BootInstant>,
+    last: LastFreeze,
+}
+
+/// The last attempt to write a freeze by one end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LastFreeze {
+    None,
+    Written {
+        at: BootInstant,
+    },
+    /// The next attempt is at `again`. `written` is true if an earlier attempt succeeded.
+    Failed {
+        again: BootInstant,
+        written: bool,
+    },
 }
 
 impl Deadline {
     fn next(&self) -> BootInstant {
-        self.frozen
-            .map_or(self.until - FREEZE_BEFORE, |last| last + REPEAT_EVERY)
+        match self.last {
+            LastFreeze::None => self.until - FREEZE_BEFORE,
+            LastFreeze::Written { at } => at + REPEAT_EVERY,
+            LastFreeze::Failed { again, .. } => again,
+        }
+    }
+
+    const fn was_written(&self) -> bool {
+        match self.last {
+            LastFreeze::None => false,
+            LastFreeze::Written { .. } => true,
+            LastFreeze::Failed { written, .. } => written,
+        }
     }
 }
 
@@ -35,7 +63,7 @@ impl Deadlines {
             let deadline = Deadline {
                 until,
                 since: now,
-                frozen: None,
+                last: LastFreeze::None,
             };
             self.0.insert(uid.to_owned(), deadline);
         }
@@ -77,12 +105,17 @@ impl Deadlines {
     /// which it was due.
     pub fn froze(&mut self, uid: &str, now: BootInstant) -> Option<BootInstant> {
         let deadline = self.0.get_mut(uid)?;
-        let first = deadline
-            .frozen
-            .is_none()
-            .then(|| deadline.next().max(deadline.since));
-        deadline.frozen = Some(now);
+        let first = (!deadline.was_written()).then(|| (deadline.until - FREEZE_BEFORE).max(deadline.since));
+        deadline.last = LastFreeze::Written { at: now };
         first
+    }
+
+    /// Records that the freeze could not be written, and that the next attempt is at `again`.
+    pub fn failed(&mut self, uid: &str, again: BootInstant) {
+        if let Some(deadline) = self.0.get_mut(uid) {
+            let written = deadline.was_written();
+            deadline.last = LastFreeze::Failed { again, written };
+        }
     }
 
     /// Returns the time at which the next freeze is due.
@@ -109,8 +142,6 @@ impl Deadlines {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn at(ms: u64) -> BootInstant {
@@ -134,6 +165,20 @@ mod tests {
         assert!(deadlines.due(at(10_950)).is_empty());
         assert_eq!(deadlines.due(at(10_951)), ["a"]);
         assert_eq!(deadlines.froze("a", at(10_952)), None);
+    }
+
+    #[test]
+    fn a_freeze_that_failed_is_not_taken_for_a_freeze_and_is_tried_again_soon() {
+        let mut deadlines = one(10_000);
+        deadlines.failed("a", at(9_950) + RETRY_FAILED);
+        assert_eq!(deadlines.next(), at(10_050));
+        assert!(!deadlines.permits("a", at(9_951)));
+        // The latency is the time since the freeze was due.
+        assert_eq!(deadlines.froze("a", at(10_051)), Some(at(9_950)));
+        assert_eq!(deadlines.next(), at(11_051));
+        deadlines.failed("a", at(11_051) + RETRY_FAILED);
+        assert_eq!(deadlines.next(), at(11_151));
+        assert_eq!(deadlines.froze("a", at(11_151)), None);
     }
 
     #[test]

@@ -2,10 +2,12 @@
 //! runs.
 //!
 //! The guardian is a separate process without a runtime. It does not wait for a disk. It freezes, and never
-//! thaws or kills. Before each freeze, it reads the entry again, so that a later entry counts. If an entry is
+//! thaws or kills. It acknowledges the entry of a pod that is about to start after it has frozen the
+//! empty cgroup of the pod. Before each freeze, it reads the entry again, so that a later entry counts. If an entry is
 //! deleted without the state `Ended`, the guardian keeps the end of its permit; the entry of a released pod
 //! has no end, and its pod is frozen at once.
 
+mod ability;
 mod scan;
 
 use std::{
@@ -22,16 +24,19 @@ use nix::sys::{
     signalfd::{SfdFlags, SignalFd},
 };
 use redlock_client::clock;
-use redlock_core::BootInstant;
+use redlock_core::{BootInstant, fence::REPEAT_EVERY};
 use thiserror::Error;
 
 use self::scan::Scan;
 use crate::{
-    cgroup::pod::{self, Written},
-    deadlines::Deadlines,
+    cgroup::{
+        ability::check_node,
+        pod::{self, PodCgroupError, Written},
+    },
+    deadlines::{Deadlines, RETRY_FAILED},
     kubelet::Published,
     realtime,
-    table::{Found, Table, TableError},
+    table::{Found, GuardianReport, Table, TableError},
     waker::Waker,
 };
 
@@ -92,6 +97,8 @@ struct Guardian {
     cgroups: BTreeMap<String, Cgroup>,
     /// The reasons why the guardian is degraded.
     degraded: Vec<String>,
+    /// The pods that the guardian cannot freeze, and why.
+    unable: BTreeMap<String, String>,
     refresh_at: BootInstant,
     /// `None` without a directory of the kubelet.
     scan: Option<Scan>,
@@ -128,6 +135,7 @@ impl Guardian {
             deadlines: Deadlines::default(),
             cgroups: BTreeMap::new(),
             degraded,
+            unable: BTreeMap::new(),
             refresh_at: BootInstant::default(),
             scan,
             scanned: false,
@@ -213,10 +221,15 @@ impl Guardian {
         if !self.scanned || self.unknown_pods().next().is_some() {
             self.scan.iter().for_each(Scan::ask);
         }
-        if let Err(error) = self
-            .table
-            .write_heartbeat(&self.degraded, self.deadlines.len(), now)
-        {
+        self.check_known();
+        let node = check_node(&self.options.cgroup_root);
+        let report = GuardianReport {
+            degraded: self.degraded.clone(),
+            pods: self.deadlines.len(),
+            unable: self.unable.clone(),
+            node_unable: node.err().map(|error| chain(&error)),
+        };
+        if let Err(error) = self.table.write_heartbeat(report, now) {
             tracing::error!(error = %chain(&error), "the heartbeat cannot be written");
         }
     }
@@ -228,11 +241,13 @@ impl Guardian {
                 match entry.until() {
                     Some(until) => {
                         self.deadlines.set(uid, until, clock::now());
-                        self.cgroups.insert(uid.to_owned(), Cgroup::At(entry.cgroup));
+                        let cgroup = Cgroup::At(entry.cgroup.clone());
+                        self.cgroups.insert(uid.to_owned(), cgroup);
                     }
                     None => self.forget(uid),
                 }
                 if !self.table.is_acknowledged(uid, &bytes)
+                    && self.is_able(uid, &entry)
                     && let Err(error) = self.table.acknowledge(uid, &bytes)
                 {
                     tracing::error!(error = %chain(&error), pod = uid, "an entry cannot be acknowledged");
@@ -259,6 +274,7 @@ impl Guardian {
     fn forget(&mut self, uid: &str) {
         self.deadlines.remove(uid);
         self.cgroups.remove(uid);
+        self.unable.remove(uid);
     }
 
     /// Freezes an unknown pod at once, and again every second.
@@ -331,30 +347,43 @@ impl Guardian {
             Some(Cgroup::Deleted(path)) => (path.clone(), true),
             Some(Cgroup::Unknown) | None => match pod::find(&self.options.cgroup_root, uid) {
                 Ok(path) => (path, false),
-                Err(error) => {
+                // A pod without a cgroup has no process.
+                Err(error @ PodCgroupError::Missing { .. }) => {
                     tracing::debug!(pod = uid, error = %chain(&error), "no cgroup to freeze");
                     self.deadlines.froze(uid, clock::now());
                     return;
                 }
+                // Each search reads the whole tree.
+                Err(error) => return self.freeze_failed(uid, &error, REPEAT_EVERY),
             },
         };
-        let written = pod::freeze(&path);
+        match pod::freeze(&path) {
+            Ok(Written::Gone) if deleted => self.forget(uid),
+            Ok(_) => self.freeze_written(uid),
+            Err(error) => self.freeze_failed(uid, &error, RETRY_FAILED),
+        }
+    }
+
+    fn freeze_written(&mut self, uid: &str) {
         let now = clock::now();
         let due = self.deadlines.froze(uid, now);
-        match written {
-            Ok(Written::Gone) if deleted => self.forget(uid),
-            Ok(_) => {
-                if let Some(due) = due.filter(|due| *due != BootInstant::default()) {
-                    let late = now.since(due);
-                    tracing::info!(
-                        pod = uid,
-                        ?late,
-                        "the guardian froze the pod at the end of its permit"
-                    );
-                }
-            }
-            Err(error) => tracing::error!(pod = uid, error = %chain(&error), "the pod cannot be frozen"),
+        if self.unable.contains_key(uid) && !self.awaits_trial(uid) {
+            self.note_ability(uid, Ok(()));
         }
+        if let Some(due) = due.filter(|due| *due != BootInstant::default()) {
+            let late = now.since(due);
+            tracing::info!(
+                pod = uid,
+                ?late,
+                "the guardian froze the pod at the end of its permit"
+            );
+        }
+    }
+
+    /// Plans another attempt. The heartbeat reports the pod as one that the guardian cannot freeze.
+    fn freeze_failed(&mut self, uid: &str, error: &dyn std::error::Error, pause: Duration) {
+        self.deadlines.failed(uid, clock::now() + pause);
+        self.note_ability(uid, Err(chain(error)));
     }
 }
 

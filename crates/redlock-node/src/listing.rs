@@ -199,6 +199,7 @@ fn cgroup(entry: &Entry) -> Cgroup {
 /// Returns the row of an entry; `None` for a pod that has ended.
 fn of_entry(entry: &Entry, guarded: bool, cgroup: Cgroup, now: BootInstant) -> Option<PodRow> {
     let (state, until) = match &entry.state {
+        EntryState::Starting(run) => (PodState::Waiting, Some(run.run().until)),
         EntryState::Permitted(run) if now < run.run().freeze_at() => {
             (PodState::Running, Some(run.run().until))
         }
@@ -209,6 +210,9 @@ fn of_entry(entry: &Entry, guarded: bool, cgroup: Cgroup, now: BootInstant) -> O
     };
     let mut reason = match &entry.state {
         EntryState::Released(run) => format!("released by hand: {}", run.reason),
+        EntryState::Starting(_) => {
+            "the node guardian has not acknowledged that it can freeze the pod".to_owned()
+        }
         _ if state == PodState::Running => String::new(),
         _ if entry.why.is_empty() => "the permit ended, and the node agent stored no reason".to_owned(),
         _ => entry.why.clone(),

@@ -254,7 +254,10 @@ fn find(table: &Table, pod: &str) -> Result<Entry, ReleaseError> {
     let (mut found, mut known) = (Vec::new(), Vec::new());
     for (uid, state) in table.load()? {
         match state {
-            Found::Entry { entry, .. } if entry.state != EntryState::Ended => {
+            // A pod whose start was interrupted never had a permit.
+            Found::Entry { entry, .. }
+                if !matches!(entry.state, EntryState::Ended | EntryState::Starting(_)) =>
+            {
                 let name = format!("{}/{}", entry.pod.namespace, entry.pod.name);
                 if [&*uid, &*entry.pod.name, &*name].contains(&pod) {
                     found.push(*entry);
@@ -305,7 +308,10 @@ fn judge(entry: &Entry, now: BootInstant) -> Result<(), ReleaseError> {
             let seconds = run.run().until.since(now).as_secs_f64();
             Err(ReleaseError::Permitted { pod: name, seconds })
         }
-        EntryState::Permitted(_) | EntryState::Killed { .. } | EntryState::Ended => Ok(()),
+        EntryState::Starting(_)
+        | EntryState::Permitted(_)
+        | EntryState::Killed { .. }
+        | EntryState::Ended => Ok(()),
     }
 }
 

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use self::{
-    heartbeat::Heartbeat,
+    heartbeat::{GuardianReport, Heartbeat},
     requests::ReleaseRequest,
     state::{EntryState, PermittedRun, ReleasedRun},
     waiting::Waiting,
@@ -108,6 +108,19 @@ impl Entry {
         self.generation > other.generation
     }
 
+    /// Reports whether the guardian must freeze the empty cgroup before it acknowledges the entry: the pod is about to
+    /// start, or to start afresh.
+    #[must_use]
+    pub const fn is_start(&self) -> bool {
+        match self.state {
+            EntryState::Starting(_) | EntryState::Killed { start: Some(_), .. } => true,
+            EntryState::Permitted(_)
+            | EntryState::Killed { start: None, .. }
+            | EntryState::Released(_)
+            | EntryState::Ended => false,
+        }
+    }
+
     /// Reports whether an administrator lets the pod run without a permit.
     #[must_use]
     pub const fn is_released(&self) -> bool {
@@ -119,7 +132,9 @@ impl Entry {
     #[must_use]
     pub fn until(&self) -> Option<BootInstant> {
         match &self.state {
-            EntryState::Permitted(run) | EntryState::Killed { start: Some(run), .. } => Some(run.run().until),
+            EntryState::Starting(run)
+            | EntryState::Permitted(run)
+            | EntryState::Killed { start: Some(run), .. } => Some(run.run().until),
             EntryState::Killed { start: None, .. } => Some(BootInstant::default()),
             EntryState::Released(_) => Some(BootInstant::NEVER),
             EntryState::Ended => None,
@@ -135,7 +150,8 @@ impl Entry {
                 seen: FencingToken(*seen),
             },
             EntryState::Released(run) => Stored::Released(run.release()),
-            EntryState::Ended => Stored::Unknown,
+            // The call to publish the volume was not answered: the kubelet calls again.
+            EntryState::Starting(_) | EntryState::Ended => Stored::Unknown,
         }
     }
 }

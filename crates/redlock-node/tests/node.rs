@@ -8,6 +8,7 @@ mod node {
     #[path = "../../../../tests/common/cgroups.rs"]
     mod cgroups;
     mod ends;
+    mod failed_freezes;
     mod latency;
     mod pods;
     mod refusals;

@@ -5,7 +5,7 @@
 //! later permit.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     path::{Path, PathBuf},
     sync::{
@@ -24,9 +24,10 @@ use tokio::sync::mpsc;
 use crate::{
     cgroup::{
         CgroupError,
+        ability::{self, FreezeTrialError},
         pod::{self, Written},
     },
-    deadlines::Deadlines,
+    deadlines::{Deadlines, RETRY_FAILED},
     guardian::chain,
     realtime,
     waker::Waker,
@@ -40,13 +41,22 @@ enum Command {
     Thaw(String),
     Kill(String),
     Forget(String),
+    /// Try to freeze the empty cgroup of a pod that is about to start.
+    TryFreeze(String, PathBuf),
 }
 
-/// A freeze that the thread wrote by itself, or by the first command since the permit ended.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Froze {
-    /// The time from the moment at which the freeze was due until the file was written.
-    pub(super) late: Duration,
+/// A result of the thread, for the task that owns the records.
+#[derive(Debug)]
+pub(super) enum FreezerReport {
+    /// A freeze was written. `late` is the time since the freeze was due, for the first freeze by the end of a permit.
+    Wrote { uid: String, late: Option<Duration> },
+    /// The first freeze of a pod that could not be written since one was.
+    WriteFailed { uid: String, reason: String },
+    /// The result of [`Freezer::try_freeze`].
+    Tried {
+        uid: String,
+        result: Result<(), FreezeTrialError>,
+    },
 }
 
 /// The thread and its commands.
@@ -60,7 +70,7 @@ pub(super) struct Freezer {
 impl Freezer {
     /// # Errors
     /// Returns an error if the kernel refuses a timer or a thread.
-    pub(super) fn start(reports: mpsc::UnboundedSender<Froze>) -> io::Result<Self> {
+    pub(super) fn start(reports: mpsc::UnboundedSender<FreezerReport>) -> io::Result<Self> {
         let (commands, received) = channel();
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let wake = Arc::new(EventFd::from_flags(flags)?);
@@ -75,6 +85,7 @@ impl Freezer {
             let mut work = Work {
                 deadlines: Deadlines::default(),
                 cgroups: BTreeMap::new(),
+                failing: BTreeSet::new(),
                 reports,
             };
             work.run(&received, &waker, &woken);
@@ -107,6 +118,12 @@ impl Freezer {
         self.send(Command::Forget(uid.to_owned()));
     }
 
+    /// Freezes the empty cgroup of a pod that is about to start, and reports whether that worked. The cgroup stays
+    /// frozen until [`Self::thaw`].
+    pub(super) fn try_freeze(&self, uid: &str, cgroup: &Path) {
+        self.send(Command::TryFreeze(uid.to_owned(), cgroup.to_owned()));
+    }
+
     fn send(&self, command: Command) {
         let sent = self.commands.as_ref().is_some_and(|to| to.send(command).is_ok());
         // A full counter is also readable.
@@ -132,7 +149,9 @@ impl Drop for Freezer {
 struct Work {
     deadlines: Deadlines,
     cgroups: BTreeMap<String, PathBuf>,
-    reports: mpsc::UnboundedSender<Froze>,
+    /// The pods whose last freeze could not be written.
+    failing: BTreeSet<String>,
+    reports: mpsc::UnboundedSender<FreezerReport>,
 }
 
 impl Work {
@@ -159,7 +178,11 @@ impl Work {
     fn carry_out(&mut self, command: Command) {
         match command {
             Command::Until(uid, cgroup, until) => {
-                self.deadlines.set(&uid, until, clock::now());
+                let now = clock::now();
+                self.deadlines.set(&uid, until, now);
+                if self.deadlines.permits(&uid, now) {
+                    self.failing.remove(&uid);
+                }
                 self.cgroups.insert(uid, cgroup);
             }
             Command::Freeze(uid, cgroup) => {
@@ -173,13 +196,18 @@ impl Work {
             }
             Command::Thaw(uid) => {
                 if self.deadlines.permits(&uid, clock::now()) {
-                    self.write("thaw", &uid, pod::thaw);
+                    self.write_or_log("thaw", &uid, pod::thaw);
                 }
             }
-            Command::Kill(uid) => self.write("kill", &uid, pod::kill),
+            Command::Kill(uid) => self.write_or_log("kill", &uid, pod::kill),
             Command::Forget(uid) => {
                 self.deadlines.remove(&uid);
                 self.cgroups.remove(&uid);
+                self.failing.remove(&uid);
+            }
+            Command::TryFreeze(uid, cgroup) => {
+                let result = ability::try_freeze(&cgroup);
+                let _ = self.reports.send(FreezerReport::Tried { uid, result });
             }
         }
     }
@@ -190,24 +218,49 @@ impl Work {
         }
     }
 
+    /// Freezes a pod, and reports whether the freeze was written. A freeze that failed is tried again until it is
+    /// written.
     fn freeze(&mut self, uid: &str) {
-        self.write("freeze", uid, pod::freeze);
-        let now = clock::now();
-        let due = self.deadlines.froze(uid, now);
-        if let Some(due) = due.filter(|due| *due != BootInstant::default()) {
-            let late = now.since(due);
-            let _ = self.reports.send(Froze { late });
+        let written = self.write(uid, pod::freeze);
+        let (uid, now) = (uid.to_owned(), clock::now());
+        match written {
+            Ok(written) => {
+                let due = self.deadlines.froze(&uid, now);
+                let late = due.filter(|due| *due != BootInstant::default());
+                let late = late.map(|due| now.since(due));
+                if self.failing.remove(&uid) {
+                    tracing::warn!(pod = uid, ?written, "the freeze is written after failed attempts");
+                }
+                let _ = self.reports.send(FreezerReport::Wrote { uid, late });
+            }
+            Err(error) => {
+                self.deadlines.failed(&uid, now + RETRY_FAILED);
+                if self.failing.insert(uid.clone()) {
+                    let reason = chain(&error);
+                    tracing::error!(pod = uid, error = reason, "the freeze failed: the pod may run on");
+                    let _ = self.reports.send(FreezerReport::WriteFailed { uid, reason });
+                }
+            }
         }
     }
 
-    fn write(&self, what: &str, uid: &str, write: impl Fn(&Path) -> Result<Written, CgroupError>) {
-        let Some(path) = self.cgroups.get(uid) else {
-            return;
-        };
-        match write(path) {
-            Ok(Written::Done) => tracing::debug!(pod = uid, what, "cgroup written"),
-            Ok(Written::Gone) => tracing::debug!(pod = uid, what, "the cgroup is gone"),
-            Err(error) => tracing::error!(pod = uid, error = %chain(&error), "the {what} failed"),
+    fn write_or_log(&self, what: &str, uid: &str, write: impl Fn(&Path) -> Result<Written, CgroupError>) {
+        if let Err(error) = self.write(uid, write) {
+            tracing::error!(pod = uid, error = %chain(&error), "the {what} failed");
         }
+    }
+
+    /// Writes to the cgroup of a pod. A pod without a known cgroup has no process that could be reached.
+    fn write(
+        &self,
+        uid: &str,
+        write: impl Fn(&Path) -> Result<Written, CgroupError>,
+    ) -> Result<Written, CgroupError> {
+        let Some(path) = self.cgroups.get(uid) else {
+            return Ok(Written::Gone);
+        };
+        let written = write(path)?;
+        tracing::debug!(pod = uid, ?written, "cgroup written");
+        Ok(written)
     }
 }

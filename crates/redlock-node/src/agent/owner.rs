@@ -2,6 +2,7 @@
 
 mod calls;
 mod effects;
+mod freezes;
 mod kubelet_volumes;
 mod releases;
 mod ticks;
@@ -27,8 +28,8 @@ use tokio::{
 };
 
 use super::{
-    AgentError, Change, ChangeKind, Options, PublishError, PublishRequest, Report, UnpublishError,
-    freezer::{Freezer, Froze},
+    AgentError, Change, Options, PublishError, PublishRequest, Report, UnpublishError,
+    freezer::{Freezer, FreezerReport},
     pod::{self, Pod},
     quorum::{Quorum, Round},
     report::Latency,
@@ -37,6 +38,7 @@ use super::{
 };
 use crate::{
     cgroup,
+    guardian::chain,
     resolver::Resolver,
     spec::{LockSpec, QuorumSpec},
     table::Table,
@@ -87,7 +89,7 @@ pub(super) struct Owner<'a> {
     /// Fields are dropped in this order: the thread carries out its last command before another agent acts.
     pub(super) freezer: Freezer,
     pub(super) turn: Turn,
-    pub(super) froze: mpsc::UnboundedReceiver<Froze>,
+    pub(super) freezer_reports: mpsc::UnboundedReceiver<FreezerReport>,
     pub(super) pods: BTreeMap<String, Pod>,
     pub(super) quorums: BTreeMap<QuorumSpec, Quorum>,
     /// Entries that have ended, until the guardian has acknowledged that.
@@ -100,6 +102,8 @@ pub(super) struct Owner<'a> {
     pub(super) kubelet: KubeletVolumes,
     pub(super) waiting: WaitingPods,
     pub(super) latency: Latency,
+    /// The reason why this agent can freeze no pod of the node, if it cannot.
+    pub(super) cannot_freeze: Option<String>,
     pub(super) tick_at: BootInstant,
     pub(super) ticks: u64,
 }
@@ -146,9 +150,16 @@ impl Shared {
             quorums: Vec::new(),
             guardian: self.table.heartbeat(),
             cgroup2: cgroup::pod::is_version_2(&self.options.cgroup_root).ok(),
+            cannot_freeze: cannot_freeze(&self.options),
             latency: Latency::default(),
         }
     }
+}
+
+/// Returns the reason why an agent with these options can freeze no pod, if it cannot.
+pub(super) fn cannot_freeze(options: &Options) -> Option<String> {
+    let node = cgroup::ability::check_node(&options.cgroup_root);
+    node.err().map(|error| chain(&error))
 }
 
 impl Owner<'_> {
@@ -164,6 +175,7 @@ impl Owner<'_> {
                 self.tick(now);
             }
             self.poll_soon();
+            self.poll_freezes();
             self.begin_rounds(now);
             let wake = self.next_wake(now);
             tokio::select! {
@@ -177,8 +189,8 @@ impl Owner<'_> {
                     let round = round.map_err(|error| AgentError::Task(error.to_string()))?;
                     self.on_round(&round);
                 }
-                froze = self.froze.recv() => match froze {
-                    Some(froze) => self.latency.add(froze.late),
+                report = self.freezer_reports.recv() => match report {
+                    Some(report) => self.on_freezer_report(report),
                     // Without the thread, a pod is neither killed nor thawed. The next process starts the
                     // thread again.
                     None => return Err(AgentError::FreezerEnded),
@@ -239,7 +251,8 @@ impl Owner<'_> {
         let rounds = self.quorums.values().filter(|quorum| !quorum.under_way);
         let rounds = rounds.map(|quorum| quorum.due);
         let wakes = records.chain(rounds).chain([self.tick_at]);
-        let soon = self.pods.values().any(Pod::is_storing).then(|| now + SOON);
+        let awaited = |pod: &Pod| pod.is_storing() || pod.freeze.is_pending();
+        let soon = self.pods.values().any(awaited).then(|| now + SOON);
         wakes.chain(soon).min().unwrap_or(self.tick_at)
     }
 
@@ -319,22 +332,13 @@ impl Owner<'_> {
         let before = pod::name(found.record.state());
         let effects = found.record.handle(input, clock::now());
         let after = pod::name(found.record.state());
-        if let Some(kind) = pod::change(before, after) {
-            let (pod, lock) = (found.name.clone(), found.declared.clone());
-            let why = match kind {
-                ChangeKind::Released => found.release.clone(),
-                _ => found.why(None),
-            };
-            tracing::info!(
-                pod = uid,
-                namespace = pod.namespace,
-                name = pod.name,
-                lock,
-                ?kind,
-                why,
-                "pod"
-            );
-            let _ = self.shared.changes.send(Change { pod, lock, kind, why });
+        if found.lets_run() {
+            found.freeze.end();
+            found.failed_write = None;
+        }
+        let change = pod::change(before, after).and_then(|kind| found.on_change(kind));
+        if let Some(change) = change {
+            self.send_change(change);
         }
         for effect in effects {
             self.effect(uid, effect);

@@ -4,14 +4,19 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use redlock_core::{
     BootInstant, FencingToken,
-    fence::{Finding, Lineage, Record, Refusal, Run, State, Withheld},
+    fence::{Finding, Lineage, Origin, Record, Refusal, Run, State},
 };
 use tokio::sync::oneshot;
 
-use super::{ChangeKind, PodReport, PublishError, volumes::Volumes};
+use super::{
+    Change, ChangeKind, PodReport, PublishError, ReportedState,
+    explanations::{explained, finding_explained},
+    freeze_watch::FreezeWatch,
+    volumes::Volumes,
+};
 use crate::{
     spec::LockSpec,
-    table::{Entry, PodName},
+    table::{Entry, EntryState, PodName},
     volume::Contents,
 };
 
@@ -39,6 +44,22 @@ pub(super) struct Pod {
     pub(super) shown: Option<Finding>,
     /// The reason of the last release.
     pub(super) release: String,
+    pub(super) trial: FreezeTrial,
+    /// The reason why the agent or the guardian cannot freeze the pod.
+    pub(super) unable: Option<String>,
+    pub(super) freeze: FreezeWatch,
+    /// The reason why the last freeze could not be written.
+    pub(super) failed_write: Option<String>,
+    /// The freeze or kill that is reported once no process of the pod runs.
+    pub(super) unreported: Option<Change>,
+}
+
+/// Whether this agent has frozen the empty cgroup of a pod that is about to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FreezeTrial {
+    NotBegun,
+    Begun,
+    Passed,
 }
 
 /// The entry that was written last.
@@ -50,6 +71,26 @@ pub(super) struct StoredEntry {
 }
 
 impl Pod {
+    pub(super) fn new(name: PodName, cgroup: Option<PathBuf>, record: Record) -> Self {
+        Self {
+            name,
+            cgroup,
+            targets: BTreeSet::new(),
+            declared: String::new(),
+            lock: None,
+            record,
+            callers: Vec::new(),
+            stored: None,
+            shown: None,
+            release: String::new(),
+            trial: FreezeTrial::NotBegun,
+            unable: None,
+            freeze: FreezeWatch::default(),
+            failed_write: None,
+            unreported: None,
+        }
+    }
+
     /// Returns the values that the pod reads in its volume.
     pub(super) fn contents(&self) -> Contents {
         let run = match self.record.state() {
@@ -78,6 +119,51 @@ impl Pod {
         matches!(self.record.state(), State::Storing { .. })
     }
 
+    /// Reports whether the pod has not started yet: a call to publish its volume waits for an answer.
+    pub(super) const fn is_starting(&self) -> bool {
+        match self.record.state() {
+            State::Waiting { .. }
+            | State::Confirming {
+                origin: Origin::Publish { .. },
+                ..
+            }
+            | State::Storing {
+                origin: Origin::Publish { .. },
+                ..
+            } => true,
+            State::Confirming { .. }
+            | State::Storing { .. }
+            | State::Running(_)
+            | State::Frozen { .. }
+            | State::Killed { .. }
+            | State::Released(_)
+            | State::Refused => false,
+        }
+    }
+
+    /// Reports whether this agent was able to freeze the pod. An acknowledgement of the guardian starts no pod without
+    /// that.
+    pub(super) fn has_shown_freeze(&self) -> bool {
+        let shown = match self.record.state() {
+            State::Storing {
+                origin: Origin::Publish { .. },
+                ..
+            } => self.trial == FreezeTrial::Passed,
+            State::Storing {
+                origin: Origin::Kill { .. },
+                ..
+            } => self.freeze.is_shown() && self.failed_write.is_none(),
+            State::Waiting { .. }
+            | State::Confirming { .. }
+            | State::Running(_)
+            | State::Frozen { .. }
+            | State::Killed { .. }
+            | State::Released(_)
+            | State::Refused => true,
+        };
+        shown && self.unable.is_none()
+    }
+
     pub(super) const fn is_confirming(&self) -> bool {
         matches!(self.record.state(), State::Confirming { .. })
     }
@@ -88,6 +174,37 @@ impl Pod {
 
     pub(super) const fn is_refused(&self) -> bool {
         matches!(self.record.state(), State::Refused)
+    }
+
+    pub(super) fn change_of(&self, kind: ChangeKind, why: String) -> Change {
+        Change {
+            pod: self.name.clone(),
+            lock: self.declared.clone(),
+            kind,
+            why,
+        }
+    }
+
+    /// Notes a change of the state of the record, and returns it if it is reported at once. A freeze or a kill is
+    /// reported once no process of the pod runs.
+    pub(super) fn on_change(&mut self, kind: ChangeKind) -> Option<Change> {
+        match kind {
+            // The processes of a pod that is killed after its freeze no longer run.
+            ChangeKind::Killed if self.freeze.is_shown() => Some(self.change_of(kind, self.why(None))),
+            ChangeKind::Fenced | ChangeKind::Killed => {
+                self.unreported = Some(self.change_of(kind, self.why(None)));
+                None
+            }
+            ChangeKind::Started | ChangeKind::Thawed => {
+                self.unreported = None;
+                Some(self.change_of(kind, String::new()))
+            }
+            ChangeKind::Released => {
+                self.unreported = None;
+                Some(self.change_of(kind, self.release.clone()))
+            }
+            ChangeKind::NotFrozen => Some(self.change_of(kind, self.freeze.reason().to_owned())),
+        }
     }
 
     /// Returns the reason why the pod does not run; empty if it runs. `holder` is the holder of the lock.
@@ -101,8 +218,30 @@ impl Pod {
             _ => match &self.shown {
                 None => "the masters have not been read yet".to_owned(),
                 Some(Finding::Permit(_)) => "no later round has given a permit".to_owned(),
-                Some(finding) => found(finding),
+                Some(finding) => finding_explained(finding),
             },
+        }
+    }
+
+    /// Reports whether the record lets processes of the pod run, so that its cgroup is not watched for a freeze.
+    pub(super) const fn lets_run(&self) -> bool {
+        match self.record.state() {
+            State::Frozen { .. }
+            | State::Killed { .. }
+            | State::Confirming {
+                origin: Origin::Kill { .. },
+                ..
+            }
+            | State::Storing {
+                origin: Origin::Kill { .. },
+                ..
+            } => false,
+            State::Waiting { .. }
+            | State::Confirming { .. }
+            | State::Storing { .. }
+            | State::Running(_)
+            | State::Released(_)
+            | State::Refused => true,
         }
     }
 
@@ -111,10 +250,15 @@ impl Pod {
         matches!(self.record.state(), State::Killed { populated, .. } if *populated != Some(false))
     }
 
-    /// Reports whether the pod was found without an entry, and no entry was written since.
+    /// Reports whether the pod was found without an entry or with that of a start that was interrupted, and no entry was
+    /// written since.
     pub(super) const fn is_lost(&self) -> bool {
         let state = self.record.state();
-        self.stored.is_none() && matches!(state, State::Frozen { .. } | State::Killed { .. })
+        let started = match &self.stored {
+            Some(stored) => !matches!(stored.entry.state, EntryState::Starting(_)),
+            None => false,
+        };
+        !started && matches!(state, State::Frozen { .. } | State::Killed { .. })
     }
 
     pub(super) fn answer(&mut self, answer: &Result<(), Refusal>, holder: Option<&str>, volumes: &Volumes) {
@@ -137,15 +281,39 @@ impl Pod {
         PodReport {
             pod: self.name.clone(),
             lock: self.declared.clone(),
-            state: name(self.record.state()),
+            state: self.reported_state(),
             permit: self.record.permitted_until().map(|until| until.left(now)),
             guarded: self.is_guarded(),
         }
     }
 
-    /// Reports whether the pod is guarded. A pod that never had a permit needs no guard.
+    /// Returns the state that the cgroup shows, where the record requires a freeze.
+    fn reported_state(&self) -> ReportedState {
+        let decided = match self.record.state() {
+            State::Frozen { .. } => ReportedState::Frozen,
+            State::Killed { .. } => ReportedState::Killed,
+            State::Waiting { .. } => return ReportedState::Waiting,
+            State::Confirming { .. } => return ReportedState::Confirming,
+            State::Storing { .. } => return ReportedState::Storing,
+            State::Running(_) => return ReportedState::Running,
+            State::Released(_) => return ReportedState::Released,
+            State::Refused => return ReportedState::Refused,
+        };
+        match (&self.freeze, decided) {
+            (FreezeWatch::Failed { .. }, _) => ReportedState::NotFrozen,
+            (FreezeWatch::Unconfirmed { .. }, _) => ReportedState::Unconfirmed,
+            (FreezeWatch::NotDue | FreezeWatch::Pending { .. }, ReportedState::Frozen) => {
+                ReportedState::Running
+            }
+            (FreezeWatch::NotDue | FreezeWatch::Pending { .. } | FreezeWatch::Shown, decided) => decided,
+        }
+    }
+
+    /// Reports whether the pod is guarded: its record is acknowledged, and agent and guardian can freeze it. A pod that
+    /// never had a permit needs no guard.
     pub(super) fn is_guarded(&self) -> bool {
-        self.stored.as_ref().is_none_or(|stored| stored.acknowledged)
+        let acknowledged = |stored: &StoredEntry| stored.acknowledged && self.unable.is_none();
+        self.stored.as_ref().is_none_or(acknowledged)
     }
 }
 
@@ -185,82 +353,5 @@ pub(super) const fn name(state: &State) -> &'static str {
         State::Killed { .. } => "killed",
         State::Released(_) => "released",
         State::Refused => "refused",
-    }
-}
-
-/// Explains a refusal. `holder` is the holder of the lock, if the last round has shown one.
-pub(super) fn explained(refusal: &Refusal, holder: Option<&str>) -> String {
-    let reason = match refusal {
-        Refusal::PodGone => {
-            return "the pod was deleted: the API server shows no pod object with its UID".to_owned();
-        }
-        Refusal::PodUnknown => {
-            return "the API server did not show whether the pod object still exists; check that the node reaches it"
-                .to_owned();
-        }
-        Refusal::Lost => {
-            return "the record of the pod is lost while its processes run: the pod is frozen, and killed after 30 s"
-                .to_owned();
-        }
-        Refusal::NoRound => "the masters have not been read since the call".to_owned(),
-        Refusal::Closed => "its holder is stopping its targets, and allows no start".to_owned(),
-        Refusal::NotStored => {
-            "the guardian did not acknowledge the record; check that the node guardian runs on this node"
-                .to_owned()
-        }
-        Refusal::Finding(finding) => found(finding),
-    };
-    match (holder, refusal) {
-        (Some(holder), _) => format!("{reason}; it is held by {holder}"),
-        (None, Refusal::Finding(Finding::Unheld | Finding::Withheld(_))) => {
-            format!("{reason}; the masters that answered show no holder")
-        }
-        (None, _) => reason,
-    }
-}
-
-fn found(finding: &Finding) -> String {
-    match finding {
-        Finding::Permit(_) => "the permit is about to end".to_owned(),
-        Finding::Foreign { cluster_uid, .. } => format!("another cluster (UID {cluster_uid}) has marked it"),
-        Finding::Unheld => "this cluster does not hold it, or has not marked its lease".to_owned(),
-        Finding::ClockStoodStill => "the clock of this node stood still".to_owned(),
-        Finding::Withheld(withheld) => match withheld {
-            Withheld::NoMajority => "fewer than a majority of the masters answered".to_owned(),
-            Withheld::MarkIsOlder { mark, held } => {
-                format!("its holder has not marked its lease (mark {mark}, held {held})")
-            }
-            Withheld::MarkOnMinority => {
-                "the mark of its holder is on fewer than a majority of the masters".to_owned()
-            }
-            Withheld::MarkIsSplit => "the masters show different marks".to_owned(),
-            Withheld::Overtaken => "the round was overtaken by later evidence".to_owned(),
-        },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_names_the_holder_unless_another_reason_is_known() {
-        let foreign = Refusal::Finding(Finding::Foreign {
-            cluster_uid: "uid-there".into(),
-            token: FencingToken(9),
-        });
-        let marked = "another cluster (UID uid-there) has marked it";
-        assert_eq!(explained(&foreign, None), marked);
-        let held = explained(&foreign, Some("there"));
-        assert_eq!(held, format!("{marked}; it is held by there"));
-        let unheld = explained(&Refusal::Finding(Finding::Unheld), None);
-        assert!(
-            unheld.ends_with("the masters that answered show no holder"),
-            "{unheld}"
-        );
-        for refusal in [Refusal::NoRound, Refusal::Closed, Refusal::PodGone] {
-            let text = explained(&refusal, None);
-            assert!(!text.contains("no holder"), "{text}");
-        }
     }
 }

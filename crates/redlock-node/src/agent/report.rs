@@ -24,8 +24,45 @@ pub struct Report {
     pub guardian: Option<Heartbeat>,
     /// Whether the node uses cgroups of version 2; `None` if that cannot be read.
     pub cgroup2: Option<bool>,
+    /// The reason why this agent can freeze no pod of the node, if it cannot.
+    pub cannot_freeze: Option<String>,
     /// The time from the moment at which a freeze is due until it is written.
     pub latency: Latency,
+}
+
+/// The state of a pod. A pod counts as frozen where its cgroup shows that, and not because the agent decided on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportedState {
+    Waiting,
+    Confirming,
+    Storing,
+    Running,
+    Frozen,
+    Killed,
+    Released,
+    Refused,
+    /// The permit has ended, the freeze cannot be written, and processes of the pod run.
+    NotFrozen,
+    /// The permit has ended, and whether processes of the pod run is unknown.
+    Unconfirmed,
+}
+
+impl ReportedState {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Confirming => "confirming",
+            Self::Storing => "storing",
+            Self::Running => "running",
+            Self::Frozen => "frozen",
+            Self::Killed => "killed",
+            Self::Released => "released",
+            Self::Refused => "refused",
+            Self::NotFrozen => "not_frozen",
+            Self::Unconfirmed => "unconfirmed",
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -33,11 +70,11 @@ pub struct PodReport {
     pub pod: PodName,
     /// `namespace/name` of the declared lock; empty if unknown.
     pub lock: String,
-    /// `waiting`, `confirming`, `storing`, `running`, `frozen`, `killed`, `released` or `refused`.
-    pub state: &'static str,
+    pub state: ReportedState,
     /// The remaining time of its permit.
     pub permit: Option<Duration>,
-    /// Whether the guardian has acknowledged its record; also true without a record.
+    /// Whether the guardian has acknowledged its record, and agent and guardian can freeze it; also true without a
+    /// record.
     pub guarded: bool,
 }
 
@@ -76,8 +113,8 @@ pub struct Change {
     pub pod: PodName,
     pub lock: String,
     pub kind: ChangeKind,
-    /// The reason that the administrator gave for a release, or the reason why the pod was frozen or killed;
-    /// otherwise empty.
+    /// The reason that the administrator gave for a release, or the reason why the pod was frozen, not frozen or
+    /// killed; otherwise empty.
     pub why: String,
 }
 
@@ -85,6 +122,8 @@ pub struct Change {
 pub enum ChangeKind {
     Started,
     Fenced,
+    /// The permit has ended, and the pod is not known to stand still.
+    NotFrozen,
     Thawed,
     Killed,
     Released,

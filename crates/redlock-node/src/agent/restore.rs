@@ -1,6 +1,6 @@
 //! Starts the agent, and restores the pods from the table and the kubelet's volumes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use redlock_client::clock;
 use redlock_core::{
@@ -28,13 +28,13 @@ impl<'a> Owner<'a> {
     /// Reads the table, and begins to read the volumes. Every pod that is not known to run by a permit is
     /// frozen at the first turn of the task.
     pub(super) fn start(shared: &'a Shared, turn: Turn) -> Result<Self, AgentError> {
-        let (reports, froze) = mpsc::unbounded_channel();
+        let (reports, freezer_reports) = mpsc::unbounded_channel();
         let freezer = Freezer::start(reports).map_err(AgentError::Freezer)?;
         let mut owner = Self {
             shared,
             freezer,
             turn,
-            froze,
+            freezer_reports,
             pods: BTreeMap::new(),
             quorums: BTreeMap::new(),
             ended: BTreeMap::new(),
@@ -45,6 +45,7 @@ impl<'a> Owner<'a> {
             kubelet: KubeletVolumes::read(shared.options.kubelet_dir.clone()),
             waiting: WaitingPods::default(),
             latency: Latency::default(),
+            cannot_freeze: None,
             tick_at: BootInstant::default(),
             ticks: 0,
         };
@@ -92,22 +93,16 @@ impl<'a> Owner<'a> {
             state = super::pod::name(record.state()),
             "pod restored"
         );
-        let pod = Pod {
-            name: entry.pod.clone(),
-            cgroup: Some(entry.cgroup.clone()),
-            targets: entry.targets.clone(),
-            declared: entry.declared.clone(),
-            lock: Some(entry.lock.clone()),
-            record,
-            callers: Vec::new(),
-            shown: None,
-            release,
-            stored: Some(StoredEntry {
-                entry,
-                bytes,
-                acknowledged: false,
-            }),
-        };
+        let mut pod = Pod::new(entry.pod.clone(), Some(entry.cgroup.clone()), record);
+        pod.targets.clone_from(&entry.targets);
+        pod.declared.clone_from(&entry.declared);
+        pod.lock = Some(entry.lock.clone());
+        pod.release = release;
+        pod.stored = Some(StoredEntry {
+            entry,
+            bytes,
+            acknowledged: false,
+        });
         self.pods.insert(uid, pod);
     }
 
@@ -117,22 +112,12 @@ impl<'a> Owner<'a> {
         let cgroup = cgroup
             .inspect_err(|error| tracing::warn!(pod = uid, error = %chain(error), "no cgroup to freeze"))
             .ok();
-        let pod = Pod {
-            name: PodName {
-                uid: uid.to_owned(),
-                namespace: String::new(),
-                name: String::new(),
-            },
-            cgroup,
-            targets: BTreeSet::new(),
-            declared: String::new(),
-            lock: None,
-            record: Record::restored(Stored::Unknown, now),
-            callers: Vec::new(),
-            shown: None,
-            release: String::new(),
-            stored: None,
+        let name = PodName {
+            uid: uid.to_owned(),
+            namespace: String::new(),
+            name: String::new(),
         };
+        let pod = Pod::new(name, cgroup, Record::restored(Stored::Unknown, now));
         self.pods.insert(uid.to_owned(), pod);
     }
 }

@@ -15,7 +15,7 @@ use thiserror::Error;
 use super::{CgroupError, EVENTS, KILL};
 use crate::directories::{self, is_gone};
 
-const FREEZE: &str = "cgroup.freeze";
+pub(super) const FREEZE: &str = "cgroup.freeze";
 /// The depth of the search. The kubelet creates pods in the second level below its root
 /// (`kubepods/burstable/pod…`), and its root may be a few levels deep, as in a node that is a container.
 const DEPTH: usize = 8;

@@ -7,7 +7,7 @@ use redlock_core::{
 
 use super::*;
 use crate::table::{
-    PermittedRun, ReleasedRun,
+    GuardianReport, PermittedRun, ReleasedRun,
     tests::{at, entry},
 };
 
@@ -137,9 +137,11 @@ fn pods_without_an_entry_are_shown_by_the_volumes_of_the_kubelet() {
     };
     let all = BTreeMap::from([("uid-a".to_owned(), waiting), ("uid-gone".to_owned(), gone)]);
     table.show_waiting(&all).unwrap();
-    table
-        .write_heartbeat(&["no SYS_NICE".to_owned()], 1, clock::now())
-        .unwrap();
+    let guardian = GuardianReport {
+        degraded: vec!["no SYS_NICE".to_owned()],
+        ..GuardianReport::default()
+    };
+    table.write_heartbeat(guardian, clock::now()).unwrap();
     let agent = Vacant::take(&state_dir).unwrap().unwrap();
     let listing = read(&options).unwrap();
     let rows: Vec<(&str, PodState)> = listing.pods.iter().map(|row| (&*row.uid, row.state)).collect();

@@ -6,7 +6,7 @@ use redlock_core::{
 };
 
 use super::*;
-use crate::table::{PodName, tests};
+use crate::table::{GuardianReport, PodName, tests};
 
 /// A table, and a folder with the files of a frozen cgroup.
 struct Node {
@@ -191,7 +191,9 @@ fn a_command_does_not_release_a_pod_whose_record_has_changed_since() {
 fn the_thaw_is_repeated_where_the_guardian_freezes_by_the_entry_before() {
     let node = Node::new();
     node.store("uid-1", permitted(BootInstant::default()));
-    node.table.write_heartbeat(&[], 1, clock::now()).unwrap();
+    node.table
+        .write_heartbeat(GuardianReport::default(), clock::now())
+        .unwrap();
     let plan = node.make("uid-1").unwrap();
     let (table, file) = (node.table.clone(), node.folder.path().join("cgroup.freeze"));
     let guardian = thread::spawn(move || {
@@ -203,7 +205,9 @@ fn the_thaw_is_repeated_where_the_guardian_freezes_by_the_entry_before() {
         let Found::Entry { bytes, .. } = table.read("uid-1") else {
             panic!("no entry")
         };
-        table.write_heartbeat(&[], 1, clock::now()).unwrap();
+        table
+            .write_heartbeat(GuardianReport::default(), clock::now())
+            .unwrap();
         table.acknowledge("uid-1", &bytes).unwrap();
     });
     let done = plan.carry_out("x").unwrap();

@@ -1,11 +1,11 @@
 //! Stores the report of the guardian about itself.
 
-use std::{fs, time::Duration};
+use std::{collections::BTreeMap, fs, time::Duration};
 
 use redlock_core::BootInstant;
 use serde::{Deserialize, Serialize};
 
-use super::{Table, TableError, failed};
+use super::{Entry, Table, TableError, failed};
 
 pub(super) const HEARTBEAT: &str = "guardian";
 
@@ -19,6 +19,21 @@ pub struct Heartbeat {
     /// The reasons why the guardian is degraded, such as the lack of real-time scheduling or locked memory.
     pub degraded: Vec<String>,
     pub pods: usize,
+    /// The pods, by UID, that the guardian cannot freeze, and why.
+    #[serde(default)]
+    pub unable: BTreeMap<String, String>,
+    /// The reason why the guardian can freeze no pod of the node, if it cannot.
+    #[serde(default)]
+    pub node_unable: Option<String>,
+}
+
+/// The report of a guardian about itself, before it is stamped with process and time.
+#[derive(Clone, Debug, Default)]
+pub struct GuardianReport {
+    pub degraded: Vec<String>,
+    pub pods: usize,
+    pub unable: BTreeMap<String, String>,
+    pub node_unable: Option<String>,
 }
 
 /// The longest silence of a guardian that runs: it reports every second.
@@ -28,6 +43,12 @@ impl Heartbeat {
     #[must_use]
     pub fn runs(&self, now: BootInstant) -> bool {
         self.age(now) <= SILENT
+    }
+
+    /// Reports whether the guardian has read this entry, or a later one, before the report.
+    #[must_use]
+    pub const fn is_later_than(&self, entry: &Entry) -> bool {
+        self.beat_boot_nanoseconds > entry.generation
     }
 
     #[must_use]
@@ -41,19 +62,16 @@ impl Table {
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
-    pub fn write_heartbeat(
-        &self,
-        degraded: &[String],
-        pods: usize,
-        now: BootInstant,
-    ) -> Result<(), TableError> {
+    pub fn write_heartbeat(&self, report: GuardianReport, now: BootInstant) -> Result<(), TableError> {
         let path = self.directory.join(HEARTBEAT);
         let heartbeat = Heartbeat {
             process: std::process::id(),
             boot_id: self.boot_id.clone(),
             beat_boot_nanoseconds: now.as_nanos(),
-            degraded: degraded.to_vec(),
-            pods,
+            degraded: report.degraded,
+            pods: report.pods,
+            unable: report.unable,
+            node_unable: report.node_unable,
         };
         let bytes =
             serde_json::to_vec(&heartbeat).map_err(|cause| failed("encoding", &path, cause.into()))?;

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum EntryState {
+    /// The pod is about to start under this permit, and its cgroup is empty and frozen. The guardian acknowledges the
+    /// entry only after it has frozen the cgroup itself.
+    Starting(PermittedRun),
     /// The pod may run until the end of the permit.
     Permitted(PermittedRun),
     /// The pod was killed, and may be about to start afresh. `seen` is the greatest token that this node had

@@ -16,7 +16,7 @@ async fn a_pod_starts_only_by_a_permit() {
     world.call(&pod, "report");
     let candidate = world.candidate("here").await;
     // The lease alone permits nothing: an unmarked lease may be undone.
-    world.until_reported("waiting").await;
+    world.until_reported("state: Waiting").await;
     assert_eq!(world.count("published"), 0);
     let begun = clock::now();
     let token = candidate.hold().await;

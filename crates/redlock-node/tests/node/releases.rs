@@ -93,7 +93,7 @@ async fn a_released_pod_runs_without_a_permit_until_another_cluster_comes() {
         }
     })
     .await;
-    world.until_reported("state: \"released\"").await;
+    world.until_reported("state: Released").await;
     pod.writes().await;
     watch.assert_never_frozen();
     let (_, reason) = state(&world, &pod);

@@ -100,7 +100,7 @@ async fn a_pod_that_the_kubelet_publishes_after_a_reboot_waits_for_a_permit() {
     assert!(refused.contains("no cgroup"), "{refused}");
     fs::create_dir(&pod.cgroup).unwrap();
     world.call(&pod, "report");
-    world.until_reported("waiting").await;
+    world.until_reported("state: Waiting").await;
     pod.frozen().await;
     assert_eq!(world.count("published"), 0);
     let _holder = world.holder("here").await;

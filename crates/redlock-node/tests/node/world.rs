@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     os::fd::AsFd,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
     sync::{Arc, Mutex},
     time::Duration,
@@ -47,6 +47,8 @@ pub(crate) struct World {
     /// The state directory, on tmpfs: a disk may hang for seconds.
     state: tempfile::TempDir,
     pub(crate) root: Made,
+    /// The mount point of cgroups that agent and guardian get.
+    cgroup_root: PathBuf,
     config: MastersConfig,
     pods: u32,
     servers: RedisServers,
@@ -68,6 +70,55 @@ pub(crate) struct Pod {
     pub(crate) target: PathBuf,
     log: PathBuf,
     writers: Vec<ChildGuard>,
+}
+
+/// Whether a process can write to the cgroups of the node, through a mount of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CgroupMount {
+    ReadWrite,
+    ReadOnly,
+}
+
+impl CgroupMount {
+    const fn option(self) -> &'static str {
+        match self {
+            Self::ReadWrite => "rw",
+            Self::ReadOnly => "ro",
+        }
+    }
+
+    /// Returns a command that mounts the cgroups for itself, and then becomes the program.
+    fn command(self, root: &Path) -> Command {
+        let mut command = Command::new("unshare");
+        let script =
+            "mount --bind \"$1\" \"$1\" && mount -o \"remount,$2,bind\" \"$1\" && shift 2 && exec \"$@\"";
+        command
+            .args(["--mount", "sh", "-c", script, "sh"])
+            .arg(root)
+            .args([self.option(), PROGRAM]);
+        command
+    }
+
+    /// Changes the mount of a process that was started with a mount of its own.
+    pub(crate) fn remount(self, of: &ChildGuard, root: &Path) {
+        let mut command = Command::new("nsenter");
+        command
+            .args(["--mount", "--target", &of.pid().to_string(), "mount", "-o"])
+            .arg(format!("remount,{},bind", self.option()))
+            .arg(root);
+        assert!(command.status().unwrap().success(), "{command:?}");
+    }
+
+    /// Reports whether this user may mount. Otherwise, writes a line on standard error, which is shown even for a test
+    /// that succeeds.
+    pub(crate) fn is_possible(untested: &str) -> bool {
+        let mounts = Command::new("unshare").args(["--mount", "true"]).status();
+        let possible = mounts.is_ok_and(|status| status.success());
+        if !possible {
+            eprintln!("NOT TESTED: {untested}: this user may not mount");
+        }
+        possible
+    }
 }
 
 pub(crate) fn cluster(name: &str) -> ClusterId {
@@ -107,6 +158,7 @@ impl World {
             agent: None,
             folder,
             state: tempfile::tempdir_in("/dev/shm").unwrap(),
+            cgroup_root: root.0.clone(),
             root,
             config,
             pods: 0,
@@ -125,6 +177,11 @@ impl World {
         world.start_guardian();
         world.start_agent().await;
         Some(world)
+    }
+
+    /// Starts agent and guardian with another mount point of cgroups from now on.
+    pub(crate) fn use_cgroup_root(&mut self, root: PathBuf) {
+        self.cgroup_root = root;
     }
 
     /// Returns the urls of the servers themselves, which no proxy cuts off.
@@ -176,14 +233,15 @@ impl World {
         self.path("kubelet")
     }
 
-    fn command(&self, what: &str) -> Command {
-        let mut command = Command::new(PROGRAM);
+    /// Returns the command of an agent or a guardian. With `mount`, the process has the cgroups in a mount of its own.
+    fn command(&self, what: &str, mount: Option<CgroupMount>) -> Command {
+        let mut command = mount.map_or_else(|| Command::new(PROGRAM), |mount| mount.command(&self.root.0));
         command
             .arg(what)
             .arg("--state-dir")
             .arg(self.state())
             .arg("--cgroup-root")
-            .arg(&self.root.0)
+            .arg(&self.cgroup_root)
             .arg("--kubelet-dir")
             .arg(self.kubelet())
             .env("RUST_LOG", "info");
@@ -191,11 +249,20 @@ impl World {
     }
 
     pub(crate) fn start_guardian(&mut self) {
-        self.guardian = Some(ChildGuard::spawn("guardian", &mut self.command("guardian")));
+        self.start_guardian_with(None);
+    }
+
+    pub(crate) fn start_guardian_with(&mut self, mount: Option<CgroupMount>) {
+        let mut command = self.command("guardian", mount);
+        self.guardian = Some(ChildGuard::spawn("guardian", &mut command));
     }
 
     pub(crate) async fn start_agent(&mut self) {
-        let mut command = self.command("agent");
+        self.start_agent_with(None).await;
+    }
+
+    pub(crate) async fn start_agent_with(&mut self, mount: Option<CgroupMount>) {
+        let mut command = self.command("agent", mount);
         command.arg("--locks").arg(self.path("locks.json"));
         self.agent = Some(ChildGuard::spawn_with_input("agent", &mut command));
         self.line("agent runs").await;

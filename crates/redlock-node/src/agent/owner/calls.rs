@@ -1,9 +1,6 @@
 //! Handles the calls of the kubelet.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use redlock_client::clock;
 use redlock_core::fence::{Input, Record};
@@ -13,7 +10,7 @@ use super::Owner;
 use crate::{
     agent::{
         PublishError, PublishRequest, QuorumReport, Report, UnpublishError,
-        pod::{Caller, Pod},
+        pod::{Caller, FreezeTrial, Pod},
         quorum::Quorum,
     },
     cgroup::{self, pod::PodCgroupError},
@@ -73,19 +70,14 @@ impl Owner<'_> {
             None => {
                 let cgroup = cgroup::pod::find(&self.shared.options.cgroup_root, &pod.uid)?;
                 let resolved = self.resolve(&pod.namespace, &lock)?;
-                let new = Pod {
-                    name: pod.clone(),
-                    cgroup: Some(cgroup),
-                    targets: BTreeSet::from([target]),
-                    declared,
-                    lock: Some(resolved),
-                    record: Record::new(clock::now()),
-                    callers: Vec::new(),
-                    shown: None,
-                    release: String::new(),
-                    stored: None,
-                };
-                self.pods.insert(pod.uid, new);
+                self.freezer.try_freeze(&pod.uid, &cgroup);
+                let uid = pod.uid.clone();
+                let mut new = Pod::new(pod, Some(cgroup), Record::new(clock::now()));
+                new.targets.insert(target);
+                new.declared = declared;
+                new.lock = Some(resolved);
+                new.trial = FreezeTrial::Begun;
+                self.pods.insert(uid, new);
                 Ok(())
             }
         }
@@ -103,6 +95,9 @@ impl Owner<'_> {
         let events = cgroup::pod::events(&cgroup).map_err(PodCgroupError::from)?;
         if events.is_none_or(|events| !events.populated) {
             pod.record = Record::new(clock::now());
+            pod.freeze.end();
+            pod.trial = FreezeTrial::Begun;
+            self.freezer.try_freeze(uid, &cgroup);
         }
         pod.cgroup = Some(cgroup);
         Ok(())
@@ -250,6 +245,7 @@ impl Owner<'_> {
             quorums: quorums.collect::<Vec<QuorumReport>>(),
             guardian: self.shared.table.heartbeat(),
             cgroup2: cgroup::pod::is_version_2(&self.shared.options.cgroup_root).ok(),
+            cannot_freeze: self.cannot_freeze.clone(),
             latency: self.latency,
         }
     }

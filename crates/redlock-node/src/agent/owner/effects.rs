@@ -8,8 +8,7 @@ use tokio::time::timeout;
 
 use super::{Confirmed, Owner};
 use crate::{
-    agent::pod::StoredEntry,
-    cgroup,
+    agent::pod::{Pod, StoredEntry},
     guardian::chain,
     table::{Entry, EntryState, Found, Table},
 };
@@ -27,7 +26,14 @@ impl Owner<'_> {
             Effect::ConfirmPod => self.confirm(uid),
             Effect::Store(run) => {
                 self.end_of_release(uid, run);
-                self.store(uid, EntryState::Permitted(run.into()));
+                let starts = self.pods.get(uid).is_some_and(Pod::is_storing);
+                let run_of_entry = run.into();
+                let state = if starts {
+                    EntryState::Starting(run_of_entry)
+                } else {
+                    EntryState::Permitted(run_of_entry)
+                };
+                self.store(uid, state);
                 self.permit(uid, run);
             }
             Effect::StoreKilled(start) => {
@@ -43,6 +49,7 @@ impl Owner<'_> {
                 if let Err(refusal) = &answer {
                     self.note_refused(uid, refusal);
                 }
+                self.open_start_gate(uid);
                 let holder = self.holder(uid);
                 let Some(pod) = self.pods.get_mut(uid) else {
                     return;
@@ -54,26 +61,25 @@ impl Owner<'_> {
         }
     }
 
+    /// Thaws the cgroup of a pod that starts, which agent and guardian have frozen to show that they can. The entry is
+    /// stored before: a restarted agent takes a pod whose start is stored for one that runs.
+    fn open_start_gate(&mut self, uid: &str) {
+        let Some(pod) = self.pods.get(uid) else {
+            return;
+        };
+        let started = pod.stored.as_ref().map(|stored| &stored.entry.state);
+        if let (Some(EntryState::Starting(run)), true) = (started, pod.is_running()) {
+            let run = *run;
+            self.store(uid, EntryState::Permitted(run));
+            self.freezer.thaw(uid);
+        }
+    }
+
     /// Returns the holder of the lock of a pod, as the last round has shown it.
     pub(super) fn holder(&self, uid: &str) -> Option<String> {
         let lock = self.pods.get(uid)?.lock.as_ref()?;
         let quorum = self.quorums.get(&lock.quorum)?;
         quorum.holder(lock).map(str::to_owned)
-    }
-
-    fn freeze(&mut self, uid: &str) {
-        let Some(pod) = self.pods.get_mut(uid) else {
-            return;
-        };
-        if pod.cgroup.is_none() {
-            match cgroup::pod::find(&self.shared.options.cgroup_root, uid) {
-                Ok(path) => pod.cgroup = Some(path),
-                Err(error) => tracing::warn!(pod = uid, error = %chain(&error), "no cgroup to freeze"),
-            }
-        }
-        if let Some(path) = &pod.cgroup {
-            self.freezer.freeze(uid, path);
-        }
     }
 
     /// Reads whether the object of the pod exists, outside the task that owns the records.
@@ -138,25 +144,6 @@ impl Owner<'_> {
             bytes,
             acknowledged: false,
         });
-    }
-
-    /// Reports the state of the cgroup to the record. If the file cannot be read, the state is unknown and
-    /// there is no input.
-    pub(super) fn check_cgroup(&mut self, uid: &str) {
-        let Some(path) = self.pods.get(uid).and_then(|pod| pod.cgroup.as_ref()) else {
-            return;
-        };
-        match cgroup::pod::events(path) {
-            Ok(events) => {
-                // A cgroup that is gone has no process.
-                let (populated, frozen) =
-                    events.map_or((false, false), |found| (found.populated, found.frozen));
-                self.input(uid, Input::Cgroup { populated, frozen });
-            }
-            Err(error) => {
-                tracing::warn!(pod = uid, error = %chain(&error), "the state of the cgroup is unknown")
-            }
-        }
     }
 }
 

@@ -57,7 +57,7 @@ async fn an_agent_whose_freezer_has_ended_ends() {
     let mut shared = shared(folder.path());
     let mut owner = start(&mut shared);
     // Stands for the end of the thread, which holds the sender.
-    owner.froze = mpsc::unbounded_channel().1;
+    owner.freezer_reports = mpsc::unbounded_channel().1;
     let (_commands, mut received) = mpsc::unbounded_channel();
     let ended = tokio::time::timeout(Duration::from_secs(60), owner.run(&mut received)).await;
     assert!(matches!(ended, Ok(Err(AgentError::FreezerEnded))));
@@ -129,4 +129,27 @@ async fn a_permit_that_ended_a_release_and_has_ended_since_freezes_the_pod() {
         },
     )
     .await;
+}
+
+/// The call to publish the volume was not answered, so no process of the pod may run.
+#[tokio::test]
+async fn a_start_that_was_interrupted_does_not_count_as_a_pod_that_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shared = shared(folder.path());
+    let run = Run {
+        lineage: LINEAGE,
+        until: clock::now() + Duration::from_secs(60),
+    };
+    fs::write(folder.path().join("cgroup.freeze"), "0").unwrap();
+    for (state, runs) in [
+        (EntryState::Starting(run.into()), false),
+        (EntryState::Permitted(run.into()), true),
+    ] {
+        let mut interrupted = entry(&shared.table, state, 1);
+        interrupted.cgroup = folder.path().to_owned();
+        shared.table.store(&interrupted).unwrap();
+        let owner = start(&mut shared);
+        let pod = &owner.pods["uid-1"];
+        assert_eq!((pod.is_running(), pod.is_lost()), (runs, !runs));
+    }
 }

@@ -21,6 +21,7 @@ impl Owner<'_> {
         self.take_releases(now);
         self.remove_ended();
         self.restore_lost();
+        self.check_abilities(now);
         let uids: Vec<String> = self.pods.keys().cloned().collect();
         for uid in &uids {
             self.acknowledged(uid);
@@ -33,6 +34,7 @@ impl Owner<'_> {
                     || pod.is_storing()
                     || pod.is_confirming()
                     || is_killed(pod)
+                    || !pod.lets_run()
             }) {
                 self.check_cgroup(uid);
             }
@@ -67,7 +69,7 @@ impl Owner<'_> {
         };
         if stored.acknowledged || self.shared.table.is_acknowledged(uid, &stored.bytes) {
             stored.acknowledged = true;
-            if pod.is_storing() {
+            if pod.is_storing() && pod.has_shown_freeze() {
                 self.input(uid, Input::Stored);
             }
         }
@@ -191,8 +193,9 @@ impl Owner<'_> {
 
     fn publish_readiness(&self, now: BootInstant) {
         let guardian = self.shared.table.heartbeat();
-        let alive = guardian.is_some_and(|guardian| guardian.runs(now));
-        let ready = alive && self.kubelet.is_known() && self.pods.values().all(Pod::is_guarded);
+        let able = guardian.is_some_and(|guardian| guardian.runs(now) && guardian.node_unable.is_none());
+        let able = able && self.cannot_freeze.is_none();
+        let ready = able && self.kubelet.is_known() && self.pods.values().all(Pod::is_guarded);
         self.shared
             .ready
             .send_if_modified(|known| std::mem::replace(known, ready) != ready);

@@ -7,7 +7,7 @@ use redlock_core::{BootInstant, fence::Refusal};
 
 use super::Owner;
 use crate::{
-    agent::pod::{Pod, explained},
+    agent::{explanations::explained, pod::Pod},
     guardian::chain,
     table::Waiting,
 };
@@ -50,6 +50,13 @@ impl Owner<'_> {
         let holder = self.holder(uid);
         if let Some(pod) = self.pods.get(uid).filter(|pod| pod.is_refused()) {
             let why = explained(refusal, holder.as_deref());
+            self.waiting.note(uid, waiting(pod, why), clock::now());
+        }
+    }
+
+    /// Keeps a pod whose record is about to end, for `redlock fence list`.
+    pub(super) fn note_waiting(&mut self, uid: &str, why: String) {
+        if let Some(pod) = self.pods.get(uid) {
             self.waiting.note(uid, waiting(pod, why), clock::now());
         }
     }

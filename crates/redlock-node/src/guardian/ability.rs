@@ -1,0 +1,64 @@
+//! Checks that the guardian can freeze each pod, and keeps the reasons for its heartbeat.
+
+use std::path::PathBuf;
+
+use super::{Cgroup, Guardian, chain};
+use crate::{
+    cgroup::ability,
+    table::{Entry, EntryState, Found},
+};
+
+impl Guardian {
+    /// Reports whether the guardian can freeze the pod of an entry. The cgroup of a pod that is about to start is empty,
+    /// so the guardian freezes it; the agent thaws it after the acknowledgement.
+    pub(super) fn is_able(&mut self, uid: &str, entry: &Entry) -> bool {
+        if entry.state == EntryState::Ended {
+            return true;
+        }
+        let result = if entry.is_start() {
+            ability::try_freeze(&entry.cgroup).map_err(|error| chain(&error))
+        } else {
+            ability::check_writable(&entry.cgroup).map_err(|error| chain(&error))
+        };
+        let able = result.is_ok();
+        self.note_ability(uid, result);
+        able
+    }
+
+    /// Checks that the pods that run can still be frozen.
+    pub(super) fn check_known(&mut self) {
+        let known = self.cgroups.iter().filter_map(|(uid, cgroup)| match cgroup {
+            Cgroup::At(path) | Cgroup::Deleted(path) => Some((uid.clone(), path.clone())),
+            Cgroup::Unknown => None,
+        });
+        let known: Vec<(String, PathBuf)> = known.collect();
+        for (uid, path) in known {
+            let result = ability::check_writable(&path).map_err(|error| chain(&error));
+            // A trial that failed for another reason is repeated with the entry.
+            if result.is_err() || !self.awaits_trial(&uid) {
+                self.note_ability(&uid, result);
+            }
+        }
+    }
+
+    pub(super) fn awaits_trial(&self, uid: &str) -> bool {
+        matches!(self.table.read(uid), Found::Entry { entry, bytes }
+            if entry.is_start() && !self.table.is_acknowledged(uid, &bytes))
+    }
+
+    pub(super) fn note_ability(&mut self, uid: &str, result: Result<(), String>) {
+        match result {
+            Ok(()) => {
+                if self.unable.remove(uid).is_some() {
+                    tracing::info!(pod = uid, "the guardian can freeze the pod again");
+                }
+            }
+            Err(reason) => {
+                if self.unable.get(uid) != Some(&reason) {
+                    tracing::error!(pod = uid, reason, "the guardian cannot freeze the pod");
+                    self.unable.insert(uid.to_owned(), reason);
+                }
+            }
+        }
+    }
+}
