@@ -36,7 +36,7 @@ use crate::{
     deadlines::{Deadlines, RETRY_FAILED},
     kubelet::Published,
     realtime,
-    table::{Found, GuardianReport, Table, TableError},
+    table::{FoundGuarded, GuardianReport, Table, TableError},
     waker::Waker,
 };
 
@@ -210,9 +210,9 @@ impl Guardian {
             tracing::error!(error = %chain(&error), "the table cannot be created");
         }
         let known: Vec<String> = self.cgroups.keys().cloned().collect();
-        match self.table.load() {
+        match self.table.uids() {
             Ok(found) => {
-                for uid in known.iter().chain(found.keys()) {
+                for uid in known.iter().chain(&found) {
                     self.read(uid);
                 }
             }
@@ -236,25 +236,25 @@ impl Guardian {
 
     /// Reads one entry, keeps its deadline, and acknowledges it.
     fn read(&mut self, uid: &str) {
-        match self.table.read(uid) {
-            Found::Entry { entry, bytes } => {
-                match entry.until() {
+        match self.table.read_guarded(uid) {
+            FoundGuarded::Pod(pod) => {
+                match pod.until {
                     Some(until) => {
                         self.deadlines.set(uid, until, clock::now());
-                        let cgroup = Cgroup::At(entry.cgroup.clone());
+                        let cgroup = Cgroup::At(pod.cgroup.clone());
                         self.cgroups.insert(uid.to_owned(), cgroup);
                     }
                     None => self.forget(uid),
                 }
-                if !self.table.is_acknowledged(uid, &bytes)
-                    && self.is_able(uid, &entry)
-                    && let Err(error) = self.table.acknowledge(uid, &bytes)
+                if !self.table.is_acknowledged(uid, &pod.bytes)
+                    && self.is_able(uid, &pod)
+                    && let Err(error) = self.table.acknowledge(uid, &pod.bytes)
                 {
                     tracing::error!(error = %chain(&error), pod = uid, "an entry cannot be acknowledged");
                 }
             }
-            Found::Unreadable { reason } => self.unknown(uid, &reason),
-            Found::Missing => {
+            FoundGuarded::Unreadable { reason } => self.unknown(uid, &reason),
+            FoundGuarded::Missing => {
                 let Some(Cgroup::At(path)) = self.cgroups.get(uid).cloned() else {
                     return;
                 };
@@ -292,7 +292,7 @@ impl Guardian {
         let has_volume = |uid: &str| published.iter().any(|volume| volume.uid == uid);
         let over: Vec<String> = self
             .unknown_pods()
-            .filter(|uid| !has_volume(uid) && self.table.read(uid) == Found::Missing)
+            .filter(|uid| !has_volume(uid) && self.table.read_guarded(uid) == FoundGuarded::Missing)
             .map(str::to_owned)
             .collect();
         over.iter().for_each(|uid| self.forget(uid));

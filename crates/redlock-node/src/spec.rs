@@ -1,7 +1,7 @@
 //! Describes a lock for a node: its masters, and the timings by which it is held.
 //!
 //! The description is stored with the record of a pod, so that a restarted agent needs no API server.
-//! Credentials are not part of it.
+//! Credentials are not part of it. A field of a later version is ignored: two versions run side by side during an update.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use thiserror::Error;
 
 /// A lock that pods of this cluster depend on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct LockSpec {
     /// The name of the lock on the masters.
     pub name: String,
@@ -27,7 +27,7 @@ pub struct LockSpec {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct ClusterSpec {
     pub name: String,
     pub uid: String,
@@ -35,7 +35,7 @@ pub struct ClusterSpec {
 
 /// The masters of a quorum, and the contents of their fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct QuorumSpec {
     /// The name by which the credentials of the quorum are found.
     pub name: String,
@@ -54,7 +54,7 @@ pub struct QuorumSpec {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct MasterSpec {
     pub name: String,
     pub url: String,

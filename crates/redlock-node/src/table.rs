@@ -4,6 +4,7 @@
 //! with a copy of the bytes that it has read. An entry that cannot be read, has another version or was
 //! written before the machine booted shows nothing: its pod is frozen.
 
+mod guarded;
 mod heartbeat;
 mod requests;
 mod state;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use self::{
+    guarded::{FoundGuarded, GuardedPod, PermitEnd},
     heartbeat::{GuardianReport, Heartbeat},
     requests::ReleaseRequest,
     state::{EntryState, PermittedRun, ReleasedRun},
@@ -30,8 +32,8 @@ pub use self::{
 };
 use crate::spec::LockSpec;
 
-/// The version of the format. A guardian freezes the pod of an entry that an agent of another version has
-/// written.
+/// The version of the format that an agent reads. An agent freezes the pod of an entry of another version; a guardian
+/// reads the entries of every version.
 const VERSION: u32 = 1;
 const ENTRIES: &str = "pods";
 const ACKNOWLEDGED: &str = "acknowledged";
@@ -57,6 +59,10 @@ pub struct Entry {
     generation: u64,
     pub pod: PodName,
     pub cgroup: PathBuf,
+    /// The end of the permit, for a guardian of any version.
+    end: PermitEnd,
+    /// Whether the guardian must freeze the empty cgroup before it acknowledges the entry.
+    starts: bool,
     /// The directories of the volumes of the pod.
     pub targets: BTreeSet<PathBuf>,
     /// `namespace/name` of the declared lock.
@@ -108,19 +114,6 @@ impl Entry {
         self.generation > other.generation
     }
 
-    /// Reports whether the guardian must freeze the empty cgroup before it acknowledges the entry: the pod is about to
-    /// start, or to start afresh.
-    #[must_use]
-    pub const fn is_start(&self) -> bool {
-        match self.state {
-            EntryState::Starting(_) | EntryState::Killed { start: Some(_), .. } => true,
-            EntryState::Permitted(_)
-            | EntryState::Killed { start: None, .. }
-            | EntryState::Released(_)
-            | EntryState::Ended => false,
-        }
-    }
-
     /// Reports whether an administrator lets the pod run without a permit.
     #[must_use]
     pub const fn is_released(&self) -> bool {
@@ -130,15 +123,8 @@ impl Entry {
     /// Returns the time until which the pod may run; `None` once the entry has ended. A killed pod may not
     /// run until it starts afresh, and a released pod may run without an end.
     #[must_use]
-    pub fn until(&self) -> Option<BootInstant> {
-        match &self.state {
-            EntryState::Starting(run)
-            | EntryState::Permitted(run)
-            | EntryState::Killed { start: Some(run), .. } => Some(run.run().until),
-            EntryState::Killed { start: None, .. } => Some(BootInstant::default()),
-            EntryState::Released(_) => Some(BootInstant::NEVER),
-            EntryState::Ended => None,
-        }
+    pub const fn until(&self) -> Option<BootInstant> {
+        self.end.until()
     }
 
     /// Returns the state that a restarted agent restores.
@@ -242,6 +228,8 @@ impl Table {
             generation: now.as_nanos(),
             pod,
             cgroup,
+            end: PermitEnd::of(&state),
+            starts: state.is_start(),
             targets,
             declared,
             lock,

@@ -5,20 +5,20 @@ use std::path::PathBuf;
 use super::{Cgroup, Guardian, chain};
 use crate::{
     cgroup::ability,
-    table::{Entry, EntryState, Found},
+    table::{FoundGuarded, GuardedPod},
 };
 
 impl Guardian {
     /// Reports whether the guardian can freeze the pod of an entry. The cgroup of a pod that is about to start is empty,
     /// so the guardian freezes it; the agent thaws it after the acknowledgement.
-    pub(super) fn is_able(&mut self, uid: &str, entry: &Entry) -> bool {
-        if entry.state == EntryState::Ended {
+    pub(super) fn is_able(&mut self, uid: &str, pod: &GuardedPod) -> bool {
+        if pod.until.is_none() {
             return true;
         }
-        let result = if entry.is_start() {
-            ability::try_freeze(&entry.cgroup).map_err(|error| chain(&error))
+        let result = if pod.starts {
+            ability::try_freeze(&pod.cgroup).map_err(|error| chain(&error))
         } else {
-            ability::check_writable(&entry.cgroup).map_err(|error| chain(&error))
+            ability::check_writable(&pod.cgroup).map_err(|error| chain(&error))
         };
         let able = result.is_ok();
         self.note_ability(uid, result);
@@ -42,8 +42,8 @@ impl Guardian {
     }
 
     pub(super) fn awaits_trial(&self, uid: &str) -> bool {
-        matches!(self.table.read(uid), Found::Entry { entry, bytes }
-            if entry.is_start() && !self.table.is_acknowledged(uid, &bytes))
+        matches!(self.table.read_guarded(uid), FoundGuarded::Pod(pod)
+            if pod.starts && !self.table.is_acknowledged(uid, &pod.bytes))
     }
 
     pub(super) fn note_ability(&mut self, uid: &str, result: Result<(), String>) {

@@ -20,7 +20,7 @@ const LIFE: Duration = Duration::from_secs(10);
 
 /// A request to release one pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct ReleaseRequest {
     boot_id: String,
     asked_boot_nanoseconds: u64,

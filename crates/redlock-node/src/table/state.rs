@@ -27,6 +27,16 @@ pub enum EntryState {
     Ended,
 }
 
+impl EntryState {
+    /// Reports whether the pod is about to start, or to start afresh.
+    pub(super) const fn is_start(&self) -> bool {
+        match self {
+            Self::Starting(_) | Self::Killed { start: Some(_), .. } => true,
+            Self::Permitted(_) | Self::Killed { start: None, .. } | Self::Released(_) | Self::Ended => false,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PermittedRun {

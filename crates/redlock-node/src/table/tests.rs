@@ -203,3 +203,105 @@ fn two_guardians_with_the_same_process_id_write_through_different_files() {
     let path = folder.path().join(heartbeat::HEARTBEAT);
     assert_ne!(one.temporary(&path), other.temporary(&path));
 }
+
+/// The entry as this version writes it. A guardian of a later version must read it as well: change the reader, and not this
+/// text.
+const OF_THIS_VERSION: &str = r#"{"version":1,"bootId":"BOOT","generation":1000000,
+    "pod":{"uid":"uid-1","namespace":"team","name":"report-0"},"cgroup":"/cgroup","end":{"bootNanoseconds":10000000},
+    "starts":false,"targets":[],"declared":"team/report","lock":{"name":"team/report",
+    "cluster":{"name":"here","uid":"uid-here"},"leaseMilliseconds":15000,"retryMilliseconds":2000,
+    "quorum":{"name":"main","masters":[{"name":"m0","url":"redis://m0:6379"}],"keyPrefix":"redlock",
+    "longestLeaseMilliseconds":60000,"acquireLimitMilliseconds":2000,"commandTimeoutMilliseconds":500,
+    "authenticated":false}},
+    "state":{"permitted":{"first":5,"token":7,"untilBootNanoseconds":10000000}}}"#;
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn a_guardian_of_a_later_version_reads_the_entries_of_this_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = Table::open(folder.path()).unwrap();
+    let written = entry(&table, EntryState::Permitted(run(10)), 1);
+    let text = OF_THIS_VERSION.replace("BOOT", &table.boot_id);
+    assert_eq!(serde_json::to_value(&written).unwrap(), json(&text));
+    for (state, until, starts) in [
+        (EntryState::Starting(run(10)), Some(at(10)), true),
+        (EntryState::Permitted(run(10)), Some(at(10)), false),
+        (EntryState::Killed { start: None, seen: 9 }, Some(at(0)), false),
+        (
+            EntryState::Killed {
+                start: Some(run(10)),
+                seen: 9,
+            },
+            Some(at(10)),
+            true,
+        ),
+        (EntryState::Ended, None, false),
+    ] {
+        let bytes = table.store(&entry(&table, state.clone(), 1)).unwrap();
+        let guarded = GuardedPod {
+            cgroup: "/cgroup".into(),
+            until,
+            starts,
+            bytes,
+        };
+        assert_eq!(
+            table.read_guarded("uid-1"),
+            FoundGuarded::Pod(guarded),
+            "{state:?}"
+        );
+    }
+}
+
+#[test]
+fn a_guardian_of_this_version_reads_the_entries_of_a_later_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = Table::open(folder.path()).unwrap();
+    let mut later = json(&OF_THIS_VERSION.replace("BOOT", &table.boot_id));
+    later["version"] = 2.into();
+    later["state"] = json(r#"{"aStateOfTheNextVersion":{"first":5}}"#);
+    later["aFieldOfTheNextVersion"] = json(r#"{"x":[1]}"#);
+    later["pod"]["node"] = "n1".into();
+    later["lock"]["quorum"]["masters"][0]["weight"] = 1.into();
+    later["lock"]["graceMilliseconds"] = 1.into();
+    let bytes = serde_json::to_vec(&later).unwrap();
+    fs::write(table.entries().join("uid-1"), &bytes).unwrap();
+    let guarded = GuardedPod {
+        cgroup: "/cgroup".into(),
+        until: Some(at(10)),
+        starts: false,
+        bytes,
+    };
+    assert_eq!(table.read_guarded("uid-1"), FoundGuarded::Pod(guarded));
+    // The agent restores a pod only where it knows the state.
+    assert!(matches!(table.read("uid-1"), Found::Unreadable { .. }));
+    later["version"] = 1.into();
+    later["state"] = json(OF_THIS_VERSION)["state"].clone();
+    fs::write(table.entries().join("uid-1"), later.to_string()).unwrap();
+    assert!(matches!(table.read("uid-1"), Found::Entry { .. }));
+}
+
+#[test]
+fn an_entry_without_a_part_that_the_guardian_needs_shows_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = Table::open(folder.path()).unwrap();
+    let good = OF_THIS_VERSION.replace("BOOT", &table.boot_id);
+    for bad in [
+        good.replace("\"end\"", "\"ends\""),
+        good.replace("bootNanoseconds\":10000000},\n", "aKindOfTheNextVersion\":1},\n"),
+        good.replace("\"cgroup\"", "\"group\""),
+        good.replace(&table.boot_id, "another boot"),
+        good.replace("\"uid\":\"uid-1\"", "\"uid\":\"uid-2\""),
+        good[..good.len() / 2].to_owned(),
+    ] {
+        assert_ne!(bad, good);
+        fs::write(table.entries().join("uid-1"), &bad).unwrap();
+        let found = table.read_guarded("uid-1");
+        assert!(
+            matches!(found, FoundGuarded::Unreadable { .. }),
+            "{bad}: {found:?}"
+        );
+    }
+}

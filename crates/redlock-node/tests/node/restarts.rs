@@ -243,3 +243,42 @@ async fn the_agent_keeps_its_memory_where_it_may() {
     )
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guardian_guards_the_pod_of_an_agent_of_a_later_version() {
+    let Some(mut world) = World::guarded("an agent of a later version").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    world.agent().kill();
+    // The agent of the later version has a state and fields that this guardian does not know.
+    let entry = world.state().join("pods").join(&pod.uid);
+    let text = fs::read_to_string(&entry).unwrap();
+    let later = text
+        .replace("\"version\":1", "\"version\":2,\"field\":{}")
+        .replace("\"permitted\"", "\"allowed\"")
+        .replace(
+            "\"leaseMilliseconds\"",
+            "\"graceMilliseconds\":1,\"leaseMilliseconds\"",
+        );
+    let until = pod.stored_until(&world);
+    let renamed = world.state().join("pods").join(".later");
+    fs::write(&renamed, &later).unwrap();
+    fs::rename(&renamed, &entry).unwrap();
+    let acknowledged = world.state().join("acknowledged").join(&pod.uid);
+    eventually(BOUND, "the guardian acknowledges the entry", async || {
+        let read = fs::read_to_string(&acknowledged).unwrap_or_default();
+        if read == later { Ok(()) } else { Err(read) }
+    })
+    .await;
+    pod.frozen().await;
+    let last = pod.last().unwrap();
+    no_code_after(Some(last), until);
+    // The guardian did not freeze the pod at once, as it freezes one of which it knows nothing.
+    let early = until.since(last);
+    assert!(
+        early < std::time::Duration::from_secs(1),
+        "{early:?} before its end"
+    );
+}
