@@ -8,6 +8,7 @@ mod declared;
 mod error;
 mod events;
 mod http;
+mod pod_object;
 mod resolver;
 mod volumes;
 
@@ -33,6 +34,7 @@ use crate::{
         process_limits::{HttpClients, set_process_limits},
         signals::Signals,
     },
+    targets::RuntimeClasses,
 };
 
 /// The rate limit for events of one node. A node that is cut off from the masters freezes all its pods at
@@ -45,6 +47,8 @@ pub(crate) struct Options {
     pub(crate) state_dir: PathBuf,
     pub(crate) cgroup_root: PathBuf,
     pub(crate) kubelet_dir: PathBuf,
+    /// The runtime classes whose pods are fenced.
+    pub(crate) runtime_classes: RuntimeClasses,
     pub(crate) listen: SocketAddr,
     /// The name of this cluster; its UID is read from the cluster.
     pub(crate) cluster_name: String,
@@ -71,6 +75,7 @@ pub(crate) async fn run(options: Options) -> Result<(), NodeAgentError> {
         clients.urgent.clone(),
         options.access,
         &options.namespaces,
+        options.runtime_classes,
     ));
     let node = agent::Options {
         state_dir: options.state_dir,

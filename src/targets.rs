@@ -47,7 +47,7 @@ use tokio::sync::mpsc;
 pub(crate) use action::Action;
 pub(crate) use allowed::{AllowedField, AllowedFields};
 pub(crate) use error::{TargetError, deepest};
-pub(crate) use fencing::{Epoch, FencedPods, Gone};
+pub(crate) use fencing::{Epoch, FencedPods, Gone, RuntimeClasses};
 pub(crate) use kind_check::check_kind;
 pub(crate) use leader_lease::{LeaseFence, ReleaseName};
 pub(crate) use pages::all as list_all;

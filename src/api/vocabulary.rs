@@ -186,6 +186,7 @@ words! {
         ReplicaNotReady: "a replica of the operator does not become ready",
         Fenced: "a node froze the processes of a pod of a fenced lock, since the masters no longer guarantee the lock to the cluster",
         NotFrozen: "the permit of a pod of a fenced lock has ended, and its node could not freeze it or does not know whether its processes run",
+        NotFenced: "the containers of a pod of a fenced lock run outside the cgroup of the pod, where no freeze reaches them",
         Thawed: "a node thawed a pod of a fenced lock: the masters guarantee the lock to the cluster again",
         FencedKilled: "a node killed the processes of a frozen pod: another cluster may have held the lock meanwhile, or the pod was frozen for too long",
         FenceReleased: "an administrator let a frozen pod run without a permit, by `redlock fence release`",
@@ -203,7 +204,7 @@ impl EventReason {
                 "Watch"
             }
             Self::TokenImplausible => "WriteStatus",
-            Self::Fenced | Self::NotFrozen => "Freeze",
+            Self::Fenced | Self::NotFrozen | Self::NotFenced => "Freeze",
             Self::Thawed => "Thaw",
             Self::FencedKilled => "Kill",
             Self::FenceReleased => "Thaw",

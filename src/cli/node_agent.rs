@@ -33,6 +33,15 @@ pub(super) struct NodeAgentArgs {
     /// The directory of the kubelet (its --root-dir), at the same path as the kubelet sees it.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/kubelet")]
     kubelet_dir: PathBuf,
+    /// Runtime classes whose containers are processes of the node, in the cgroup of their pod: a pod of any other class
+    /// is not fenced.
+    #[arg(
+        long,
+        env = "REDLOCK_FENCING_RUNTIME_CLASSES",
+        value_name = "NAME,…",
+        value_delimiter = ','
+    )]
+    fencing_runtime_classes: Vec<String>,
     #[command(flatten)]
     serve: ServeArgs,
     #[command(flatten)]
@@ -56,6 +65,7 @@ pub(super) async fn run(args: NodeAgentArgs) -> Result<Exit, Failure> {
         state_dir: args.state_dir,
         cgroup_root: args.cgroup_root,
         kubelet_dir: args.kubelet_dir,
+        runtime_classes: args.fencing_runtime_classes.into_iter().collect(),
         listen: args.serve.listen,
         cluster_name,
         namespaces: args.serve.watch_namespaces,

@@ -127,6 +127,16 @@ pub(super) struct OperatorArgs {
         conflicts_with = "standalone"
     )]
     target_fields: Vec<AllowedField>,
+    /// Runtime classes whose containers are processes of the node, in the cgroup of their pod: a pod of any other class
+    /// is not fenced.
+    #[arg(
+        long,
+        env = "REDLOCK_FENCING_RUNTIME_CLASSES",
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        conflicts_with = "standalone"
+    )]
+    fencing_runtime_classes: Vec<String>,
     /// The most requests per second to the API server. Stops that must finish before a lease ends are exempt.
     #[arg(
         long,
@@ -164,6 +174,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
                 release: args.release,
             },
             allowed_fields: args.target_fields.into_iter().collect(),
+            runtime_classes: args.fencing_runtime_classes.into_iter().collect(),
             api_requests_per_second: args.api_requests_per_second,
             quorums_file: args.quorums_file,
             new_password: args.new_password_secret,

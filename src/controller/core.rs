@@ -41,7 +41,7 @@ use crate::{
     clock,
     lease::{ClusterId, HolderIdentity},
     operator::{metrics_watcher::Change, quorum::QuorumEnded, quorums::RunningQuorums, state::ProcessState},
-    targets::{AllowedFields, LeaseFence, Shared},
+    targets::{AllowedFields, LeaseFence, RuntimeClasses, Shared},
 };
 
 /// Interval between the decisions that depend on time alone: which replica reports, which masters vote.
@@ -89,6 +89,7 @@ pub(super) struct Setup<'a> {
     pub(super) siblings: Option<&'a Siblings>,
     pub(super) lease_fence: LeaseFence,
     pub(super) allowed_fields: AllowedFields,
+    pub(super) runtime_classes: RuntimeClasses,
 }
 
 /// The handles that effects use.
@@ -151,11 +152,12 @@ impl Core {
             coordinates: coordination.is_some(),
             copy: setup.copy,
         };
-        let shared = Arc::new(Shared::new(
+        let shared = Shared::new(
             setup.clients.work.clone(),
             setup.lease_fence,
             setup.allowed_fields,
-        ));
+        );
+        let shared = Arc::new(shared.with_runtime_classes(setup.runtime_classes));
         let reader = Reader {
             client: setup.clients.work.clone(),
             shared: shared.clone(),

@@ -37,7 +37,7 @@ use crate::{
         signals::Signals,
         state::{InUse, ProcessState},
     },
-    targets::{AllowedFields, LeaseFence},
+    targets::{AllowedFields, LeaseFence, RuntimeClasses},
     transport::Transport,
 };
 
@@ -65,6 +65,8 @@ pub(crate) struct Options {
     pub(crate) lease_fence: LeaseFence,
     /// The fields that the action Patch may set.
     pub(crate) allowed_fields: AllowedFields,
+    /// The runtime classes whose pods are fenced.
+    pub(crate) runtime_classes: RuntimeClasses,
     /// The maximum number of requests to the API server per second.
     pub(crate) api_requests_per_second: u32,
     /// A file of RedisQuorums to apply.
@@ -276,6 +278,7 @@ impl Operator {
             siblings: options.siblings.as_ref(),
             lease_fence: options.lease_fence.clone(),
             allowed_fields: options.allowed_fields.clone(),
+            runtime_classes: options.runtime_classes.clone(),
         });
         Self {
             core,

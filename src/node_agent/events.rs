@@ -43,6 +43,13 @@ fn record(change: &Change, node: &str) -> Option<EventRecord> {
                 change.why
             ),
         ),
+        ChangeKind::NotFenced => (
+            EventReason::NotFenced,
+            format!(
+                "node {node} cannot fence the pod for lock {lock}, and extends its permit no further: {}",
+                change.why
+            ),
+        ),
         ChangeKind::Thawed => (
             EventReason::Thawed,
             format!("node {node} thawed the pod: the masters guarantee lock {lock} to this cluster again"),

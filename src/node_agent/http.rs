@@ -70,7 +70,11 @@ fn unready(report: &Report) -> String {
     if let Some(reason) = &report.cannot_freeze {
         return format!("the node agent can freeze no pod: {reason}\n");
     }
-    if let Some(reason) = report.guardian.as_ref().and_then(|guardian| guardian.node_unable.as_ref()) {
+    if let Some(reason) = report
+        .guardian
+        .as_ref()
+        .and_then(|guardian| guardian.node_unable.as_ref())
+    {
         return format!("the node guardian can freeze no pod: {reason}\n");
     }
     let unguarded = report.pods.iter().filter(|pod| !pod.guarded);
@@ -81,7 +85,9 @@ fn unready(report: &Report) -> String {
         return "no node guardian reports on this node, or another node agent acts\n".to_owned();
     }
     let pods = unguarded.join(", ");
-    format!("the node guardian has not acknowledged the records of these pods, or they cannot be frozen: {pods}\n")
+    format!(
+        "the node guardian has not acknowledged the records of these pods, or they cannot be frozen: {pods}\n"
+    )
 }
 
 fn unavailable(text: &str) -> Response {

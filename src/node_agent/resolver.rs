@@ -9,7 +9,7 @@ use futures_util::{StreamExt, pin_mut};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, core::DeserializeGuard};
 use redlock_node::{
-    resolver::{PresenceRead, Resolver, Unresolved},
+    resolver::{ContainersRead, ContainersShown, ObjectShown, PresenceRead, Resolver, Unresolved},
     spec::{Access, LockSpec, QuorumSpec},
     table::PodName,
 };
@@ -17,12 +17,13 @@ use redlock_node::{
 use super::{
     Tasks,
     declared::{Declared, Followed},
+    pod_object,
 };
 use crate::{
     api::{LeaderLock, RedisQuorum, readable::ReadInParts},
     lease::{ClusterId, fence::Presence},
     masters,
-    targets::{Change, deepest, watch_declared},
+    targets::{Change, RuntimeClasses, deepest, watch_declared},
 };
 
 /// Reads the access to the masters again at each call: a Secret that is rotated changes its files.
@@ -35,6 +36,7 @@ pub(super) struct KubeResolver {
     /// A client that never retries, because each question has a time limit.
     client: Client,
     namespaces: Vec<String>,
+    runtime_classes: Arc<RuntimeClasses>,
 }
 
 impl Debug for KubeResolver {
@@ -48,7 +50,12 @@ impl Debug for KubeResolver {
 impl KubeResolver {
     /// Creates a resolver that knows nothing until [`Self::follow`]. `namespaces` are the followed ones; an
     /// empty list stands for all.
-    pub(super) fn new(client: Client, access: ReadAccess, namespaces: &[String]) -> Self {
+    pub(super) fn new(
+        client: Client,
+        access: ReadAccess,
+        namespaces: &[String],
+        runtime_classes: RuntimeClasses,
+    ) -> Self {
         let declared = Declared::new(namespaces);
         let namespaces = declared.locks.keys().cloned().collect();
         Self {
@@ -56,12 +63,27 @@ impl KubeResolver {
             access,
             client,
             namespaces,
+            runtime_classes: Arc::new(runtime_classes),
         }
     }
 
     pub(super) fn set_cluster(&self, cluster: ClusterId) {
         tracing::info!(%cluster, "the UID of the cluster is known");
         change(&self.declared, |declared| declared.set_cluster(cluster));
+    }
+
+    /// Reads the object of a pod; `None` if there is none. The reason of an error is in the log.
+    fn read(&self, pod: &PodName) -> impl Future<Output = Result<Option<Pod>, ()>> + Send + 'static {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), &pod.namespace);
+        let (name, uid) = (pod.name.clone(), pod.uid.clone());
+        async move {
+            // Without a resourceVersion, the answer is from the store and not from a cache that lags.
+            let read = pods.get_opt(&name).await;
+            read.map_err(|error| {
+                let reason = deepest(&error);
+                tracing::warn!(pod = uid, reason, "the object of the pod cannot be read");
+            })
+        }
     }
 
     /// Starts the watches.
@@ -101,22 +123,22 @@ impl Resolver for KubeResolver {
     }
 
     fn presence(&self, pod: &PodName) -> PresenceRead {
-        let pods = Api::<Pod>::namespaced(self.client.clone(), &pod.namespace);
-        let (name, uid) = (pod.name.clone(), pod.uid.clone());
+        let (read, uid) = (self.read(pod), pod.uid.clone());
+        let allowed = self.runtime_classes.clone();
         Box::pin(async move {
-            // Without a resourceVersion, the answer is from the store and not from a cache that lags.
-            match pods.get_metadata_opt(&name).await {
-                Ok(Some(found)) if found.metadata.uid.as_deref() == Some(&*uid) => Presence::Exists,
-                // Another pod has the name.
-                Ok(_) => Presence::Gone,
-                Err(error) => {
-                    tracing::warn!(
-                        pod = uid,
-                        reason = deepest(&error),
-                        "the object of the pod cannot be read"
-                    );
-                    Presence::Unknown
-                }
+            match read.await {
+                Ok(object) => pod_object::shown(object.as_ref(), &uid, &allowed),
+                Err(()) => ObjectShown::Presence(Presence::Unknown),
+            }
+        })
+    }
+
+    fn containers(&self, pod: &PodName) -> ContainersRead {
+        let (read, uid) = (self.read(pod), pod.uid.clone());
+        Box::pin(async move {
+            match read.await {
+                Ok(object) => pod_object::containers(object.as_ref(), &uid),
+                Err(()) => ContainersShown::Unknown,
             }
         })
     }

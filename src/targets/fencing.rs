@@ -19,6 +19,7 @@ pub(crate) use known::{Epoch, Gone};
 
 use super::{ConditionReason, Step, TargetContext, TargetError, pages, read::Place};
 use crate::api::lock_status::TargetState;
+pub(crate) use mount::RuntimeClasses;
 use mount::{Unfenced, check};
 
 /// The paths of the pod template's spec in the built-in kinds of Kubernetes.
@@ -49,7 +50,7 @@ pub(super) async fn not_fenced(
     }
     // If the object is gone, the start itself reports that.
     let object = read(context, place, (name, called)).await?;
-    let unfenced = object.and_then(|object| check_template(&object, &context.object).err());
+    let unfenced = object.and_then(|object| check_template(&object, context).err());
     Ok(unfenced.map(|unfenced| {
         let text = format!("{called}: {}", unfenced.advice(&context.object));
         Step::trouble(state, ConditionReason::NotFenced, text)
@@ -67,7 +68,7 @@ pub(super) async fn unfenced_template(
     let object = read(context, place, (name, called)).await?;
     let unfenced = object
         .filter(runs)
-        .and_then(|object| check_template(&object, &context.object).err());
+        .and_then(|object| check_template(&object, context).err());
     Ok(unfenced.map(|_| format!("the pod template of {called}")))
 }
 
@@ -83,10 +84,14 @@ async fn read(
     Ok(found.map(|object| object.data))
 }
 
-fn check_template(object: &Value, lock: &str) -> Result<(), Unfenced> {
+fn check_template(object: &Value, context: &TargetContext) -> Result<(), Unfenced> {
+    check_pods(object, &context.object, context.shared.runtime_classes())
+}
+
+fn check_pods(object: &Value, lock: &str, allowed: &RuntimeClasses) -> Result<(), Unfenced> {
     let template = TEMPLATES.iter().find_map(|path| object.pointer(path));
     let spec = template.and_then(|template| mount::PodSpec::deserialize(template).ok());
-    check(&spec.ok_or(Unfenced::NoTemplate)?, lock)
+    check(&spec.ok_or(Unfenced::NoTemplate)?, lock, allowed)
 }
 
 /// Returns a pod of the target that has not ended and is not fenced for the lock. `belong` selects the pods
@@ -99,7 +104,7 @@ pub(super) async fn unfenced(
     let api = Api::<Pod>::namespaced(context.client.clone(), &context.namespace);
     let unfenced = |pod: Pod| {
         let runs = belong(&pod.metadata) && !ended::has_ended(&pod);
-        let is_fenced = check(&pod.spec, &context.object).is_ok();
+        let is_fenced = check(&pod.spec, &context.object, context.shared.runtime_classes()).is_ok();
         (runs && !is_fenced).then(|| pod.metadata.name.unwrap_or_default())
     };
     let found = pages::all(&api, ListParams::default().labels(selector), unfenced).await;
@@ -115,6 +120,8 @@ mod tests {
 
     #[test]
     fn the_template_is_that_of_the_pods() {
+        let check_template =
+            |object: &Value, lock: &str| check_pods(object, lock, &RuntimeClasses::default());
         let fenced = json!({
             "volumes": [{"name": "redlock", "csi": {
                 "driver": mount::DRIVER, "readOnly": true, "volumeAttributes": {"lock": "report"},

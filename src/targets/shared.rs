@@ -13,7 +13,7 @@ use std::{
 use kube::{Api, Client, api::ApiResource};
 
 use super::{
-    AllowedFields,
+    AllowedFields, RuntimeClasses,
     fencing::{FencedPods, Namespaces},
     kind::Kinds,
     label_pods::{NamespacePods, Selections},
@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     pub(super) lease_fence: LeaseFence,
     /// The fields that the action Patch may set.
     pub(super) allowed_fields: AllowedFields,
+    /// The runtime classes whose pods are fenced.
+    runtime_classes: RuntimeClasses,
     /// The metadata of objects, by resource and namespace.
     objects: Running<(String, String), Objects<Known>>,
     /// The Leases, by namespace.
@@ -75,6 +77,7 @@ impl Shared {
             client,
             lease_fence,
             allowed_fields,
+            runtime_classes: RuntimeClasses::default(),
             kinds: Kinds::default(),
             fenced: Namespaces::default(),
             pods: Running::default(),
@@ -84,6 +87,16 @@ impl Shared {
             cron_jobs: Running::default(),
             jobs: Running::default(),
         }
+    }
+
+    /// Replaces the runtime classes whose pods are fenced; there are none by default.
+    pub(crate) fn with_runtime_classes(mut self, runtime_classes: RuntimeClasses) -> Self {
+        self.runtime_classes = runtime_classes;
+        self
+    }
+
+    pub(super) const fn runtime_classes(&self) -> &RuntimeClasses {
+        &self.runtime_classes
     }
 
     /// Follows one object, with the watch of its kind and namespace.

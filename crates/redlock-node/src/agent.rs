@@ -8,6 +8,7 @@ mod explanations;
 mod freeze_watch;
 mod freezer;
 mod owner;
+mod placement;
 mod pod;
 mod quorum;
 mod report;

@@ -1,6 +1,11 @@
 //! Finds the properties of a declared lock that a node must know.
 
-use std::{collections::BTreeMap, fs, io, path::PathBuf, pin::Pin};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::PathBuf,
+    pin::Pin,
+};
 
 use redlock_client::masters::{Credentials, Secret};
 use redlock_core::fence::Presence;
@@ -29,8 +34,29 @@ pub enum Unresolved {
     NotReady { reason: String },
 }
 
+/// The result of a read of the object of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectShown {
+    Presence(Presence),
+    /// The object exists, and its spec shows that a freeze of its cgroup does not reach its processes.
+    CannotBeFenced {
+        reason: String,
+    },
+}
+
+/// Whether a container of a pod runs, as the object of the pod shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContainersShown {
+    Run,
+    NoneRuns,
+    /// The API server did not answer.
+    Unknown,
+}
+
 /// A read of the object of a pod. The agent bounds its time.
-pub type PresenceRead = Pin<Box<dyn Future<Output = Presence> + Send>>;
+pub type PresenceRead = Pin<Box<dyn Future<Output = ObjectShown> + Send>>;
+/// A read of the status of a pod. The agent bounds its time.
+pub type ContainersRead = Pin<Box<dyn Future<Output = ContainersShown> + Send>>;
 
 /// The source of locks, credentials and pods, such as the API server. Locks and credentials are returned at
 /// once, from earlier reads.
@@ -49,6 +75,9 @@ pub trait Resolver: Send + Sync + 'static {
 
     /// Reads whether the object of a pod exists, by a request that begins when the future is first polled.
     fn presence(&self, pod: &PodName) -> PresenceRead;
+
+    /// Reads whether a container of a pod runs, by a request that begins when the future is first polled.
+    fn containers(&self, pod: &PodName) -> ContainersRead;
 }
 
 /// Reads locks from a JSON file, for nodes without Kubernetes. Reads the file again for each call.
@@ -67,6 +96,12 @@ struct File {
     /// The users, by the name of the quorum; the password is in a file.
     #[serde(default)]
     users: BTreeMap<String, User>,
+    /// The UIDs of the pods with a container that runs. Without this list, no pod is checked.
+    #[serde(default)]
+    pods_with_containers: BTreeSet<String>,
+    /// The reasons why a pod cannot be fenced, by UID.
+    #[serde(default)]
+    pods_that_cannot_be_fenced: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -149,7 +184,22 @@ impl Resolver for FileResolver {
     }
 
     /// Without an API server, the caller of publish owns the pods.
-    fn presence(&self, _: &PodName) -> PresenceRead {
-        Box::pin(std::future::ready(Presence::Exists))
+    fn presence(&self, pod: &PodName) -> PresenceRead {
+        let file = self.read().ok();
+        let reason = file.and_then(|file| file.pods_that_cannot_be_fenced.get(&pod.uid).cloned());
+        let shown = match reason {
+            Some(reason) => ObjectShown::CannotBeFenced { reason },
+            None => ObjectShown::Presence(Presence::Exists),
+        };
+        Box::pin(std::future::ready(shown))
+    }
+
+    fn containers(&self, pod: &PodName) -> ContainersRead {
+        let shown = match self.read() {
+            Ok(file) if file.pods_with_containers.contains(&pod.uid) => ContainersShown::Run,
+            Ok(_) => ContainersShown::NoneRuns,
+            Err(_) => ContainersShown::Unknown,
+        };
+        Box::pin(std::future::ready(shown))
     }
 }

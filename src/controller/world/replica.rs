@@ -24,7 +24,7 @@ use crate::{
         http::{DetailsPlace, OperatorRoutes},
         signals::Signals,
     },
-    targets::{AllowedFields, LeaseFence},
+    targets::{AllowedFields, LeaseFence, RuntimeClasses},
 };
 
 /// The pod of a replica.
@@ -120,6 +120,7 @@ fn options(pod: &ReplicaPod) -> Options {
         lock_metrics: false,
         lease_fence: LeaseFence::default(),
         allowed_fields: AllowedFields::default(),
+        runtime_classes: RuntimeClasses::default(),
         api_requests_per_second: 40,
         quorums_file: None,
         new_password: None,

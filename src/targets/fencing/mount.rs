@@ -1,11 +1,29 @@
 //! Decides whether a pod, or the pods of a template, wait for the lock and are frozen without it. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 /// The CSI driver of the node agent, which publishes a volume only while the cluster holds the lock.
 pub(super) const DRIVER: &str = "fencing.redlock.dev";
+/// The runtime classes whose containers are processes of the node, in the cgroup of their pod. A runtime that runs a pod in
+/// a virtual machine or by a kernel of its own may keep the processes from a freeze.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RuntimeClasses(BTreeSet<String>);
+
+impl FromIterator<String> for RuntimeClasses {
+    fn from_iter<I: IntoIterator<Item = String>>(names: I) -> Self {
+        Self(names.into_iter().filter(|name| !name.is_empty()).collect())
+    }
+}
+
+impl RuntimeClasses {
+    /// Returns the runtime class of a pod if it is not one of these. A pod without one has the runtime of the node.
+    pub(crate) fn refused<'a>(&self, of_pod: Option<&'a str>) -> Option<&'a str> {
+        of_pod.filter(|name| !name.is_empty() && !self.0.contains(*name))
+    }
+}
+
 /// The volume attribute that names the LeaderLock, in the namespace of the pod.
 const LOCK: &str = "lock";
 
@@ -13,6 +31,7 @@ const LOCK: &str = "lock";
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct PodSpec {
     pub(super) node_name: Option<String>,
+    runtime_class_name: Option<String>,
     volumes: Option<Vec<Volume>>,
     containers: Option<Vec<Container>>,
     init_containers: Option<Vec<Container>>,
@@ -66,6 +85,8 @@ pub(super) enum Unfenced {
     NotMounted(String),
     /// Only init containers mount the volume of this name.
     OnlyInitContainers(String),
+    /// This runtime class is not known to keep the processes in the cgroup of the pod.
+    RuntimeClass(String),
 }
 
 impl PodSpec {
@@ -90,7 +111,10 @@ fn mounts(containers: Option<&Vec<Container>>, volume: &str) -> bool {
 }
 
 /// Checks that the node agent fences pods of this spec for the lock.
-pub(super) fn check(spec: &PodSpec, lock: &str) -> Result<(), Unfenced> {
+pub(super) fn check(spec: &PodSpec, lock: &str, allowed: &RuntimeClasses) -> Result<(), Unfenced> {
+    if let Some(class) = allowed.refused(spec.runtime_class_name.as_deref()) {
+        return Err(Unfenced::RuntimeClass(class.to_owned()));
+    }
     let ours: Vec<(&str, &Csi)> = spec.volumes().collect();
     let (volume, csi) = match ours[..] {
         [] => return Err(Unfenced::NoVolume),
@@ -150,6 +174,10 @@ impl Unfenced {
                 "no container mounts the volume {name:?}, and the kubelet ignores a volume that none mounts: add to a \
                  container {}",
                 mount(name)
+            ),
+            Self::RuntimeClass(name) => format!(
+                "its pods have runtimeClassName {name:?}, and a freeze may not reach the processes of such a runtime: remove it, or \
+                 add it to fencing.runtimeClasses of the chart if its containers are processes in the cgroup of their pod"
             ),
             Self::OnlyInitContainers(name) => format!(
                 "only an init container mounts the volume {name:?}: add to a container {}",
@@ -233,8 +261,42 @@ mod tests {
                 Err(Unfenced::SeveralVolumes(2)),
             ),
         ] {
-            let found = check(&spec(&volumes, containers, init), "report");
+            let found = check(
+                &spec(&volumes, containers, init),
+                "report",
+                &RuntimeClasses::default(),
+            );
             assert_eq!(found, wanted, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_runtime_class_is_fenced_only_where_it_is_allowed() {
+        let volumes = json!([volume("redlock", &json!("report"))]);
+        let mounted = json!([{"name": "app", "volumeMounts": [{"name": "redlock"}]}]);
+        let with_class = |class: Value| {
+            let mut spec = json!({"volumes": volumes, "containers": mounted});
+            spec["runtimeClassName"] = class;
+            serde_json::from_value::<PodSpec>(spec).unwrap()
+        };
+        let allowed: RuntimeClasses = ["nvidia".to_owned(), String::new()].into_iter().collect();
+        let kata = Err(Unfenced::RuntimeClass("kata".into()));
+        for (class, allowed, wanted) in [
+            (json!(null), &RuntimeClasses::default(), Ok(())),
+            (json!(""), &RuntimeClasses::default(), Ok(())),
+            (json!("kata"), &allowed, kata),
+            (json!("nvidia"), &allowed, Ok(())),
+            (
+                json!("nvidia"),
+                &RuntimeClasses::default(),
+                Err(Unfenced::RuntimeClass("nvidia".into())),
+            ),
+        ] {
+            assert_eq!(
+                check(&with_class(class.clone()), "report", allowed),
+                wanted,
+                "{class}"
+            );
         }
     }
 
@@ -268,6 +330,7 @@ mod tests {
             Unfenced::OtherLock("x".into()),
             Unfenced::Writable,
             Unfenced::OnlyInitContainers("x".into()),
+            Unfenced::RuntimeClass("x".into()),
         ] {
             let text = unfenced.advice("report");
             assert!(text.contains(": "), "{unfenced:?}: {text}");

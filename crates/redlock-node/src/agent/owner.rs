@@ -4,6 +4,7 @@ mod calls;
 mod effects;
 mod freezes;
 mod kubelet_volumes;
+mod placements;
 mod releases;
 mod ticks;
 mod waiting;
@@ -20,7 +21,7 @@ use std::{
 use redlock_client::clock;
 use redlock_core::{
     BootInstant,
-    fence::{Finding, Input, Pace, Presence, REPEAT_EVERY},
+    fence::{Finding, Input, Pace, REPEAT_EVERY},
 };
 use tokio::{
     sync::{broadcast, mpsc, oneshot, watch},
@@ -39,7 +40,7 @@ use super::{
 use crate::{
     cgroup,
     guardian::chain,
-    resolver::Resolver,
+    resolver::{ContainersShown, ObjectShown, Resolver},
     spec::{LockSpec, QuorumSpec},
     table::Table,
 };
@@ -71,9 +72,15 @@ pub(super) struct Shared {
 /// The result of a read of the object of a pod.
 pub(super) struct Confirmed {
     pub(super) uid: String,
-    pub(super) presence: Presence,
+    pub(super) shown: ObjectShown,
     /// The time at which the read began.
     pub(super) asked: BootInstant,
+}
+
+/// The result of a read of the status of a pod.
+pub(super) struct ContainersRead {
+    pub(super) uid: String,
+    pub(super) shown: ContainersShown,
 }
 
 /// The reason why a turn ended.
@@ -98,6 +105,8 @@ pub(super) struct Owner<'a> {
     pub(super) closing: JoinSet<()>,
     /// Reads of the objects of pods that are about to start.
     pub(super) confirming: JoinSet<Confirmed>,
+    /// Reads of the status of pods with an empty cgroup.
+    pub(super) placing: JoinSet<ContainersRead>,
     pub(super) volumes: Volumes,
     pub(super) kubelet: KubeletVolumes,
     pub(super) waiting: WaitingPods,
@@ -203,6 +212,10 @@ impl Owner<'_> {
                     let confirmed = confirmed.map_err(|error| AgentError::Task(error.to_string()))?;
                     self.on_confirmed(&confirmed);
                 }
+                Some(read) = self.placing.join_next() => {
+                    let read = read.map_err(|error| AgentError::Task(error.to_string()))?;
+                    self.on_containers(&read);
+                }
                 () = clock::sleep_until(wake) => {}
             }
         };
@@ -220,6 +233,7 @@ impl Owner<'_> {
             quorums,
             mut rounds,
             mut confirming,
+            mut placing,
             closing,
             volumes,
             ..
@@ -227,6 +241,7 @@ impl Owner<'_> {
         drop(freezer);
         rounds.shutdown().await;
         confirming.shutdown().await;
+        placing.shutdown().await;
         volumes.close().await;
         drop(turn);
         for quorum in quorums.into_values() {
@@ -289,7 +304,7 @@ impl Owner<'_> {
             let of_lock = self
                 .pods
                 .iter()
-                .filter(|(_, pod)| pod.lock.as_ref() == Some(&lock));
+                .filter(|(_, pod)| pod.lock.as_ref() == Some(&lock) && !pod.placement.is_elsewhere());
             let uids: Vec<String> = of_lock.map(|(uid, _)| uid.clone()).collect();
             for uid in uids {
                 self.input(&uid, Input::Round(finding.clone()));

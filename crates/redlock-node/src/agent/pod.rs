@@ -12,6 +12,7 @@ use super::{
     Change, ChangeKind, PodReport, PublishError, ReportedState,
     explanations::{explained, finding_explained},
     freeze_watch::FreezeWatch,
+    placement::Placement,
     volumes::Volumes,
 };
 use crate::{
@@ -45,6 +46,7 @@ pub(super) struct Pod {
     /// The reason of the last release.
     pub(super) release: String,
     pub(super) trial: FreezeTrial,
+    pub(super) placement: Placement,
     /// The reason why the agent or the guardian cannot freeze the pod.
     pub(super) unable: Option<String>,
     pub(super) freeze: FreezeWatch,
@@ -84,6 +86,7 @@ impl Pod {
             shown: None,
             release: String::new(),
             trial: FreezeTrial::NotBegun,
+            placement: Placement::default(),
             unable: None,
             freeze: FreezeWatch::default(),
             failed_write: None,
@@ -203,7 +206,9 @@ impl Pod {
                 self.unreported = None;
                 Some(self.change_of(kind, self.release.clone()))
             }
-            ChangeKind::NotFrozen => Some(self.change_of(kind, self.freeze.reason().to_owned())),
+            ChangeKind::NotFrozen | ChangeKind::NotFenced => {
+                Some(self.change_of(kind, self.freeze.reason().to_owned()))
+            }
         }
     }
 

@@ -124,6 +124,8 @@ pub enum ChangeKind {
     Fenced,
     /// The permit has ended, and the pod is not known to stand still.
     NotFrozen,
+    /// The containers of the pod run outside its cgroup, so no freeze reaches them.
+    NotFenced,
     Thawed,
     Killed,
     Released,

@@ -41,6 +41,7 @@ impl<'a> Owner<'a> {
             rounds: JoinSet::new(),
             closing: JoinSet::new(),
             confirming: JoinSet::new(),
+            placing: JoinSet::new(),
             volumes: Volumes::start(),
             kubelet: KubeletVolumes::read(shared.options.kubelet_dir.clone()),
             waiting: WaitingPods::default(),

@@ -221,6 +221,14 @@ impl World {
         fs::write(self.path("locks.json"), text).unwrap();
     }
 
+    /// Adds a field to the file of the locks, which stands for the API server.
+    pub(crate) fn show_pods(&self, field: &str) {
+        let path = self.path("locks.json");
+        let text = fs::read_to_string(&path).unwrap();
+        let object = text.trim_end().strip_suffix('}').unwrap();
+        fs::write(path, format!("{object},{field}}}")).unwrap();
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

@@ -10,6 +10,7 @@ use super::{Confirmed, Owner};
 use crate::{
     agent::pod::{Pod, StoredEntry},
     guardian::chain,
+    resolver::ObjectShown,
     table::{Entry, EntryState, Found, Table},
 };
 
@@ -90,17 +91,26 @@ impl Owner<'_> {
         let (uid, asked) = (uid.to_owned(), clock::now());
         let read = self.shared.resolver.presence(&pod.name);
         self.confirming.spawn(async move {
-            let presence = timeout(CONFIRM_WITHIN, read).await.unwrap_or(Presence::Unknown);
-            Confirmed { uid, presence, asked }
+            let shown = timeout(CONFIRM_WITHIN, read).await;
+            let shown = shown.unwrap_or(ObjectShown::Presence(Presence::Unknown));
+            Confirmed { uid, shown, asked }
         });
     }
 
     pub(super) fn on_confirmed(&mut self, confirmed: &Confirmed) {
-        let Confirmed { uid, presence, asked } = confirmed;
-        if *presence != Presence::Exists {
-            tracing::warn!(pod = uid, ?presence, "the pod does not start");
+        let Confirmed { uid, shown, asked } = confirmed;
+        let presence = match shown {
+            ObjectShown::Presence(presence) => *presence,
+            ObjectShown::CannotBeFenced { reason } => {
+                self.refuse_start(uid, format!("the pod cannot be fenced: {reason}"));
+                // A pod that was killed does not start afresh.
+                Presence::Unknown
+            }
+        };
+        if presence != Presence::Exists {
+            tracing::warn!(pod = uid, ?shown, "the pod does not start");
         }
-        let (presence, asked) = (*presence, *asked);
+        let asked = *asked;
         self.input(uid, Input::Pod { presence, asked });
     }
 

@@ -3,7 +3,7 @@
 use redlock_client::clock;
 use redlock_core::{BootInstant, fence::Input};
 
-use super::{Owner, cannot_freeze};
+use super::{Owner, cannot_freeze, placements::ELSEWHERE};
 use crate::{
     agent::{
         Change, ChangeKind, PublishError,
@@ -79,7 +79,14 @@ impl Owner<'_> {
             return;
         };
         let events = cgroup::pod::events(path);
-        self.on_processes(uid, processes(&events), clock::now());
+        self.note_process(uid, &events);
+        let shown = match self.pods.get(uid) {
+            Some(pod) if pod.placement.is_elsewhere() => ProcessesShown::Unreadable {
+                reason: ELSEWHERE.to_owned(),
+            },
+            _ => processes(&events),
+        };
+        self.on_processes(uid, shown, clock::now());
         match events {
             Ok(events) => {
                 // A cgroup that is gone has no process.
@@ -164,7 +171,7 @@ impl Owner<'_> {
     }
 
     /// Refuses the calls for a pod that has not started. The kubelet calls again.
-    fn refuse_start(&mut self, uid: &str, reason: String) {
+    pub(super) fn refuse_start(&mut self, uid: &str, reason: String) {
         let Some(pod) = self.pods.get_mut(uid).filter(|pod| pod.is_starting()) else {
             return;
         };
@@ -185,6 +192,9 @@ fn of_agent(error: &dyn std::error::Error) -> String {
 /// Returns the reason why the agent or the guardian cannot freeze a pod.
 fn inability(uid: &str, pod: &Pod, guardian: Option<&Heartbeat>) -> Option<String> {
     let path = pod.cgroup.as_ref()?;
+    if pod.placement.is_elsewhere() {
+        return Some(ELSEWHERE.to_owned());
+    }
     if let Err(error) = ability::check_writable(path) {
         return Some(of_agent(&error));
     }

@@ -14,6 +14,9 @@ use crate::{agent::pod::Pod, guardian::chain, spec::LockSpec, table::Found};
 /// minute.
 const REKEY_TICKS: u64 = 10;
 
+/// Number of ticks after which the status of a pod with an empty cgroup is read again.
+const PLACE_TICKS: u64 = 5;
+
 impl Owner<'_> {
     pub(super) fn tick(&mut self, now: BootInstant) {
         self.ticks += 1;
@@ -38,6 +41,9 @@ impl Owner<'_> {
             }) {
                 self.check_cgroup(uid);
             }
+        }
+        if self.ticks.is_multiple_of(PLACE_TICKS) {
+            self.read_containers();
         }
         self.follow_urls();
         self.reopen();
