@@ -58,8 +58,8 @@ pub(crate) struct Options {
     pub(crate) access: ReadAccess,
 }
 
-/// Fences the pods of this node until SIGTERM or SIGINT. The pods then stay as they are: the guardian freezes
-/// them at the end of their permits.
+/// Fences the pods of this node until SIGTERM or SIGINT, and then until the guardian or another agent guards them, or no
+/// pod needs this process.
 ///
 /// # Errors
 /// Returns an error if a setting cannot be used at the start, or if a task ends.
@@ -105,7 +105,7 @@ pub(crate) async fn run(options: Options) -> Result<(), NodeAgentError> {
     let mut running = Running::start(tasks, agent, task, driver);
     let end = tokio::select! {
         name = signals.next() => {
-            tracing::info!(signal = name, "the node agent stops; the pods of this node stay as they are");
+            tracing::info!(signal = name, "the node agent stops once its pods do not need it");
             Ok(())
         }
         error = running.ended() => Err(error),

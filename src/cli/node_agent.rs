@@ -15,8 +15,8 @@ use crate::node_agent::{self, NodeAgentError};
 ///
 /// For a DaemonSet, as the chart creates it with fencing.enabled. Serves the CSI driver fencing.redlock.dev to the kubelet, follows
 /// the LeaderLocks and RedisQuorums of the API server, and reads the masters by a user that only reads. Writes cgroup.freeze
-/// and cgroup.kill of the pods that mount the volume. SIGTERM removes the sockets and ends the process with 0; the pods stay as
-/// they are, and `redlock node-guardian` freezes them at the end of their permits.
+/// and cgroup.kill of the pods that mount the volume. SIGTERM removes the sockets, and ends the process with 0 once `redlock
+/// node-guardian` or another node agent guards the pods; without one, the process freezes them at the end of their permits first.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
   redlock node-agent --node-name node-1 --cluster eu-1 --state-dir /run/redlock")]

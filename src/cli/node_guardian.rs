@@ -14,7 +14,8 @@ use super::{
 ///
 /// For a DaemonSet of its own beside the node agent. Reads the table that the agent writes, and needs no access to
 /// Kubernetes or to the masters. Asks for real-time scheduling (capability SYS_NICE) and for locked memory (IPC_LOCK),
-/// and reports in the log what it does not get. SIGTERM ends the process with 0; the agent then freezes alone.
+/// and reports in the log what it does not get. SIGTERM ends the process with 0 once another guardian runs, no pod has a
+/// record, or each permit has ended and no process of a pod runs.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
   redlock node-guardian --state-dir /run/redlock --kubelet-dir /var/lib/kubelet")]

@@ -120,6 +120,30 @@ fn both_have_root_and_two_capabilities_and_no_more() {
 }
 
 #[test]
+fn agent_and_operator_have_the_same_runtime_classes() {
+    const NAME: &str = "REDLOCK_FENCING_RUNTIME_CLASSES";
+    let objects = render(&[ENABLED, "fencing.runtimeClasses={nvidia,crun}"]);
+    let classes = json!("nvidia,crun");
+    assert_eq!(variable(daemon_set(&objects, "node-agent"), NAME), classes);
+    assert_eq!(variable(one(&objects, "Deployment"), NAME), classes);
+    let objects = render(&[ENABLED]);
+    assert_eq!(variable(one(&objects, "Deployment"), NAME), Value::Null);
+}
+
+/// At a shutdown of the node, both freeze until the last permit has ended.
+#[test]
+fn both_may_end_after_the_longest_permit() {
+    let objects = render(&[ENABLED]);
+    // The longest lease that is the default, and its reservation.
+    const LONGEST_PERMIT: i64 = 60 + 5;
+    for component in ["node-agent", "node-guardian"] {
+        let pod = &daemon_set(&objects, component)["spec"]["template"]["spec"];
+        let grace = pod["terminationGracePeriodSeconds"].as_i64().unwrap();
+        assert!(grace >= LONGEST_PERMIT + 10, "{component}: {grace}");
+    }
+}
+
+#[test]
 fn the_directory_of_the_kubelet_has_the_same_path_in_the_pod() {
     let objects = render(&[ENABLED, "fencing.kubeletDir=/data/kubelet"]);
     let agent = daemon_set(&objects, "node-agent");

@@ -201,7 +201,8 @@ impl Agent {
         self.changes.subscribe()
     }
 
-    /// Ends the task. The pods continue to run until their permits end; then the guardian freezes them.
+    /// Ends the task once a guardian or another agent guards the pods, or no pod needs it. The pods continue to run until
+    /// their permits end, which this agent extends no further.
     pub fn shut_down(&self) {
         let _ = self.commands.send(Command::ShutDown);
     }

@@ -8,6 +8,8 @@
 //! has no end, and its pod is frozen at once.
 
 mod ability;
+mod end;
+mod freeze;
 mod scan;
 
 use std::{
@@ -24,16 +26,13 @@ use nix::sys::{
     signalfd::{SfdFlags, SignalFd},
 };
 use redlock_client::clock;
-use redlock_core::{BootInstant, fence::REPEAT_EVERY};
+use redlock_core::BootInstant;
 use thiserror::Error;
 
 use self::scan::Scan;
 use crate::{
-    cgroup::{
-        ability::check_node,
-        pod::{self, PodCgroupError, Written},
-    },
-    deadlines::{Deadlines, RETRY_FAILED},
+    cgroup::ability::check_node,
+    deadlines::Deadlines,
     kubelet::Published,
     realtime,
     table::{FoundGuarded, GuardianReport, Table, TableError},
@@ -82,7 +81,8 @@ impl Signals {
     }
 }
 
-/// Runs until SIGTERM or SIGINT.
+/// Runs until SIGTERM or SIGINT, and then until no pod needs this process: another guardian has reported, no pod has a
+/// record, or each permit has ended and no process of a pod runs.
 ///
 /// # Errors
 /// Returns an error if the table cannot be opened, or if the kernel refuses a timer.
@@ -100,6 +100,8 @@ struct Guardian {
     /// The pods that the guardian cannot freeze, and why.
     unable: BTreeMap<String, String>,
     refresh_at: BootInstant,
+    /// The time at which the process was asked to end.
+    ending: Option<BootInstant>,
     /// `None` without a directory of the kubelet.
     scan: Option<Scan>,
     /// Whether the volumes that the kubelet had when the guardian started are known.
@@ -137,6 +139,7 @@ impl Guardian {
             degraded,
             unable: BTreeMap::new(),
             refresh_at: BootInstant::default(),
+            ending: None,
             scan,
             scanned: false,
         })
@@ -164,7 +167,10 @@ impl Guardian {
             let files = [Some(signals as &dyn AsFd), changed, scanned];
             let [signalled, changed, scanned] = waker.wait(next, files)?;
             if signalled {
-                tracing::info!("the guardian ends; the agent freezes alone");
+                self.begin_end(signals);
+            }
+            if let Some(reason) = self.may_end() {
+                tracing::info!(?reason, "the guardian ends");
                 return Ok(());
             }
             if changed && let Some((changes, _)) = &changes {
@@ -229,7 +235,10 @@ impl Guardian {
             unable: self.unable.clone(),
             node_unable: node.err().map(|error| chain(&error)),
         };
-        if let Err(error) = self.table.write_heartbeat(report, now) {
+        // The report of a successor must stay, and the agent must not count on a process that ends.
+        if self.ending.is_none()
+            && let Err(error) = self.table.write_heartbeat(report, now)
+        {
             tracing::error!(error = %chain(&error), "the heartbeat cannot be written");
         }
     }
@@ -339,51 +348,6 @@ impl Guardian {
         if self.deadlines.is_due(uid, clock::now()) {
             self.freeze(uid);
         }
-    }
-
-    fn freeze(&mut self, uid: &str) {
-        let (path, deleted) = match self.cgroups.get(uid) {
-            Some(Cgroup::At(path)) => (path.clone(), false),
-            Some(Cgroup::Deleted(path)) => (path.clone(), true),
-            Some(Cgroup::Unknown) | None => match pod::find(&self.options.cgroup_root, uid) {
-                Ok(path) => (path, false),
-                // A pod without a cgroup has no process.
-                Err(error @ PodCgroupError::Missing { .. }) => {
-                    tracing::debug!(pod = uid, error = %chain(&error), "no cgroup to freeze");
-                    self.deadlines.froze(uid, clock::now());
-                    return;
-                }
-                // Each search reads the whole tree.
-                Err(error) => return self.freeze_failed(uid, &error, REPEAT_EVERY),
-            },
-        };
-        match pod::freeze(&path) {
-            Ok(Written::Gone) if deleted => self.forget(uid),
-            Ok(_) => self.freeze_written(uid),
-            Err(error) => self.freeze_failed(uid, &error, RETRY_FAILED),
-        }
-    }
-
-    fn freeze_written(&mut self, uid: &str) {
-        let now = clock::now();
-        let due = self.deadlines.froze(uid, now);
-        if self.unable.contains_key(uid) && !self.awaits_trial(uid) {
-            self.note_ability(uid, Ok(()));
-        }
-        if let Some(due) = due.filter(|due| *due != BootInstant::default()) {
-            let late = now.since(due);
-            tracing::info!(
-                pod = uid,
-                ?late,
-                "the guardian froze the pod at the end of its permit"
-            );
-        }
-    }
-
-    /// Plans another attempt. The heartbeat reports the pod as one that the guardian cannot freeze.
-    fn freeze_failed(&mut self, uid: &str, error: &dyn std::error::Error, pause: Duration) {
-        self.deadlines.failed(uid, clock::now() + pause);
-        self.note_ability(uid, Err(chain(error)));
     }
 }
 

@@ -8,6 +8,7 @@ pub mod agent;
 pub mod cgroup;
 pub mod deadlines;
 mod directories;
+mod ending;
 pub mod guardian;
 pub mod kubelet;
 pub mod listing;

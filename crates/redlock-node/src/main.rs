@@ -2,7 +2,7 @@
 //! are `redlock node-agent` and `redlock node-guardian`.
 //!
 //! The agent takes calls as lines of standard input, `publish UID NAMESPACE NAME LOCK TARGET`, `unpublish UID
-//! TARGET` and `report`, and writes each answer as one line. The tests run `write FILE` and `storm FILE` in a
+//! TARGET`, `report` and `end`, and writes each answer as one line. The tests run `write FILE` and `storm FILE` in a
 //! pod.
 
 use std::{
@@ -162,6 +162,10 @@ async fn answer(agent: &Agent, line: &str) -> String {
             Ok(()) => format!("unpublished {uid}"),
             Err(error) => format!("kept {uid}: {error}"),
         },
+        ["end"] => {
+            agent.shut_down();
+            "asked to end".to_owned()
+        }
         ["report"] => format!("ready={} {:?}", agent.ready(), agent.report().await),
         _ => format!("unknown call {line:?}"),
     }

@@ -10,6 +10,7 @@ mod node {
     mod ends;
     mod failed_freezes;
     mod latency;
+    mod orderly_ends;
     mod placements;
     mod pods;
     mod refusals;

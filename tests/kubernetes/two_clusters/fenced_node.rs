@@ -113,9 +113,21 @@ impl FencedNode {
         }
     }
 
-    /// Ends a process with SIGTERM.
-    pub fn stop_part(&mut self, part: Part) {
-        if let Some(mut process) = self.slot(part).take() {
+    /// Ends the agent with SIGTERM, which the guardian outlives.
+    pub fn stop_agent(&mut self) {
+        let process = self.agent.take();
+        self.stop(Part::Agent, process);
+    }
+
+    /// Starts another guardian, as a DaemonSet with a surge does, and then ends the older one with SIGTERM.
+    pub fn replace_guardian(&mut self) {
+        let older = self.guardian.take();
+        self.start_part(Part::Guardian);
+        self.stop(Part::Guardian, older);
+    }
+
+    fn stop(&mut self, part: Part, process: Option<ChildGuard>) {
+        if let Some(mut process) = process {
             process.signal(Signal::SIGTERM);
             let (status, took) = process.wait(BOUND);
             assert!(

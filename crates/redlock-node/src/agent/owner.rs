@@ -2,6 +2,7 @@
 
 mod calls;
 mod effects;
+mod ending;
 mod freezes;
 mod kubelet_volumes;
 mod placements;
@@ -113,6 +114,8 @@ pub(super) struct Owner<'a> {
     pub(super) latency: Latency,
     /// The reason why this agent can freeze no pod of the node, if it cannot.
     pub(super) cannot_freeze: Option<String>,
+    /// The time at which the process was asked to end.
+    pub(super) ending: Option<BootInstant>,
     pub(super) tick_at: BootInstant,
     pub(super) ticks: u64,
 }
@@ -179,17 +182,26 @@ impl Owner<'_> {
             if now >= self.tick_at {
                 self.tick_at = now + REPEAT_EVERY;
                 if self.turn.is_claimed() {
-                    break End::Claimed;
+                    break if self.ending.is_some() {
+                        End::ShutDown
+                    } else {
+                        End::Claimed
+                    };
                 }
                 self.tick(now);
             }
             self.poll_soon();
             self.poll_freezes();
+            if let Some(reason) = self.may_end() {
+                tracing::info!(?reason, "the agent ends");
+                break End::ShutDown;
+            }
             self.begin_rounds(now);
             let wake = self.next_wake(now);
             tokio::select! {
                 command = commands.recv() => match command {
-                    Some(Command::ShutDown) | None => break End::ShutDown,
+                    Some(Command::ShutDown) => self.begin_end(),
+                    None => break End::ShutDown,
                     Some(command) => if let Some(command) = self.kubelet.admit(command) {
                         self.on_command(command);
                     },
@@ -252,6 +264,9 @@ impl Owner<'_> {
 
     fn on_command(&mut self, command: Command) {
         match command {
+            Command::Publish(_, answer) if self.ending.is_some() => {
+                let _ = answer.send(Err(PublishError::Stopped));
+            }
             Command::Publish(request, answer) => self.publish(*request, answer),
             Command::Unpublish(uid, target, answer) => self.unpublish(&uid, target, answer),
             Command::Report(answer) => {
@@ -263,7 +278,10 @@ impl Owner<'_> {
 
     fn next_wake(&self, now: BootInstant) -> BootInstant {
         let records = self.pods.values().map(|pod| pod.record.next_wake());
-        let rounds = self.quorums.values().filter(|quorum| !quorum.under_way);
+        let rounds = self
+            .quorums
+            .values()
+            .filter(|quorum| !quorum.under_way && self.ending.is_none());
         let rounds = rounds.map(|quorum| quorum.due);
         let wakes = records.chain(rounds).chain([self.tick_at]);
         let awaited = |pod: &Pod| pod.is_storing() || pod.freeze.is_pending();
@@ -279,7 +297,11 @@ impl Owner<'_> {
         }
     }
 
+    /// Begins the rounds that are due. An agent that ends extends no permit, so that it ends with the permits of its pods.
     fn begin_rounds(&mut self, now: BootInstant) {
+        if self.ending.is_some() {
+            return;
+        }
         for (spec, quorum) in &mut self.quorums {
             if !quorum.under_way && quorum.due <= now {
                 quorum.under_way = true;

@@ -47,6 +47,7 @@ impl<'a> Owner<'a> {
             waiting: WaitingPods::default(),
             latency: Latency::default(),
             cannot_freeze: None,
+            ending: None,
             tick_at: BootInstant::default(),
             ticks: 0,
         };

@@ -25,6 +25,9 @@ pub struct Heartbeat {
     /// The reason why the guardian can freeze no pod of the node, if it cannot.
     #[serde(default)]
     pub node_unable: Option<String>,
+    /// Names the process: two guardians may have the same process id, each in its own container.
+    #[serde(default)]
+    writer: String,
 }
 
 /// The report of a guardian about itself, before it is stamped with process and time.
@@ -45,6 +48,12 @@ impl Heartbeat {
         self.age(now) <= SILENT
     }
 
+    /// Reports whether the guardian has reported after this time.
+    #[must_use]
+    pub const fn is_after(&self, since: BootInstant) -> bool {
+        self.beat_boot_nanoseconds > since.as_nanos()
+    }
+
     /// Reports whether the guardian has read this entry, or a later one, before the report.
     #[must_use]
     pub const fn is_later_than(&self, entry: &Entry) -> bool {
@@ -58,6 +67,14 @@ impl Heartbeat {
 }
 
 impl Table {
+    /// Reports whether another guardian than the process with this table has reported since `since`, and can freeze pods.
+    #[must_use]
+    pub fn has_other_guardian(&self, since: BootInstant) -> bool {
+        self.heartbeat().is_some_and(|heartbeat| {
+            heartbeat.writer != self.writer && heartbeat.node_unable.is_none() && heartbeat.is_after(since)
+        })
+    }
+
     /// Records that the guardian runs.
     ///
     /// # Errors
@@ -72,6 +89,7 @@ impl Table {
             pods: report.pods,
             unable: report.unable,
             node_unable: report.node_unable,
+            writer: self.writer.clone(),
         };
         let bytes =
             serde_json::to_vec(&heartbeat).map_err(|cause| failed("encoding", &path, cause.into()))?;

@@ -153,10 +153,15 @@ impl Acts<'_> {
     pub(super) async fn rollout_part(&mut self, part: Part) {
         let cluster = self.cluster().name;
         self.mark(format!("SIGTERM to the {part:?} of {cluster}"));
-        block_in_place(|| self.node().stop_part(part));
-        // The time in which a DaemonSet starts the next pod.
-        self.last(0..1_500).await;
-        self.mark(format!("the {part:?} of {cluster} is started"));
-        self.node().start_part(part);
+        match part {
+            Part::Guardian => block_in_place(|| self.node().replace_guardian()),
+            Part::Agent => {
+                block_in_place(|| self.node().stop_agent());
+                // The time in which a DaemonSet starts the next pod.
+                self.last(0..1_500).await;
+                self.node().start_part(part);
+            }
+        }
+        self.mark(format!("the {part:?} of {cluster} is replaced"));
     }
 }

@@ -1,0 +1,66 @@
+//! Tests agent and guardian that are asked to end, as at a shutdown of the node.
+
+use nix::sys::signal::Signal;
+
+use super::{
+    pods::no_code_after,
+    world::{BOUND, World},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_of_the_node_ends_agent_and_guardian_after_the_permits_of_its_pods() {
+    let Some(mut world) = World::guarded("a shutdown of the node").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    world.guardian.as_ref().unwrap().signal(Signal::SIGTERM);
+    world.agent().send_line("end");
+    pod.frozen().await;
+    no_code_after(pod.last(), pod.valid_until());
+    for process in [&mut world.guardian, &mut world.agent] {
+        let (status, _) = process.as_mut().unwrap().wait(BOUND);
+        assert!(status.success(), "{status}");
+    }
+    assert!(pod.events()["frozen"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guardian_that_is_asked_to_end_still_freezes_the_pods_of_a_killed_agent() {
+    let Some(mut world) = World::guarded("a guardian that ends").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    world.guardian.as_ref().unwrap().signal(Signal::SIGTERM);
+    world.agent().kill();
+    let until = pod.stored_until(&world);
+    pod.frozen().await;
+    no_code_after(pod.last(), until);
+    let (status, _) = world.guardian.as_mut().unwrap().wait(BOUND);
+    assert!(status.success(), "{status}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_update_of_agent_and_guardian_ends_each_at_once_and_freezes_nothing() {
+    let Some(mut world) = World::guarded("an update").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    let watch = pod.watch();
+    let mut older = world.guardian.take().unwrap();
+    world.start_guardian();
+    older.signal(Signal::SIGTERM);
+    let (status, _) = older.wait(BOUND);
+    assert!(status.success(), "{status}");
+    world.until_reported("ready=true").await;
+    // The guardian guards the pod alone until the next agent starts.
+    world.agent().send_line("end");
+    let (status, _) = world.agent().wait(BOUND);
+    assert!(status.success(), "{status}");
+    world.start_agent().await;
+    world.until_reported("ready=true").await;
+    pod.writes().await;
+    watch.assert_never_frozen();
+}
