@@ -130,6 +130,16 @@ fn agent_and_operator_have_the_same_runtime_classes() {
     assert_eq!(variable(one(&objects, "Deployment"), NAME), Value::Null);
 }
 
+#[test]
+fn nodes_that_cannot_fence_are_excluded_by_their_labels() {
+    let objects = render(&[ENABLED, "fencing.nodeSelector.fenced=yes"]);
+    for component in ["node-agent", "node-guardian"] {
+        let selector = &daemon_set(&objects, component)["spec"]["template"]["spec"]["nodeSelector"];
+        let wanted = json!({"kubernetes.io/os": "linux", "fenced": "yes"});
+        assert_eq!(selector, &wanted, "{component}");
+    }
+}
+
 /// At a shutdown of the node, both freeze until the last permit has ended.
 #[test]
 fn both_may_end_after_the_longest_permit() {

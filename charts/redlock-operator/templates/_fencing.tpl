@@ -56,6 +56,9 @@ spec:
       - operator: Exists
       nodeSelector:
         kubernetes.io/os: linux
+        {{- with .top.Values.fencing.nodeSelector }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
       # Each of both ends at once during an update. At a shutdown of the node, it freezes until the last permit has ended: after the
       # longest lease of a fenced lock (60 s by default), the 5 s of its reservation, and some seconds to freeze.
       terminationGracePeriodSeconds: 90
