@@ -92,7 +92,7 @@ words! {
         NoScaleSubresource: "action Scale of a kind without the subresource `scale`",
         SelectorInvalid: "a selector cannot be read",
         TargetNotSafe: "a target may run without the lock: its spec lets it, a controller keeps its pods although it was deleted, or the API server did not store a field as the operator wrote it; or a stop would delete its volumes",
-        NotFenced: "`fencing: Node`: the pod template of a target does not mount the volume of the driver fencing.redlock.dev for this lock: the target is not started",
+        NotFenced: "`fencing: Node`: the pod template of a target does not mount the volume of the driver fencing.redlock.dev for this lock, or has a runtime class that is not allowed: the target is not started",
         NoReadyPod: "no pod of the selector is ready",
         HolderNotSelected: "the selector does not match the pod of the agent that holds the lock",
         TargetUnreachable: "the API server refused a request, or did not answer in time",

@@ -72,7 +72,7 @@ impl KubeResolver {
         change(&self.declared, |declared| declared.set_cluster(cluster));
     }
 
-    /// Reads the object of a pod; `None` if there is none. The reason of an error is in the log.
+    /// Reads the object of a pod; `None` if the pod has no object. The reason of an error is in the log.
     fn read(&self, pod: &PodName) -> impl Future<Output = Result<Option<Pod>, ()>> + Send + 'static {
         let pods = Api::<Pod>::namespaced(self.client.clone(), &pod.namespace);
         let (name, uid) = (pod.name.clone(), pod.uid.clone());

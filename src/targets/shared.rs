@@ -89,7 +89,7 @@ impl Shared {
         }
     }
 
-    /// Replaces the runtime classes whose pods are fenced; there are none by default.
+    /// Replaces the runtime classes whose pods are fenced: none by default.
     pub(crate) fn with_runtime_classes(mut self, runtime_classes: RuntimeClasses) -> Self {
         self.runtime_classes = runtime_classes;
         self
