@@ -64,3 +64,19 @@ async fn an_update_of_agent_and_guardian_ends_each_at_once_and_freezes_nothing()
     pod.writes().await;
     watch.assert_never_frozen();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_is_asked_to_end_without_a_guardian_freezes_its_pods_first() {
+    let Some(mut world) = World::guarded("an agent that ends alone").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    world.guardian.as_mut().unwrap().kill();
+    world.agent().send_line("end");
+    let (status, _) = world.agent().wait(BOUND);
+    assert!(status.success(), "{status}");
+    let events = pod.events();
+    assert!(events["frozen"] && events["populated"], "{events:?}");
+    no_code_after(pod.last(), pod.valid_until());
+}
