@@ -1,6 +1,7 @@
 //! Brings one target to its desired state.
 
 mod not_started;
+mod readiness;
 
 pub(super) use not_started::KindFound;
 use not_started::awaits;
@@ -12,7 +13,6 @@ use tokio::time;
 use super::{
     back_off::BackOff,
     conflict::Conflicts,
-    ready::PodsReady,
     stopping::Deadline,
     turns::{Lane, Turns},
 };
@@ -22,11 +22,7 @@ use crate::{
         plan::{AwaitedTemplate, TargetPlan, TargetWork},
     },
     clock,
-    controller::{
-        planted::{WorldMistake, plants},
-        problem::Problem,
-        rate_limiter::RateLimiter,
-    },
+    controller::{problem::Problem, rate_limiter::RateLimiter},
     lease::BootInstant,
     targets::{
         Action, Changes, ConditionReason, EventReason, StartPermit, Step, StopPermit, TargetContext,
@@ -184,24 +180,6 @@ impl Target {
             Err(_) => (ConditionReason::TargetUnreachable, UNANSWERED.to_owned()),
         };
         Err(Problem::new(reason, format!("target {}: {text}", self.name)))
-    }
-
-    /// Returns whether the running pods of the target are ready.
-    pub(super) async fn ready(&mut self) -> PodsReady {
-        self.turns.count(Lane::Start, clock::now());
-        match time::timeout(PATIENCE, self.action.ready()).await {
-            Ok(Ok(Some(true))) => PodsReady::Ready,
-            Ok(Ok(None | Some(false))) if self.is_start_refused() => PodsReady::Unready,
-            Ok(Err(error)) if self.is_start_refused() && error.is_refusal() => PodsReady::Unready,
-            Ok(Ok(None)) => PodsReady::NotApplicable,
-            Ok(Ok(Some(false))) => PodsReady::Unready,
-            Ok(Err(_)) | Err(_) => PodsReady::Unknown,
-        }
-    }
-
-    /// Reports whether the last start failed by an answer of the API server: the object is missing, or a request was refused.
-    pub(super) fn is_start_refused(&self) -> bool {
-        self.start_refused && !plants(WorldMistake::CountsStartedTargets)
     }
 
     pub(super) async fn start(&mut self, permit: &StartPermit) -> Step {
@@ -373,7 +351,7 @@ impl Target {
             }
             step => step,
         };
-        self.start_refused = lane == Lane::Start && is_start_refused(&step);
+        self.start_refused = lane == Lane::Start && readiness::is_start_refused(&step);
         self.back_off.add(lane, &step, refused, now);
         step
     }
@@ -409,22 +387,6 @@ fn is_urgent(deadline: Deadline, observed: TargetState, contested: bool) -> bool
 /// Returns the timeout of a step of a stop. The last steps are short, so that a hanging step is retried in time.
 fn step_limit(until: Option<BootInstant>, now: BootInstant) -> Duration {
     until.map_or(PATIENCE, |by| (by.left(now) / 2).clamp(SHORTEST, PATIENCE))
-}
-
-/// Reports whether a target does not run because its object is missing, or because a request was refused.
-fn is_start_refused(step: &Step) -> bool {
-    let Step::Trouble(trouble) = step else {
-        return false;
-    };
-    trouble.state != TargetState::Active
-        && matches!(
-            trouble.reason,
-            ConditionReason::TargetNotFound
-                | ConditionReason::Forbidden
-                | ConditionReason::RequestDenied
-                | ConditionReason::KindUnknown
-                | ConditionReason::NoScaleSubresource
-        )
 }
 
 #[cfg(test)]

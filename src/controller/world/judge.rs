@@ -22,7 +22,7 @@ use crate::{clock, lease::BootInstant};
 /// The time for which two clusters may show a lock as held by themselves, while all of their replicas can write.
 const STALE: Duration = Duration::from_secs(5);
 
-/// What was observed so far.
+/// The observations so far.
 #[derive(Debug, Default)]
 pub(super) struct Judge {
     /// The locks that two clusters show as held by themselves, and since when.
@@ -30,7 +30,7 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    /// Checks what must be so at any time.
+    /// Checks the rules that hold at any time.
     pub(super) fn check(&mut self, universe: &Universe, users: &Users) -> Result<(), String> {
         if users.restores() {
             self.shown_twice.clear();

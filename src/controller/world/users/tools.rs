@@ -18,7 +18,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 const OLD: Duration = Duration::from_secs(120);
 /// The time for which the API server is stopped.
 const STOPPED: Duration = Duration::from_secs(3);
-/// The time after a restoration in which work may run in two clusters: the objects of the backup say so.
+/// The time after a restoration in which work may run in two clusters: the objects of the backup declare it.
 const RESTORING: Duration = Duration::from_secs(45);
 
 /// A copy of the objects of a cluster.
