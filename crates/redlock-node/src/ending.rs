@@ -22,6 +22,8 @@ pub(crate) enum GuardedState {
     Stopped,
     /// An administrator lets the pod run without a permit.
     Released,
+    /// The processes of the pod run outside its cgroup, where no freeze of this process reaches them.
+    OutOfReach,
 }
 
 /// Returns the reason why a process that was asked to end may end now; `None` while a pod needs it.
@@ -34,7 +36,7 @@ pub(crate) fn may_end(succeeded: bool, pods: impl IntoIterator<Item = GuardedSta
         match pod {
             GuardedState::NeedsGuard => return None,
             GuardedState::Stopped => reason = EndReason::AllStopped,
-            GuardedState::Released => {}
+            GuardedState::Released | GuardedState::OutOfReach => {}
         }
     }
     Some(reason)
@@ -46,12 +48,14 @@ mod tests {
 
     #[test]
     fn a_process_ends_only_where_no_pod_needs_it() {
-        use GuardedState::{NeedsGuard, Released, Stopped};
+        use GuardedState::{NeedsGuard, OutOfReach, Released, Stopped};
         for (succeeded, pods, wanted) in [
             (false, vec![], Some(EndReason::NoRecord)),
             (false, vec![Released], Some(EndReason::NoRecord)),
             (false, vec![Stopped, Released], Some(EndReason::AllStopped)),
+            (false, vec![OutOfReach], Some(EndReason::NoRecord)),
             (false, vec![Stopped, NeedsGuard], None),
+            (false, vec![OutOfReach, NeedsGuard], None),
             (true, vec![NeedsGuard], Some(EndReason::Succeeded)),
         ] {
             assert_eq!(may_end(succeeded, pods.clone()), wanted, "{succeeded} {pods:?}");

@@ -7,6 +7,7 @@ use super::Owner;
 use crate::{
     agent::pod::Pod,
     ending::{EndReason, GuardedState, may_end},
+    table::Heartbeat,
 };
 
 impl Owner<'_> {
@@ -26,14 +27,29 @@ impl Owner<'_> {
     pub(super) fn may_end(&self) -> Option<EndReason> {
         let since = self.ending?;
         let heartbeat = self.shared.table.heartbeat();
-        let guardian =
-            heartbeat.is_some_and(|heartbeat| heartbeat.is_after(since) && heartbeat.node_unable.is_none());
-        let succeeded = guardian && self.pods.values().all(Pod::is_guarded);
+        let succeeded = heartbeat.is_some_and(|heartbeat| {
+            heartbeat.is_after(since)
+                && heartbeat.node_unable.is_none()
+                && self
+                    .pods
+                    .iter()
+                    .all(|(uid, pod)| is_left_to_guardian(uid, pod, &heartbeat))
+        });
         may_end(succeeded, self.pods.values().map(guarded_state))
     }
 }
 
+/// Reports whether the guardian guards a pod without this process. Only the ability of the guardian counts: an agent that
+/// stays for a pod that it cannot freeze itself would let the permits of all other pods end.
+fn is_left_to_guardian(uid: &str, pod: &Pod, guardian: &Heartbeat) -> bool {
+    let acknowledged = pod.stored.as_ref().is_none_or(|stored| stored.acknowledged);
+    pod.placement.is_elsewhere() || (acknowledged && !guardian.unable.contains_key(uid))
+}
+
 fn guarded_state(pod: &Pod) -> GuardedState {
+    if pod.placement.is_elsewhere() {
+        return GuardedState::OutOfReach;
+    }
     match pod.record.state() {
         State::Released(_) => GuardedState::Released,
         State::Frozen { .. } | State::Killed { .. } if pod.freeze.is_shown() => GuardedState::Stopped,

@@ -8,8 +8,10 @@ use redlock_testkit::eventually;
 
 use super::*;
 use crate::{
+    agent::placement::Placement,
+    ending::EndReason,
     resolver::FileResolver,
-    table::{EntryState, Found, ReleasedRun, tests::entry},
+    table::{EntryState, Found, GuardianReport, ReleasedRun, tests::entry},
 };
 
 const LINEAGE: Lineage = Lineage {
@@ -152,4 +154,61 @@ async fn a_start_that_was_interrupted_does_not_count_as_a_pod_that_runs() {
         let pod = &owner.pods["uid-1"];
         assert_eq!((pod.is_running(), pod.is_lost()), (runs, !runs));
     }
+}
+
+/// Returns an agent that was asked to end, with an acknowledged pod `uid-1` under a permit.
+fn ending_with_a_pod<'a>(shared: &'a mut Shared, folder: &Path) -> Owner<'a> {
+    let until = clock::now() + Duration::from_secs(60);
+    let run = Run {
+        lineage: LINEAGE,
+        until,
+    };
+    fs::write(folder.join("cgroup.freeze"), "0").unwrap();
+    let mut permitted = entry(&shared.table, EntryState::Permitted(run.into()), 1);
+    permitted.cgroup = folder.to_owned();
+    shared.table.store(&permitted).unwrap();
+    let mut owner = start(shared);
+    owner.begin_end();
+    let pod = owner.pods.get_mut("uid-1").unwrap();
+    pod.stored.as_mut().unwrap().acknowledged = true;
+    owner
+}
+
+fn report_guardian(shared: &Shared, unable: Option<&str>) {
+    let unable = unable.map(|uid| (uid.to_owned(), "Read-only file system".to_owned()));
+    let report = GuardianReport {
+        unable: unable.into_iter().collect(),
+        ..GuardianReport::default()
+    };
+    shared.table.write_heartbeat(report, clock::now()).unwrap();
+}
+
+/// An agent that stays extends no permit, so that every pod of the node would be frozen.
+#[tokio::test]
+async fn a_pod_that_only_the_guardian_can_freeze_does_not_keep_an_agent_that_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shared = shared(folder.path());
+    let mut owner = ending_with_a_pod(&mut shared, folder.path());
+    assert_eq!(owner.may_end(), None, "no guardian has reported");
+    report_guardian(owner.shared, Some("uid-1"));
+    assert_eq!(owner.may_end(), None, "the guardian cannot freeze the pod");
+    report_guardian(owner.shared, None);
+    let pod = owner.pods.get_mut("uid-1").unwrap();
+    pod.unable = Some("the node agent cannot freeze the pod".to_owned());
+    assert_eq!(owner.may_end(), Some(EndReason::Succeeded));
+    let pod = owner.pods.get_mut("uid-1").unwrap();
+    pod.stored.as_mut().unwrap().acknowledged = false;
+    assert_eq!(owner.may_end(), None, "the guardian has not read the permit");
+}
+
+#[tokio::test]
+async fn a_pod_that_no_freeze_reaches_does_not_keep_an_agent_that_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shared = shared(folder.path());
+    let mut owner = ending_with_a_pod(&mut shared, folder.path());
+    let pod = owner.pods.get_mut("uid-1").unwrap();
+    pod.placement = Placement::Elsewhere;
+    assert_eq!(owner.may_end(), Some(EndReason::NoRecord), "without a guardian");
+    report_guardian(owner.shared, Some("uid-1"));
+    assert_eq!(owner.may_end(), Some(EndReason::Succeeded));
 }
