@@ -323,10 +323,8 @@ impl Owner<'_> {
 
     pub(super) fn on_findings(&mut self, findings: Vec<(LockSpec, Finding)>) {
         for (lock, finding) in findings {
-            let of_lock = self
-                .pods
-                .iter()
-                .filter(|(_, pod)| pod.lock.as_ref() == Some(&lock) && !pod.placement.is_elsewhere());
+            let counts = |pod: &Pod| pod.lock.as_ref() == Some(&lock) && pod.accepts(&finding);
+            let of_lock = self.pods.iter().filter(|(_, pod)| counts(pod));
             let uids: Vec<String> = of_lock.map(|(uid, _)| uid.clone()).collect();
             for uid in uids {
                 self.input(&uid, Input::Round(finding.clone()));

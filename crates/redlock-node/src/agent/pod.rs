@@ -179,6 +179,17 @@ impl Pod {
         matches!(self.record.state(), State::Refused)
     }
 
+    /// Reports whether a finding of a round counts for the pod. A pod that no freeze reaches gets no further permit;
+    /// evidence against its permit counts for every pod.
+    pub(super) const fn accepts(&self, finding: &Finding) -> bool {
+        match finding {
+            Finding::Permit(_) => !self.placement.is_elsewhere(),
+            Finding::Foreign { .. } | Finding::Unheld | Finding::ClockStoodStill | Finding::Withheld(_) => {
+                true
+            }
+        }
+    }
+
     pub(super) fn change_of(&self, kind: ChangeKind, why: String) -> Change {
         Change {
             pod: self.name.clone(),

@@ -27,7 +27,7 @@ impl Owner<'_> {
             return;
         }
         let running = self.pods.iter().filter(|(_, pod)| pod.is_running());
-        for (uid, pod) in running.filter(|(_, pod)| is_empty(pod)) {
+        for (uid, pod) in running.filter(|(_, pod)| has_process(pod) == Some(false)) {
             let (uid, read) = (uid.clone(), self.shared.resolver.containers(&pod.name));
             self.placing.spawn(async move {
                 let shown = timeout(READ_WITHIN, read).await;
@@ -42,7 +42,9 @@ impl Owner<'_> {
         let Some(pod) = self.pods.get_mut(&read.uid).filter(|pod| pod.is_running()) else {
             return;
         };
-        let populated = !is_empty(pod);
+        let Some(populated) = has_process(pod) else {
+            return;
+        };
         if !pod.placement.observe(populated, read.shown, clock::now()) {
             return;
         }
@@ -62,12 +64,8 @@ impl Owner<'_> {
     }
 }
 
-/// Reports whether the cgroup of a pod is known to have no process.
-fn is_empty(pod: &Pod) -> bool {
-    let events = pod.cgroup.as_ref().map(|path| cgroup::pod::events(path));
-    match events {
-        Some(Ok(Some(events))) => !events.populated,
-        Some(Ok(None)) => true,
-        Some(Err(_)) | None => false,
-    }
+/// Reports whether the cgroup of a pod has a process; `None` if that cannot be read.
+fn has_process(pod: &Pod) -> Option<bool> {
+    let events = cgroup::pod::events(pod.cgroup.as_ref()?).ok()?;
+    Some(events.is_some_and(|events| events.populated))
 }

@@ -2,7 +2,7 @@ use std::{fs, path::Path};
 
 use redlock_core::{
     FencingToken,
-    fence::{Effect, Lineage, Release, Run},
+    fence::{Effect, Lineage, Permit, Release, Run},
 };
 use redlock_testkit::eventually;
 
@@ -156,8 +156,8 @@ async fn a_start_that_was_interrupted_does_not_count_as_a_pod_that_runs() {
     }
 }
 
-/// Returns an agent that was asked to end, with an acknowledged pod `uid-1` under a permit.
-fn ending_with_a_pod<'a>(shared: &'a mut Shared, folder: &Path) -> Owner<'a> {
+/// Returns an agent with an acknowledged pod `uid-1` under a permit.
+fn with_a_pod<'a>(shared: &'a mut Shared, folder: &Path) -> Owner<'a> {
     let until = clock::now() + Duration::from_secs(60);
     let run = Run {
         lineage: LINEAGE,
@@ -168,7 +168,6 @@ fn ending_with_a_pod<'a>(shared: &'a mut Shared, folder: &Path) -> Owner<'a> {
     permitted.cgroup = folder.to_owned();
     shared.table.store(&permitted).unwrap();
     let mut owner = start(shared);
-    owner.begin_end();
     let pod = owner.pods.get_mut("uid-1").unwrap();
     pod.stored.as_mut().unwrap().acknowledged = true;
     owner
@@ -183,12 +182,55 @@ fn report_guardian(shared: &Shared, unable: Option<&str>) {
     shared.table.write_heartbeat(report, clock::now()).unwrap();
 }
 
+/// A permit that another cluster has ended must not last until its end.
+#[tokio::test]
+async fn evidence_against_a_permit_counts_for_a_pod_that_no_freeze_reaches() {
+    for finding in [Finding::Unheld, Finding::ClockStoodStill] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut shared = shared(folder.path());
+        let mut owner = with_a_pod(&mut shared, folder.path());
+        let pod = owner.pods.get_mut("uid-1").unwrap();
+        pod.placement = Placement::Elsewhere;
+        let (lock, until) = (pod.lock.clone().unwrap(), pod.record.permitted_until());
+        let later = Permit {
+            until: clock::now() + Duration::from_secs(600),
+            sent: clock::now(),
+            first: LINEAGE.first,
+            token: LINEAGE.token,
+            closed: false,
+        };
+        owner.on_findings(vec![(lock.clone(), Finding::Permit(later))]);
+        assert_eq!(owner.pods["uid-1"].record.permitted_until(), until);
+        owner.on_findings(vec![(lock, finding)]);
+        assert!(!owner.pods["uid-1"].is_running());
+    }
+}
+
+/// An unreadable cgroup shows neither a process nor its absence.
+#[tokio::test]
+async fn an_unreadable_cgroup_changes_no_placement() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shared = shared(folder.path());
+    let mut owner = with_a_pod(&mut shared, folder.path());
+    for before in [Placement::Unknown, Placement::Elsewhere] {
+        owner.pods.get_mut("uid-1").unwrap().placement = before;
+        fs::write(folder.path().join("cgroup.events"), "populated\n").unwrap();
+        let uid = "uid-1".to_owned();
+        owner.on_containers(&ContainersRead {
+            uid,
+            shown: ContainersShown::Run,
+        });
+        assert_eq!(owner.pods["uid-1"].placement, before);
+    }
+}
+
 /// An agent that stays extends no permit, so that every pod of the node would be frozen.
 #[tokio::test]
 async fn a_pod_that_only_the_guardian_can_freeze_does_not_keep_an_agent_that_ends() {
     let folder = tempfile::tempdir().unwrap();
     let mut shared = shared(folder.path());
-    let mut owner = ending_with_a_pod(&mut shared, folder.path());
+    let mut owner = with_a_pod(&mut shared, folder.path());
+    owner.begin_end();
     assert_eq!(owner.may_end(), None, "no guardian has reported");
     report_guardian(owner.shared, Some("uid-1"));
     assert_eq!(owner.may_end(), None, "the guardian cannot freeze the pod");
@@ -205,7 +247,8 @@ async fn a_pod_that_only_the_guardian_can_freeze_does_not_keep_an_agent_that_end
 async fn a_pod_that_no_freeze_reaches_does_not_keep_an_agent_that_ends() {
     let folder = tempfile::tempdir().unwrap();
     let mut shared = shared(folder.path());
-    let mut owner = ending_with_a_pod(&mut shared, folder.path());
+    let mut owner = with_a_pod(&mut shared, folder.path());
+    owner.begin_end();
     let pod = owner.pods.get_mut("uid-1").unwrap();
     pod.placement = Placement::Elsewhere;
     assert_eq!(owner.may_end(), Some(EndReason::NoRecord), "without a guardian");
