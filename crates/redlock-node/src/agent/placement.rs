@@ -17,13 +17,16 @@ const EMPTY_FOR: Duration = Duration::from_secs(15);
 /// Whether the processes of a pod are in its cgroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Placement {
-    /// The cgroup has had no process, and no container is known to run.
+    /// The cgroup has had no process, and no read has shown whether a container runs.
     #[default]
     Unknown,
+    /// The cgroup is empty, and a read has shown that no container runs.
+    NoContainer,
     /// The cgroup has had a process since the start of the pod.
     InCgroup,
-    /// The cgroup is empty although a container runs, as reads since `since` show.
-    Contradicted { since: BootInstant },
+    /// The cgroup is empty although a container runs, as reads since `since` show. `had_process`: the last known process
+    /// was in the cgroup, so the status may be late.
+    Contradicted { since: BootInstant, had_process: bool },
     /// A container runs outside the cgroup: the pod is not fenced.
     Elsewhere,
 }
@@ -38,14 +41,19 @@ impl Placement {
             // A state that is unknown changes nothing.
             (known, false, ContainersShown::Unknown) => known,
             (Self::Elsewhere, false, ContainersShown::Run) => Self::Elsewhere,
-            (Self::Contradicted { since }, false, ContainersShown::Run) if now.since(since) >= EMPTY_FOR => {
+            (Self::Contradicted { since, .. }, false, ContainersShown::Run)
+                if now.since(since) >= EMPTY_FOR =>
+            {
                 Self::Elsewhere
             }
-            (Self::Contradicted { since }, false, ContainersShown::Run) => Self::Contradicted { since },
-            (Self::Unknown | Self::InCgroup, false, ContainersShown::Run) => {
-                Self::Contradicted { since: now }
+            (known @ Self::Contradicted { .. }, false, ContainersShown::Run) => known,
+            (Self::Unknown | Self::NoContainer | Self::InCgroup, false, ContainersShown::Run) => {
+                Self::Contradicted {
+                    since: now,
+                    had_process: before == Self::InCgroup,
+                }
             }
-            (_, false, ContainersShown::NoneRuns) => Self::Unknown,
+            (_, false, ContainersShown::NoneRuns) => Self::NoContainer,
         };
         *self == Self::Elsewhere && before != Self::Elsewhere
     }
@@ -53,6 +61,15 @@ impl Placement {
     /// Notes that the cgroup has a process.
     pub(super) fn note_process(&mut self) {
         *self = Self::InCgroup;
+    }
+
+    /// Reports whether an empty cgroup shows that no process of the pod runs.
+    pub(super) const fn ends_with_cgroup(self) -> bool {
+        match self {
+            Self::NoContainer | Self::InCgroup => true,
+            Self::Contradicted { had_process, .. } => had_process,
+            Self::Unknown | Self::Elsewhere => false,
+        }
     }
 
     pub(super) const fn is_elsewhere(self) -> bool {
@@ -90,7 +107,7 @@ mod tests {
             let mut placement = Placement::default();
             assert!(!placement.observe(false, shown, at(0)));
             assert!(!placement.observe(false, shown, at(60_000)), "{shown:?}");
-            assert_eq!(placement, Placement::Unknown);
+            assert_ne!(placement, Placement::Elsewhere);
         }
         let mut placement = Placement::InCgroup;
         placement.observe(false, ContainersShown::Run, at(0));
@@ -101,5 +118,23 @@ mod tests {
         );
         assert!(!placement.observe(true, ContainersShown::Run, at(40_000)));
         assert_eq!(placement, Placement::InCgroup);
+    }
+
+    #[test]
+    fn an_empty_cgroup_shows_an_end_only_where_the_processes_were_in_it_or_no_container_runs() {
+        let mut placement = Placement::default();
+        assert!(!placement.ends_with_cgroup(), "nothing was read");
+        placement.observe(false, ContainersShown::Unknown, at(0));
+        assert!(!placement.ends_with_cgroup());
+        placement.observe(false, ContainersShown::Run, at(1_000));
+        assert!(!placement.ends_with_cgroup(), "a container runs");
+        placement.observe(false, ContainersShown::Run, at(16_000));
+        assert!(!placement.ends_with_cgroup(), "a container runs elsewhere");
+        placement.observe(false, ContainersShown::NoneRuns, at(17_000));
+        assert!(placement.ends_with_cgroup(), "it has ended");
+        placement.note_process();
+        assert!(placement.ends_with_cgroup());
+        placement.observe(false, ContainersShown::Run, at(20_000));
+        assert!(placement.ends_with_cgroup(), "the status is late");
     }
 }

@@ -118,6 +118,33 @@ impl Pod {
         matches!(self.record.state(), State::Running(_))
     }
 
+    /// Reports whether reads of the status of the pod decide where its processes are. The status of a killed pod is late,
+    /// so it counts only for the end of a pod that was found elsewhere.
+    pub(super) const fn is_placed_by_status(&self) -> bool {
+        match self.record.state() {
+            State::Running(_) | State::Frozen { .. } => true,
+            State::Killed { .. } | State::Confirming { .. } | State::Storing { .. } => {
+                self.placement.is_elsewhere()
+            }
+            State::Waiting { .. } | State::Released(_) | State::Refused => false,
+        }
+    }
+
+    /// Reports whether an empty cgroup shows that no process of the pod runs. Only a frozen pod may have processes
+    /// that were never known: a pod that starts has none, and the processes of a killed one were known before.
+    pub(super) const fn ends_with_cgroup(&self) -> bool {
+        match self.record.state() {
+            State::Frozen { .. } => self.placement.ends_with_cgroup(),
+            State::Waiting { .. }
+            | State::Confirming { .. }
+            | State::Storing { .. }
+            | State::Running(_)
+            | State::Killed { .. }
+            | State::Released(_)
+            | State::Refused => true,
+        }
+    }
+
     pub(super) const fn is_storing(&self) -> bool {
         matches!(self.record.state(), State::Storing { .. })
     }

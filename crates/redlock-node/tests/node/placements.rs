@@ -28,6 +28,30 @@ async fn a_pod_whose_containers_run_outside_its_cgroup_loses_its_permit_and_its_
     pod.writes().await;
 }
 
+/// The permit ends before the reads of the status have shown that the pod runs elsewhere, and the agent restarts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_freeze_of_an_empty_cgroup_counts_only_once_no_container_runs() {
+    let Some(mut world) = World::guarded("a freeze of an empty cgroup").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.pod();
+    world.show_pods(&format!(r#""podsWithContainers":["{}"]"#, pod.uid));
+    world.call(&pod, "report");
+    world.line(&format!("published {}", pod.uid)).await;
+    world.cut();
+    world.line(&format!("changed {} NotFrozen", pod.uid)).await;
+    world.until_reported("state: Unconfirmed").await;
+    assert_eq!(world.count(&format!("changed {} Fenced", pod.uid)), 0);
+    world.agent().kill();
+    world.start_agent().await;
+    world.until_reported("state: Unconfirmed").await;
+    let shown = world.path("locks.json");
+    let text = std::fs::read_to_string(&shown).unwrap();
+    std::fs::write(shown, text.replace(&pod.uid, "another")).unwrap();
+    world.until_reported("state: Frozen").await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_of_a_runtime_that_no_freeze_reaches_does_not_start() {
     let Some(mut world) = World::guarded("a runtime class").await else {

@@ -3,7 +3,10 @@
 use redlock_client::clock;
 use redlock_core::{BootInstant, fence::Input};
 
-use super::{Owner, cannot_freeze, placements::ELSEWHERE};
+use super::{
+    Owner, cannot_freeze,
+    placements::{ELSEWHERE, NOT_PLACED},
+};
 use crate::{
     agent::{
         Change, ChangeKind, PublishError,
@@ -80,13 +83,9 @@ impl Owner<'_> {
         };
         let events = cgroup::pod::events(path);
         self.note_process(uid, &events);
-        let shown = match self.pods.get(uid) {
-            Some(pod) if pod.placement.is_elsewhere() => ProcessesShown::Unreadable {
-                reason: ELSEWHERE.to_owned(),
-            },
-            _ => processes(&events),
-        };
-        self.on_processes(uid, shown, clock::now());
+        if let Some(shown) = self.pods.get(uid).map(|pod| processes(&events, pod)) {
+            self.on_processes(uid, shown, clock::now());
+        }
         match events {
             Ok(events) => {
                 // A cgroup that is gone has no process.
@@ -205,12 +204,19 @@ fn inability(uid: &str, pod: &Pod, guardian: Option<&Heartbeat>) -> Option<Strin
     Some(format!("the node guardian cannot freeze the pod: {reason}"))
 }
 
-/// Returns the state of the processes of a cgroup. A cgroup that is gone has no process.
-fn processes(events: &Result<Option<Events>, CgroupError>) -> ProcessesShown {
+/// Returns the state of the processes of a pod, as its cgroup and its placement show. The kubelet removes the cgroup of a
+/// pod after its last process has ended.
+fn processes(events: &Result<Option<Events>, CgroupError>, pod: &Pod) -> ProcessesShown {
+    let unknown = |reason: &str| ProcessesShown::Unreadable {
+        reason: reason.to_owned(),
+    };
     match events {
+        _ if pod.placement.is_elsewhere() => unknown(ELSEWHERE),
+        Err(error) => unknown(&chain(error)),
         Ok(None) => ProcessesShown::Stopped,
-        Ok(Some(events)) if events.frozen || !events.populated => ProcessesShown::Stopped,
-        Ok(Some(_)) => ProcessesShown::NotFrozen,
-        Err(error) => ProcessesShown::Unreadable { reason: chain(error) },
+        Ok(Some(events)) if events.populated && events.frozen => ProcessesShown::Stopped,
+        Ok(Some(events)) if events.populated => ProcessesShown::NotFrozen,
+        Ok(Some(_)) if pod.ends_with_cgroup() => ProcessesShown::Stopped,
+        Ok(Some(_)) => unknown(NOT_PLACED),
     }
 }

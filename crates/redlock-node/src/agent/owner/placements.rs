@@ -20,14 +20,20 @@ pub(super) const ELSEWHERE: &str = "a container of the pod runs, and no process 
     it: use the same cgroup driver for the kubelet and the container runtime, and a runtime that runs containers as \
     processes of the node";
 
+/// The reason why an empty cgroup does not show that the pod stands still.
+pub(super) const NOT_PLACED: &str = "the cgroup of the pod has never shown a process, and the API server has not shown that no \
+    container of the pod runs";
+
 impl Owner<'_> {
-    /// Reads the status of each pod that may run and has an empty cgroup, outside the task that owns the records.
+    /// Reads the status of each pod that may run and has an empty cgroup, outside the task that owns the records. A pod
+    /// that was found by its UID alone has no name to read.
     pub(super) fn read_containers(&mut self) {
         if !self.placing.is_empty() {
             return;
         }
-        let running = self.pods.iter().filter(|(_, pod)| pod.is_running());
-        for (uid, pod) in running.filter(|(_, pod)| has_process(pod) == Some(false)) {
+        let named = self.pods.iter().filter(|(_, pod)| !pod.name.name.is_empty());
+        let judged = named.filter(|(_, pod)| pod.is_placed_by_status());
+        for (uid, pod) in judged.filter(|(_, pod)| has_process(pod) == Some(false)) {
             let (uid, read) = (uid.clone(), self.shared.resolver.containers(&pod.name));
             self.placing.spawn(async move {
                 let shown = timeout(READ_WITHIN, read).await;
@@ -37,9 +43,18 @@ impl Owner<'_> {
         }
     }
 
-    /// Judges a read. A pod that runs elsewhere gets no further permit, and is no longer guarded.
+    /// Judges a read. A pod that runs elsewhere gets no further permit, and is no longer guarded. A freeze that waits for
+    /// the read is judged again.
     pub(super) fn on_containers(&mut self, read: &ContainersRead) {
-        let Some(pod) = self.pods.get_mut(&read.uid).filter(|pod| pod.is_running()) else {
+        self.place(read);
+        if self.pods.get(&read.uid).is_some_and(|pod| !pod.lets_run()) {
+            self.check_cgroup(&read.uid);
+        }
+    }
+
+    fn place(&mut self, read: &ContainersRead) {
+        let found = self.pods.get_mut(&read.uid);
+        let Some(pod) = found.filter(|pod| pod.is_placed_by_status()) else {
             return;
         };
         let Some(populated) = has_process(pod) else {

@@ -206,6 +206,51 @@ async fn evidence_against_a_permit_counts_for_a_pod_that_no_freeze_reaches() {
     }
 }
 
+/// A restarted agent knows no placement: the processes of a pod with an empty cgroup may be elsewhere.
+#[tokio::test]
+async fn a_frozen_pod_that_never_showed_a_process_counts_as_stopped_once_no_container_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shared = shared(folder.path());
+    let mut owner = with_a_pod(&mut shared, folder.path());
+    fs::write(folder.path().join("cgroup.events"), "populated 0\nfrozen 1\n").unwrap();
+    let lock = owner.pods["uid-1"].lock.clone().unwrap();
+    owner.on_findings(vec![(lock, Finding::Unheld)]);
+    owner.check_cgroup("uid-1");
+    assert!(owner.pods["uid-1"].freeze.is_pending());
+    for (shown, stopped) in [
+        (ContainersShown::Unknown, false),
+        (ContainersShown::Run, false),
+        (ContainersShown::NoneRuns, true),
+    ] {
+        let uid = "uid-1".to_owned();
+        owner.on_containers(&ContainersRead { uid, shown });
+        assert_eq!(owner.pods["uid-1"].freeze.is_shown(), stopped, "{shown:?}");
+    }
+}
+
+/// The status of a killed pod is late, and would keep it from its next start.
+#[tokio::test]
+async fn a_killed_pod_with_an_empty_cgroup_has_ended_unless_it_was_found_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shared = shared(folder.path());
+    let mut owner = with_a_pod(&mut shared, folder.path());
+    fs::write(folder.path().join("cgroup.events"), "populated 0\nfrozen 1\n").unwrap();
+    let lock = owner.pods["uid-1"].lock.clone().unwrap();
+    let foreign = Finding::Foreign {
+        token: FencingToken(9),
+        cluster_uid: "uid-there".to_owned(),
+    };
+    owner.on_findings(vec![(lock, foreign)]);
+    owner.check_cgroup("uid-1");
+    assert!(owner.pods["uid-1"].freeze.is_shown());
+    owner.pods.get_mut("uid-1").unwrap().placement = Placement::Elsewhere;
+    owner.check_cgroup("uid-1");
+    assert!(!owner.pods["uid-1"].freeze.is_shown());
+    let (uid, shown) = ("uid-1".to_owned(), ContainersShown::NoneRuns);
+    owner.on_containers(&ContainersRead { uid, shown });
+    assert!(owner.pods["uid-1"].freeze.is_shown());
+}
+
 /// An unreadable cgroup shows neither a process nor its absence.
 #[tokio::test]
 async fn an_unreadable_cgroup_changes_no_placement() {

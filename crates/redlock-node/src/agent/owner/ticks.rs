@@ -14,7 +14,8 @@ use crate::{agent::pod::Pod, guardian::chain, spec::LockSpec, table::Found};
 /// minute.
 const REKEY_TICKS: u64 = 10;
 
-/// Number of ticks after which the status of a pod with an empty cgroup is read again.
+/// Number of ticks after which the status of a pod with an empty cgroup is read again. The first tick reads it, because a
+/// restarted agent knows no placement.
 const PLACE_TICKS: u64 = 5;
 
 impl Owner<'_> {
@@ -42,7 +43,7 @@ impl Owner<'_> {
                 self.check_cgroup(uid);
             }
         }
-        if self.ticks.is_multiple_of(PLACE_TICKS) {
+        if self.ticks % PLACE_TICKS == 1 {
             self.read_containers();
         }
         self.follow_urls();
