@@ -256,7 +256,7 @@ impl Guardian {
                     None => self.forget(uid),
                 }
                 if !self.table.is_acknowledged(uid, &pod.bytes)
-                    && self.is_able(uid, &pod)
+                    && self.may_acknowledge(uid, &pod)
                     && let Err(error) = self.table.acknowledge(uid, &pod.bytes)
                 {
                     tracing::error!(error = %chain(&error), pod = uid, "an entry cannot be acknowledged");

@@ -11,7 +11,7 @@ use crate::{
 impl Guardian {
     /// Reports whether the guardian can freeze the pod of an entry. The cgroup of a pod that is about to start is empty,
     /// so the guardian freezes it; the agent thaws it after the acknowledgement.
-    pub(super) fn is_able(&mut self, uid: &str, pod: &GuardedPod) -> bool {
+    fn is_able(&mut self, uid: &str, pod: &GuardedPod) -> bool {
         if pod.until.is_none() {
             return true;
         }
@@ -23,6 +23,15 @@ impl Guardian {
         let able = result.is_ok();
         self.note_ability(uid, result);
         able
+    }
+
+    /// Reports whether the entry of a pod may be acknowledged. A guardian that ends leaves each start to its successor: its
+    /// trial would freeze the pod again after the agent has thawed it by the acknowledgement of the successor.
+    pub(super) fn may_acknowledge(&mut self, uid: &str, pod: &GuardedPod) -> bool {
+        if pod.starts && self.ending.is_some() {
+            return false;
+        }
+        self.is_able(uid, pod)
     }
 
     /// Checks that the pods that run can still be frozen.

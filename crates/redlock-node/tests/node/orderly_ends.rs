@@ -1,6 +1,9 @@
 //! Tests agent and guardian that are asked to end, as at a shutdown of the node.
 
+use std::time::Duration;
+
 use nix::sys::signal::Signal;
+use redlock_testkit::eventually;
 
 use super::{
     pods::no_code_after,
@@ -39,6 +42,41 @@ async fn a_guardian_that_is_asked_to_end_still_freezes_the_pods_of_a_killed_agen
     no_code_after(pod.last(), until);
     let (status, _) = world.guardian.as_mut().unwrap().wait(BOUND);
     assert!(status.success(), "{status}");
+}
+
+/// The successor may have acknowledged the start, and the agent has thawed the pod since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guardian_that_is_asked_to_end_starts_no_pod() {
+    let Some(mut world) = World::guarded("a guardian that ends beside a start").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    let watch = pod.watch();
+    let mut older = world.guardian.take().unwrap();
+    older.signal(Signal::SIGTERM);
+    eventually(BOUND, "the guardian is asked to end", async || {
+        let lines = older.stderr();
+        let asked = lines.iter().any(|line| line.contains("the guardian ends once"));
+        if asked { Ok(()) } else { Err(lines) }
+    })
+    .await;
+    let next = world.pod();
+    world.call(&next, "report");
+    let entry = world.state().join("pods").join(&next.uid);
+    eventually(BOUND, "the start is stored", async || {
+        entry.exists().then_some(()).ok_or(())
+    })
+    .await;
+    // The guardian reads each entry within a second.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert!(!world.state().join("acknowledged").join(&next.uid).exists());
+    assert_eq!(world.count(&format!("published {}", next.uid)), 0);
+    world.start_guardian();
+    world.line(&format!("published {}", next.uid)).await;
+    let (status, _) = older.wait(BOUND);
+    assert!(status.success(), "{status}");
+    watch.assert_never_frozen();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
