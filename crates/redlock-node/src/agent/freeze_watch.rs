@@ -9,6 +9,10 @@ use redlock_core::BootInstant;
 /// The time within which the processes of a pod stop after the write. A process in uninterruptible sleep takes longer.
 const SHOWN_WITHIN: Duration = Duration::from_secs(1);
 
+/// The time within which the processes of a killed pod end. A frozen process leaves the frozen state to die, and counts
+/// as populated until its memory is freed: 57 ms for each 256 MB.
+const ENDED_WITHIN: Duration = Duration::from_secs(15);
+
 /// The state of the freeze of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum FreezeWatch {
@@ -36,6 +40,25 @@ pub(super) enum ProcessesShown {
     },
 }
 
+/// Whether the record has ended the processes of the pod, or only stopped them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StoppedBy {
+    Freeze,
+    Kill,
+}
+
+impl StoppedBy {
+    /// Returns the time within which the cgroup shows the stop. A kill explains a process that runs, and no unreadable state.
+    const fn shown_within(self, shown: &ProcessesShown) -> Duration {
+        match (self, shown) {
+            (Self::Kill, ProcessesShown::NotFrozen) => ENDED_WITHIN,
+            (Self::Kill, ProcessesShown::Stopped | ProcessesShown::Unreadable { .. }) | (Self::Freeze, _) => {
+                SHOWN_WITHIN
+            }
+        }
+    }
+}
+
 /// A change of the watch that must be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FreezeVerdict {
@@ -61,8 +84,10 @@ impl FreezeWatch {
         &mut self,
         shown: ProcessesShown,
         failure: Option<&str>,
+        by: StoppedBy,
         now: BootInstant,
     ) -> Option<FreezeVerdict> {
+        let within = by.shown_within(&shown);
         let next = match (&*self, shown, failure) {
             (Self::NotDue, _, _) => return None,
             (_, ProcessesShown::Stopped, _) => Self::Shown,
@@ -76,7 +101,7 @@ impl FreezeWatch {
             (Self::Shown, ProcessesShown::NotFrozen | ProcessesShown::Unreadable { .. }, None) => {
                 Self::Pending { since: now }
             }
-            (Self::Pending { since }, _, None) if now.since(*since) <= SHOWN_WITHIN => return None,
+            (Self::Pending { since }, _, None) if now.since(*since) <= within => return None,
             (_, ProcessesShown::NotFrozen, None) => Self::Unconfirmed {
                 reason: "the freeze is written, and cgroup.events does not show it".to_owned(),
             },
@@ -133,26 +158,38 @@ mod tests {
     #[test]
     fn a_freeze_is_reported_once_it_is_shown() {
         let mut watch = pending();
-        assert_eq!(watch.observe(ProcessesShown::NotFrozen, None, at(1_001)), None);
-        let stopped = watch.observe(ProcessesShown::Stopped, None, at(1_002));
+        assert_eq!(
+            watch.observe(ProcessesShown::NotFrozen, None, StoppedBy::Freeze, at(1_001)),
+            None
+        );
+        let stopped = watch.observe(ProcessesShown::Stopped, None, StoppedBy::Freeze, at(1_002));
         assert_eq!(stopped, Some(FreezeVerdict::Stopped));
         assert!(watch.is_shown());
         // The freeze is repeated, and the state is read again.
         watch.begin(at(2_000));
-        assert_eq!(watch.observe(ProcessesShown::Stopped, None, at(2_000)), None);
+        assert_eq!(
+            watch.observe(ProcessesShown::Stopped, None, StoppedBy::Freeze, at(2_000)),
+            None
+        );
         watch.end();
-        assert_eq!(watch.observe(ProcessesShown::NotFrozen, WRITE, at(2_001)), None);
+        assert_eq!(
+            watch.observe(ProcessesShown::NotFrozen, WRITE, StoppedBy::Freeze, at(2_001)),
+            None
+        );
     }
 
     #[test]
     fn a_freeze_that_cannot_be_written_is_a_failure_and_not_a_freeze() {
         let mut watch = pending();
-        let failed = watch.observe(ProcessesShown::NotFrozen, WRITE, at(1_001));
+        let failed = watch.observe(ProcessesShown::NotFrozen, WRITE, StoppedBy::Freeze, at(1_001));
         assert_eq!(failed, Some(FreezeVerdict::NotStopped));
         assert!(matches!(watch, FreezeWatch::Failed { .. }), "{watch:?}");
-        assert_eq!(watch.observe(ProcessesShown::NotFrozen, WRITE, at(1_101)), None);
+        assert_eq!(
+            watch.observe(ProcessesShown::NotFrozen, WRITE, StoppedBy::Freeze, at(1_101)),
+            None
+        );
         // The guardian froze it, or its processes have ended.
-        let stopped = watch.observe(ProcessesShown::Stopped, WRITE, at(1_201));
+        let stopped = watch.observe(ProcessesShown::Stopped, WRITE, StoppedBy::Freeze, at(1_201));
         assert_eq!(stopped, Some(FreezeVerdict::Stopped));
     }
 
@@ -160,14 +197,17 @@ mod tests {
     fn a_state_that_is_not_shown_is_unknown_and_neither_frozen_nor_running() {
         for shown in [ProcessesShown::NotFrozen, unreadable()] {
             let mut watch = pending();
-            assert_eq!(watch.observe(shown.clone(), None, at(2_000)), None);
-            let unknown = watch.observe(shown.clone(), None, at(2_001));
+            assert_eq!(
+                watch.observe(shown.clone(), None, StoppedBy::Freeze, at(2_000)),
+                None
+            );
+            let unknown = watch.observe(shown.clone(), None, StoppedBy::Freeze, at(2_001));
             assert_eq!(unknown, Some(FreezeVerdict::NotStopped));
             assert!(matches!(watch, FreezeWatch::Unconfirmed { .. }), "{watch:?}");
-            assert_eq!(watch.observe(shown, None, at(3_000)), None);
+            assert_eq!(watch.observe(shown, None, StoppedBy::Freeze, at(3_000)), None);
         }
         let mut watch = pending();
-        let unknown = watch.observe(unreadable(), WRITE, at(1_001));
+        let unknown = watch.observe(unreadable(), WRITE, StoppedBy::Freeze, at(1_001));
         assert_eq!(unknown, Some(FreezeVerdict::NotStopped));
         assert!(watch.reason().contains("no permission"), "{watch:?}");
     }
@@ -175,10 +215,37 @@ mod tests {
     #[test]
     fn a_process_that_runs_later_is_not_counted_as_frozen() {
         let mut watch = pending();
-        let _ = watch.observe(ProcessesShown::Stopped, None, at(1_001));
-        assert_eq!(watch.observe(ProcessesShown::NotFrozen, None, at(5_000)), None);
+        let _ = watch.observe(ProcessesShown::Stopped, None, StoppedBy::Freeze, at(1_001));
+        assert_eq!(
+            watch.observe(ProcessesShown::NotFrozen, None, StoppedBy::Freeze, at(5_000)),
+            None
+        );
         assert!(watch.is_pending());
-        let unknown = watch.observe(ProcessesShown::NotFrozen, None, at(6_001));
+        let unknown = watch.observe(ProcessesShown::NotFrozen, None, StoppedBy::Freeze, at(6_001));
         assert_eq!(unknown, Some(FreezeVerdict::NotStopped));
+    }
+
+    #[test]
+    fn the_processes_of_a_killed_pod_have_time_to_end() {
+        let mut watch = pending();
+        let _ = watch.observe(ProcessesShown::Stopped, None, StoppedBy::Freeze, at(1_001));
+        for now in [30_000, 31_001, 45_000] {
+            let dying = watch.observe(ProcessesShown::NotFrozen, None, StoppedBy::Kill, at(now));
+            assert_eq!(dying, None, "{now}");
+        }
+        let unknown = watch.observe(ProcessesShown::NotFrozen, None, StoppedBy::Kill, at(45_001));
+        assert_eq!(unknown, Some(FreezeVerdict::NotStopped));
+        let ended = watch.observe(ProcessesShown::Stopped, None, StoppedBy::Kill, at(46_000));
+        assert_eq!(ended, Some(FreezeVerdict::Stopped));
+        let mut watch = pending();
+        let unknown = watch.observe(unreadable(), None, StoppedBy::Kill, at(2_001));
+        assert_eq!(
+            unknown,
+            Some(FreezeVerdict::NotStopped),
+            "a kill does not explain it"
+        );
+        let mut watch = pending();
+        let failed = watch.observe(ProcessesShown::NotFrozen, WRITE, StoppedBy::Kill, at(1_001));
+        assert_eq!(failed, Some(FreezeVerdict::NotStopped));
     }
 }

@@ -1,7 +1,10 @@
 //! Follows each freeze until the cgroup shows it, and checks that the pods of the node can be frozen.
 
 use redlock_client::clock;
-use redlock_core::{BootInstant, fence::Input};
+use redlock_core::{
+    BootInstant,
+    fence::{Input, Origin, State},
+};
 
 use super::{
     Owner, cannot_freeze,
@@ -10,7 +13,7 @@ use super::{
 use crate::{
     agent::{
         Change, ChangeKind, PublishError,
-        freeze_watch::{FreezeVerdict, ProcessesShown},
+        freeze_watch::{FreezeVerdict, ProcessesShown, StoppedBy},
         freezer::FreezerReport,
         pod::{FreezeTrial, Pod},
     },
@@ -104,7 +107,10 @@ impl Owner<'_> {
         let Some(pod) = self.pods.get_mut(uid) else {
             return;
         };
-        let change = match pod.freeze.observe(shown, pod.failed_write.as_deref(), now) {
+        let change = match pod
+            .freeze
+            .observe(shown, pod.failed_write.as_deref(), stopped_by(pod), now)
+        {
             None => None,
             Some(FreezeVerdict::Stopped) => pod.unreported.take(),
             Some(FreezeVerdict::NotStopped) => {
@@ -218,5 +224,27 @@ fn processes(events: &Result<Option<Events>, CgroupError>, pod: &Pod) -> Process
         Ok(Some(events)) if events.populated => ProcessesShown::NotFrozen,
         Ok(Some(_)) if pod.ends_with_cgroup() => ProcessesShown::Stopped,
         Ok(Some(_)) => unknown(NOT_PLACED),
+    }
+}
+
+/// Returns the last write that stops the pod. A pod that starts afresh was killed before.
+const fn stopped_by(pod: &Pod) -> StoppedBy {
+    match pod.record.state() {
+        State::Killed { .. }
+        | State::Confirming {
+            origin: Origin::Kill { .. },
+            ..
+        }
+        | State::Storing {
+            origin: Origin::Kill { .. },
+            ..
+        } => StoppedBy::Kill,
+        State::Waiting { .. }
+        | State::Confirming { .. }
+        | State::Storing { .. }
+        | State::Running(_)
+        | State::Frozen { .. }
+        | State::Released(_)
+        | State::Refused => StoppedBy::Freeze,
     }
 }
