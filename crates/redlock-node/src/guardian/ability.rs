@@ -55,6 +55,8 @@ impl Guardian {
             if pod.starts && !self.table.is_acknowledged(uid, &pod.bytes))
     }
 
+    /// Keeps the last reason. Only a change of the ability is logged: the checks and the freezes of a pod fail for different
+    /// reasons in turn.
     pub(super) fn note_ability(&mut self, uid: &str, result: Result<(), String>) {
         match result {
             Ok(()) => {
@@ -63,9 +65,9 @@ impl Guardian {
                 }
             }
             Err(reason) => {
-                if self.unable.get(uid) != Some(&reason) {
+                let before = self.unable.insert(uid.to_owned(), reason.clone());
+                if before.is_none() {
                     tracing::error!(pod = uid, reason, "the guardian cannot freeze the pod");
-                    self.unable.insert(uid.to_owned(), reason);
                 }
             }
         }

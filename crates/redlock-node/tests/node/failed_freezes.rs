@@ -79,6 +79,12 @@ async fn a_freeze_that_fails_is_reported_and_repeated() {
     assert_eq!(world.count(&format!("changed {} Fenced", pod.uid)), 0);
     // The report is true.
     pod.writes().await;
+    // Checks and freezes fail for different reasons in turn.
+    let lines = world.guardian.as_ref().unwrap().stderr();
+    let logged = lines
+        .iter()
+        .filter(|line| line.contains("the guardian cannot freeze the pod"));
+    assert_eq!(logged.count(), 1, "{lines:?}");
     for process in [&world.agent, &world.guardian] {
         CgroupMount::ReadWrite.remount(process.as_ref().unwrap(), &world.root.0);
     }

@@ -275,10 +275,16 @@ async fn a_guardian_guards_the_pod_of_an_agent_of_a_later_version() {
     pod.frozen().await;
     let last = pod.last().unwrap();
     no_code_after(Some(last), until);
-    // The guardian did not freeze the pod at once, as it freezes one of which it knows nothing.
+    // The guardian did not freeze the pod at once, as it freezes one of which it knows nothing. On a loaded machine, the
+    // pod may write seldom.
     let early = until.since(last);
     assert!(
-        early < std::time::Duration::from_secs(1),
+        early < std::time::Duration::from_secs(5),
         "{early:?} before its end"
     );
+    let lines = world.guardian.as_ref().unwrap().stderr();
+    let unknown = lines
+        .iter()
+        .any(|line| line.contains("nothing is known of the pod"));
+    assert!(!unknown, "{lines:?}");
 }

@@ -158,9 +158,8 @@ impl Owner<'_> {
         let mut refused = Vec::new();
         for (uid, pod) in &mut self.pods {
             let unable = inability(uid, pod, guardian.as_ref());
-            if let Some(reason) = &unable
-                && pod.unable != unable
-            {
+            // Two reasons may alternate.
+            if let (Some(reason), None) = (&unable, &pod.unable) {
                 tracing::error!(pod = uid, reason, "the pod cannot be frozen");
             }
             pod.unable.clone_from(&unable);
