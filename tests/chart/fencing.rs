@@ -153,6 +153,14 @@ fn both_may_end_after_the_longest_permit() {
     }
 }
 
+/// The grace period of the pod is for a shutdown of the node.
+#[test]
+fn an_agent_that_hangs_is_restarted_after_ten_seconds() {
+    let objects = render(&[ENABLED]);
+    let probe = &container(daemon_set(&objects, "node-agent"))["livenessProbe"];
+    assert_eq!(probe["terminationGracePeriodSeconds"], 10, "{probe}");
+}
+
 #[test]
 fn the_directory_of_the_kubelet_has_the_same_path_in_the_pod() {
     let objects = render(&[ENABLED, "fencing.kubeletDir=/data/kubelet"]);
