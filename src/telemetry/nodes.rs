@@ -92,7 +92,7 @@ fn node(text: &mut Text, report: &Report, now: BootInstant) {
         text.sample(name, "", guardian.degraded.len());
     }
     let name = "redlock_fence_able";
-    let about = "1 if the process can write to the cgroups of the node, and so freeze pods. Absent without a guardian.";
+    let about = "1 if the process can write to the cgroups of the node, and so freeze pods. Absent for a guardian that does not run.";
     text.family(name, "gauge", about);
     let agent = labels(&[("component", "node-agent")]);
     text.sample(name, &agent, u8::from(report.cannot_freeze.is_none()));
