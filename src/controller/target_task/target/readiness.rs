@@ -15,7 +15,7 @@ use crate::{
 
 impl Target {
     /// Returns whether the running pods of the target are ready.
-    pub(super) async fn ready(&mut self) -> PodsReady {
+    pub(in crate::controller::target_task) async fn ready(&mut self) -> PodsReady {
         self.turns.count(Lane::Start, clock::now());
         match time::timeout(PATIENCE, self.action.ready()).await {
             Ok(Ok(Some(true))) => PodsReady::Ready,
@@ -28,7 +28,7 @@ impl Target {
     }
 
     /// Reports whether the last start failed by an answer of the API server: the object is missing, or a request was refused.
-    pub(super) fn is_start_refused(&self) -> bool {
+    pub(in crate::controller::target_task) fn is_start_refused(&self) -> bool {
         self.start_refused && !plants(WorldMistake::CountsStartedTargets)
     }
 }
