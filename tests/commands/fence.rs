@@ -22,7 +22,7 @@ fn entry(folder: &Path, uid: &str, state: &serde_json::Value) {
                 "acquireLimitMilliseconds": 2000, "commandTimeoutMilliseconds": 500,
             },
         },
-        "state": state, "why": "few masters answered",
+        "end": {"bootNanoseconds": 0}, "starts": false, "state": state, "why": "few masters answered",
     });
     fs::write(folder.join("pods").join(uid), entry.to_string()).unwrap();
 }
