@@ -36,26 +36,6 @@ pub(super) enum WorldMistake {
 }
 
 #[cfg(test)]
-impl WorldMistake {
-    pub(super) const ALL: [Self; 14] = [
-        Self::DepartsUnrecorded,
-        Self::RemembersRemoved,
-        Self::GuardsLate,
-        Self::LeavesPaused,
-        Self::StopsUnelected,
-        Self::KeepsLocksCutOff,
-        Self::PassesToAnyCluster,
-        Self::CountsStartedTargets,
-        Self::DeclaresAssumedTime,
-        Self::HoldsUnswitchable,
-        Self::ReportsLate,
-        Self::QueuesByArrival,
-        Self::TrustsCopies,
-        Self::ForgetsOrphans,
-    ];
-}
-
-#[cfg(test)]
 thread_local! {
     static PLANTED: std::cell::Cell<Option<WorldMistake>> = const { std::cell::Cell::new(None) };
 }

@@ -18,3 +18,8 @@ mod story;
 mod universe;
 mod users;
 mod workloads;
+
+/// Returns the number in an environment variable.
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}

@@ -1,11 +1,8 @@
 //! Keeps the ends of the leases by which attempts without a state machine were refused.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
-use crate::{BootInstant, LockName, View};
-
-/// A key is still alive in its last millisecond.
-const LAST_MILLISECOND: Duration = Duration::from_millis(1);
+use crate::{BootInstant, LockName, View, obstacle::LAST_MILLISECOND};
 
 /// The number of locks from which on those that are over are removed before another one is added.
 const MANY: usize = 1_024;

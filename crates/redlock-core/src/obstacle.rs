@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use super::{BootInstant, ClusterId, FencingToken, LeaseValue, Nonce, QuorumSize};
 
+/// A key is still alive in its last millisecond.
+pub(crate) const LAST_MILLISECOND: Duration = Duration::from_millis(1);
+
 /// The most by which the ends of a lease differ between masters that a renewal reached, if their clocks are right.
 const SPREAD: Duration = Duration::from_secs(1);
 
@@ -134,9 +137,14 @@ impl View {
     /// an unknown one as never. `None` while too few masters are known.
     #[must_use]
     pub fn free_at(&self) -> Option<BootInstant> {
+        self.end_at(self.size.majority() - 1)
+    }
+
+    /// Returns the end at this place among the known ones, the nearest at 0.
+    fn end_at(&self, place: usize) -> Option<BootInstant> {
         let mut ends: Vec<BootInstant> = self.known().map(|s| s.ends).collect();
         ends.sort_unstable();
-        ends.get(self.size.majority() - 1).copied()
+        ends.get(place).copied()
     }
 
     /// Reports whether the time at which a majority can be free is only bounded: fewer than a majority show an end that
@@ -163,11 +171,9 @@ impl View {
     /// bring it nearer.
     #[must_use]
     pub fn misses_end(&self) -> bool {
-        let mut ends: Vec<BootInstant> = self.known().map(|sighting| sighting.ends).collect();
-        ends.sort_unstable();
         let nearest = (self.size.majority() - 1)
             .checked_sub(self.unknown())
-            .and_then(|place| ends.get(place).copied())
+            .and_then(|place| self.end_at(place))
             .unwrap_or_default();
         let nearer = self
             .free_at()

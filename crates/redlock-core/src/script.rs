@@ -340,4 +340,4 @@ pub fn write_fence_call(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -23,7 +23,7 @@ use tokio::time;
 
 use super::{
     cluster::ClusterWorld,
-    manifests,
+    manifests, number,
     observer::{has_condition, running_in, switches},
     universe::Universe,
 };
@@ -39,6 +39,7 @@ use orphaned_pods::orphaned_pods;
 use refused_writes::refused_writes;
 use stepped_clock::stepped_clock;
 use takeover_delay::takeover_delay;
+pub(super) use tests::mistakes;
 use unready::{hand_over_to_stepped_down, unready_alone, unready_everywhere};
 use unswitchable::unswitchable;
 
@@ -136,6 +137,12 @@ async fn runs_somewhere(universe: &Universe) -> Result<ClusterWorld, String> {
     Ok(clusters.find(|cluster| cluster.name == active).unwrap().clone())
 }
 
+/// Reports whether the work runs in other clusters alone.
+fn runs_elsewhere(universe: &Universe, former: &ClusterWorld) -> bool {
+    let running = running_in(universe, "web");
+    !running.is_empty() && !running.contains(&former.name)
+}
+
 /// Waits until the lock and its work are gone, and checks that the work stays stopped.
 async fn goes(universe: &Universe, cluster: &ClusterWorld) -> Result<(), String> {
     universe
@@ -159,10 +166,7 @@ async fn deletion(seed: u64, clusters: usize) -> Result<(), String> {
             .wait(
                 "the other cluster runs the work, as after a clean end",
                 SOON / 4,
-                |universe| {
-                    let running = running_in(universe, "web");
-                    !running.is_empty() && !running.contains(&active.name)
-                },
+                |universe| runs_elsewhere(universe, &active),
             )
             .await?;
     }
@@ -291,10 +295,7 @@ async fn step_down(seed: u64) -> Result<(), String> {
         .wait(
             "the other cluster runs the work, as after a clean end",
             SOON / 4,
-            |universe| {
-                let running = running_in(universe, "web");
-                !running.is_empty() && !running.contains(&active.name)
-            },
+            |universe| runs_elsewhere(universe, &active),
         )
         .await?;
     universe
@@ -302,8 +303,4 @@ async fn step_down(seed: u64) -> Result<(), String> {
             !running_in(universe, "web").contains(&active.name)
         })
         .await
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
 }

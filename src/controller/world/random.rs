@@ -5,7 +5,9 @@ use std::time::Duration;
 use tokio::time;
 
 use super::{
+    everyday::mistakes,
     judge::{Judge, at_rest, writes_nothing},
+    number,
     story::print_logs,
     universe::Universe,
     users::Users,
@@ -88,10 +90,6 @@ async fn watch(
     }
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 /// Runs worlds on all cores. Returns their virtual time, and the violations.
 fn worlds(seeds: std::ops::Range<u64>) -> (Duration, Vec<String>) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
@@ -156,7 +154,7 @@ fn first_found(mistake: WorldMistake, seeds: std::ops::Range<u64>) -> Option<(u6
 fn random_worlds_find_planted_mistakes() {
     let first = number("FIRST_SEED").unwrap_or_default();
     let seeds = first..first + number("WORLDS").unwrap_or(2_000);
-    let mistakes = std::sync::Mutex::new(WorldMistake::ALL.into_iter());
+    let mistakes = std::sync::Mutex::new(mistakes().into_iter());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let missed = std::sync::Mutex::new(Vec::new());
     let search = || {

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::{Action, Machine, Participation, Round, State, Takeover, on_grid};
-use crate::{BootInstant, ClusterId, Loss, View, obstacle::Holder};
+use crate::{
+    BootInstant, ClusterId, Loss, View,
+    obstacle::{Holder, LAST_MILLISECOND},
+};
 
-/// A key is still alive in its last millisecond.
-const LAST_MILLISECOND: Duration = Duration::from_millis(1);
 /// The wait after the first message of a release, for the messages of the other masters. They run the release at the
 /// same time, so a fraction of a round trip is enough; a longer wait would only delay a release whose other messages
 /// were lost.

@@ -73,8 +73,9 @@ fn each_layout_has_the_arguments_that_its_script_reads() {
     assert_eq!(count, 16, "scripts with a layout");
 }
 
+/// The arguments of a call as texts, in their order.
 #[derive(Default)]
-struct Written(Vec<String>);
+pub(crate) struct Written(pub(crate) Vec<String>);
 
 impl Arguments for Written {
     fn text(&mut self, text: &str) {

@@ -1,53 +1,49 @@
 //! Tests a node on which agent or guardian cannot freeze.
 
-use super::world::{CgroupMount, World};
+use super::world::{CgroupMount, Pod, World};
+
+/// Starts a world whose processes may have the cgroups mounted for themselves.
+async fn start_with_mounts(untested: &str) -> Option<World> {
+    let world = World::start(untested).await?;
+    CgroupMount::is_possible(untested).then_some(world)
+}
+
+/// Calls for a pod, and checks that it is refused because this process cannot freeze it.
+async fn assert_start_is_refused(world: &mut World, by: &str) -> Pod {
+    let pod = world.pod();
+    world.call(&pod, "report");
+    let line = world.line(&format!("ed {}", pod.uid)).await;
+    assert!(line.starts_with("refused"), "{line}");
+    let reason = format!("{by} cannot freeze");
+    assert!(
+        line.contains(&reason) && line.contains("Read-only file system"),
+        "{line}"
+    );
+    world.until_reported("ready=false").await;
+    assert_eq!(world.count("published"), 0);
+    pod
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_starts_only_where_the_agent_can_freeze_it() {
-    let what = "an agent that cannot write to cgroups";
-    let Some(mut world) = World::start(what)
-        .await
-        .filter(|_| CgroupMount::is_possible(what))
-    else {
+    let Some(mut world) = start_with_mounts("an agent that cannot write to cgroups").await else {
         return;
     };
     world.start_guardian();
     world.start_agent_with(Some(CgroupMount::ReadOnly)).await;
     let _holder = world.holder("here").await;
-    let pod = world.pod();
-    world.call(&pod, "report");
-    let line = world.line(&format!("ed {}", pod.uid)).await;
-    assert!(line.starts_with("refused"), "{line}");
-    assert!(
-        line.contains("node agent cannot freeze") && line.contains("Read-only file system"),
-        "{line}"
-    );
-    world.until_reported("ready=false").await;
-    assert_eq!(world.count("published"), 0);
+    assert_start_is_refused(&mut world, "node agent").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_starts_only_where_the_guardian_can_freeze_it() {
-    let what = "a guardian that cannot write to cgroups";
-    let Some(mut world) = World::start(what)
-        .await
-        .filter(|_| CgroupMount::is_possible(what))
-    else {
+    let Some(mut world) = start_with_mounts("a guardian that cannot write to cgroups").await else {
         return;
     };
     world.start_guardian_with(Some(CgroupMount::ReadOnly));
     world.start_agent().await;
     let _holder = world.holder("here").await;
-    let pod = world.pod();
-    world.call(&pod, "report");
-    let line = world.line(&format!("ed {}", pod.uid)).await;
-    assert!(line.starts_with("refused"), "{line}");
-    assert!(
-        line.contains("node guardian cannot freeze") && line.contains("Read-only file system"),
-        "{line}"
-    );
-    world.until_reported("ready=false").await;
-    assert_eq!(world.count("published"), 0);
+    let pod = assert_start_is_refused(&mut world, "node guardian").await;
     // The kubelet calls again once the node is repaired.
     CgroupMount::ReadWrite.remount(world.guardian.as_ref().unwrap(), &world.root.0);
     world.call(&pod, "report");
@@ -57,11 +53,7 @@ async fn a_pod_starts_only_where_the_guardian_can_freeze_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_freeze_that_fails_is_reported_and_repeated() {
-    let what = "a freeze that fails";
-    let Some(mut world) = World::start(what)
-        .await
-        .filter(|_| CgroupMount::is_possible(what))
-    else {
+    let Some(mut world) = start_with_mounts("a freeze that fails").await else {
         return;
     };
     world.start_guardian_with(Some(CgroupMount::ReadWrite));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time;
 
-use super::{running_in, with_running_work};
+use super::{runs_elsewhere, with_running_work};
 
 /// The lease of 30 s, the stop and the start. An end that only the wrong clock shows is up to 61 s away.
 const TAKEOVER: Duration = Duration::from_secs(40);
@@ -22,8 +22,7 @@ pub(super) async fn stepped_clock(seed: u64) -> Result<(), String> {
     universe.cut_from_masters(&active, true);
     universe
         .wait("the other cluster runs the work", TAKEOVER, |universe| {
-            let running = running_in(universe, "web");
-            !running.is_empty() && !running.contains(&active.name)
+            runs_elsewhere(universe, &active)
         })
         .await?;
     Ok(())

@@ -180,6 +180,14 @@ const MISTAKES: [(WorldMistake, Scenario); 17] = [
     (WorldMistake::ForgetsOrphans, Scenario::OrphanedPods),
 ];
 
+/// Returns each mistake once.
+pub(in crate::controller::world) fn mistakes() -> Vec<WorldMistake> {
+    let mut mistakes: Vec<WorldMistake> = MISTAKES.into_iter().map(|(mistake, _)| mistake).collect();
+    // Those of one mistake follow each other.
+    mistakes.dedup();
+    mistakes
+}
+
 #[test]
 fn every_planted_mistake_is_found() {
     let missed: Vec<_> = MISTAKES

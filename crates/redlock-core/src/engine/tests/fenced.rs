@@ -5,7 +5,7 @@ use crate::{
     FencingToken, HolderIdentity, LeaseStem, LockName, Mark, Nonce, Won,
     command::{Command, Item},
     fence::Removal,
-    script,
+    script::{self, tests::Written},
 };
 
 fn fenced() -> Arc<LeaseAttempt> {
@@ -108,19 +108,6 @@ fn reserve(attempt: &Arc<LeaseAttempt>, cluster: &str) -> Command {
     Command::Reserve {
         attempt: attempt.clone(),
         cluster: ClusterId::new(cluster, cluster).unwrap(),
-    }
-}
-
-#[derive(Default)]
-struct Written(Vec<String>);
-
-impl Arguments for Written {
-    fn text(&mut self, text: &str) {
-        self.0.push(text.to_owned());
-    }
-
-    fn number(&mut self, number: u64) {
-        self.0.push(number.to_string());
     }
 }
 

@@ -4,20 +4,7 @@ use super::{
     batches::{acquire, answer, attempt, granted, request, with_clocks},
     *,
 };
-use crate::{command::Command, script::Arguments};
-
-#[derive(Default)]
-struct Written(Vec<String>);
-
-impl Arguments for Written {
-    fn text(&mut self, text: &str) {
-        self.0.push(text.to_owned());
-    }
-
-    fn number(&mut self, number: u64) {
-        self.0.push(number.to_string());
-    }
-}
+use crate::{command::Command, script::tests::Written};
 
 /// Returns the name that the last lock of a release or undo publishes, or nothing.
 fn published(transmit: &Transmit) -> String {
