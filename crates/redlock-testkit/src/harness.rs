@@ -17,6 +17,7 @@ mod fake;
 mod http_attack;
 pub mod masters;
 mod proxy;
+mod stall;
 mod tls;
 
 pub use child::ChildGuard;

@@ -4,6 +4,8 @@ use std::fmt::Debug;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::stall::{served, served_for};
+
 /// The first pause between two checks. Each further pause is half as long again, up to [`LONGEST`].
 const FIRST: Duration = Duration::from_millis(5);
 const LONGEST: Duration = Duration::from_millis(100);
@@ -13,28 +15,34 @@ const FACTOR: u32 = 3;
 const MOST: Duration = Duration::from_millis(400);
 
 /// Repeats a check until it returns `Ok`, and returns the value. `Err` carries the observed state; the last one is
-/// reported when the bound has passed. The bound also ends a check that hangs.
+/// reported when the bound has passed. The bound also ends a check that hangs. It is a bound of served time, see
+/// [`served`]: a machine that is busy or stalls gets longer.
 pub async fn eventually<T, E: Debug>(
     bound: Duration,
     what: &str,
     mut probe: impl AsyncFnMut() -> Result<T, E>,
 ) -> T {
-    let deadline = tokio::time::Instant::now() + bound;
+    let began = Instant::now();
     let mut last = None;
     let mut pause = FIRST;
-    loop {
-        let began = tokio::time::Instant::now();
-        match tokio::time::timeout_at(deadline, probe()).await {
-            Ok(Ok(value)) => return value,
-            Ok(Err(seen)) => last = Some(seen),
-            Err(_) => panic!("{what}: not within {bound:?}; the last question hung; before it: {last:?}"),
+    let repeated = async {
+        loop {
+            let asked = Instant::now();
+            match probe().await {
+                Ok(value) => return value,
+                Err(seen) => last = Some(seen),
+            }
+            tokio::time::sleep(pause.max(pause_after(asked.elapsed()))).await;
+            pause = longer(pause);
         }
-        let rest = pause.max(pause_after(began.elapsed()));
-        if tokio::time::Instant::now() + rest > deadline {
-            panic!("{what}: not within {bound:?}; last seen: {last:?}");
+    };
+    tokio::select! {
+        biased;
+        value = repeated => value,
+        () = served_for(bound) => {
+            let elapsed = began.elapsed();
+            panic!("{what}: not within {bound:?} of served time ({elapsed:?}); last seen: {last:?}")
         }
-        tokio::time::sleep(rest).await;
-        pause = longer(pause);
     }
 }
 
@@ -44,16 +52,17 @@ pub fn eventually_blocking<T, E: Debug>(
     what: &str,
     mut probe: impl FnMut() -> Result<T, E>,
 ) -> T {
-    let started = Instant::now();
+    let (began, end) = (Instant::now(), served() + bound);
     let mut pause = FIRST;
     loop {
-        let began = Instant::now();
+        let asked = Instant::now();
         match probe() {
             Ok(value) => return value,
-            Err(seen) if started.elapsed() > bound => {
-                panic!("{what}: not within {bound:?}; last seen: {seen:?}")
+            Err(seen) if served() > end => {
+                let elapsed = began.elapsed();
+                panic!("{what}: not within {bound:?} of served time ({elapsed:?}); last seen: {seen:?}")
             }
-            Err(_) => thread::sleep(pause.max(pause_after(began.elapsed()))),
+            Err(_) => thread::sleep(pause.max(pause_after(asked.elapsed()))),
         }
         pause = longer(pause);
     }
