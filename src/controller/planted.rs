@@ -14,6 +14,8 @@ pub(super) enum WorldMistake {
     LeavesPaused,
     /// A replica that does not coordinate stops targets that the coordinator is responsible for.
     StopsUnelected,
+    /// The last replica of a cluster leaves the targets of a lock running whose holder is lost.
+    LeavesTargetsOfLostHolder,
     /// A replica that is cut off from the API server keeps its locks.
     KeepsLocksCutOff,
     /// A lock is passed to any cluster that is alive, whether or not it takes part in the lock.

@@ -54,6 +54,8 @@ pub(super) struct Round {
     silent: bool,
     /// The pods that are ready and did not answer.
     unanswered: BTreeSet<String>,
+    /// Whether no other process of this operator may run on: each replica answered that it ends, or does not run.
+    is_last: bool,
     answers: Vec<Answer>,
 }
 
@@ -67,6 +69,7 @@ impl Round {
             asked: Asked::default(),
             silent: false,
             unanswered: BTreeSet::new(),
+            is_last: false,
             answers,
         }
     }
@@ -88,6 +91,17 @@ impl Round {
     /// Adds the pods that are ready and did not answer.
     pub(super) fn without(self, unanswered: BTreeSet<String>) -> Self {
         Self { unanswered, ..self }
+    }
+
+    /// Adds whether the replicas that did not answer are known, and none of them may run.
+    pub(super) fn beside_ended(self, ended: bool) -> Self {
+        let is_last = ended && self.answers.iter().all(|answer| answer.stopping);
+        Self { is_last, ..self }
+    }
+
+    /// Reports whether no other process of this operator may run on.
+    pub(super) const fn is_last(&self) -> bool {
+        self.is_last
     }
 
     /// Reports whether the round only checks the connections, and asks about no quorum.

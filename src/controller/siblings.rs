@@ -66,6 +66,8 @@ pub(super) struct Pods {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Replica {
     ready: bool,
+    /// Whether the pod is deleted, or its container does not run: a process that does not answer has ended, or ends.
+    ended: bool,
     /// The address of its HTTP side, once the pod has an IP address.
     address: Option<SocketAddr>,
 }
@@ -100,6 +102,12 @@ impl Pods {
         found.map(|(key, _)| key.name.as_str())
     }
 
+    /// Reports whether the pod at this address is being deleted, or its container does not run.
+    pub(super) fn has_ended(&self, address: SocketAddr) -> bool {
+        let mut pods = self.pods.values();
+        pods.all(|replica| replica.ended || replica.address != Some(address))
+    }
+
     pub(super) fn observe(&mut self, observation: &Observation<Pod>, now: BootInstant) {
         self.lost = match observation {
             Observation::Failed(_) => Some(now),
@@ -116,6 +124,7 @@ impl Pods {
                 }
                 let replica = Replica {
                     ready: is_ready(pod),
+                    ended: has_ended(pod),
                     address: address(pod),
                 };
                 self.pods.insert(key, replica);
@@ -144,6 +153,18 @@ pub(super) fn is_ready(pod: &Pod) -> bool {
             .any(|condition| condition.type_ == "Ready" && condition.status == "True")
     });
     ready && pod.metadata.deletion_timestamp.is_none()
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    let statuses = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.container_statuses.as_ref());
+    let runs = statuses.is_none_or(|statuses| {
+        let mut states = statuses.iter().filter_map(|status| status.state.as_ref());
+        states.any(|state| state.running.is_some())
+    });
+    pod.metadata.deletion_timestamp.is_some() || !runs
 }
 
 /// Returns the address of the pod with the container port named [`PORT`]. A pod that has ended has no address.
@@ -242,6 +263,36 @@ mod tests {
         pods.observe(&malformed("third"), now);
         assert!(!pods.are_known(now));
         assert_eq!(pods.all().len(), 1);
+    }
+
+    #[test]
+    fn a_process_may_run_unless_its_pod_is_deleted_or_its_container_does_not_run() {
+        let ended = |part: &str, field: &str, value: serde_json::Value| {
+            let Observation::Seen(pod, origin) = seen("other", "False") else {
+                unreachable!()
+            };
+            let mut pod = serde_json::to_value(pod).unwrap();
+            pod[part][field] = value;
+            let pod = Observation::Seen(Box::new(serde_json::from_value(pod).unwrap()), origin);
+            let mut pods = Pods::new(Some("own"));
+            pods.observe(&pod, BootInstant::default());
+            pods.has_ended("10.0.0.7:8080".parse().unwrap())
+        };
+        let in_state = |state: &str| {
+            let mut status = serde_json::json!({
+                "name": "operator", "image": "", "imageID": "", "ready": false, "restartCount": 1,
+            });
+            status["state"][state] = serde_json::json!({ "exitCode": 1 });
+            ended("status", "containerStatuses", serde_json::json!([status]))
+        };
+        assert!(!ended("status", "message", "unknown".into()));
+        assert!(!in_state("running"));
+        assert!(in_state("waiting") && in_state("terminated"));
+        assert!(ended(
+            "metadata",
+            "deletionTimestamp",
+            "2026-01-01T00:00:00Z".into()
+        ));
     }
 
     #[test]

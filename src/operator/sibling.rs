@@ -62,6 +62,9 @@ pub(crate) struct Answer {
     /// The age of the last answer of the API server to this replica; `None` for a build that does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) api_contact_age_milliseconds: Option<u64>,
+    /// Whether the replica ends; false for a build that does not report it.
+    #[serde(default)]
+    pub(crate) stopping: bool,
     /// Of the quorums asked about, those in use.
     pub(crate) quorums: BTreeMap<String, QuorumAnswer>,
 }
@@ -70,6 +73,7 @@ impl Answer {
     /// Adds the answer to a further part of the question.
     fn add(&mut self, other: Self) {
         self.uses.extend(other.uses);
+        self.stopping &= other.stopping;
         let ages = self
             .api_contact_age_milliseconds
             .zip(other.api_contact_age_milliseconds);
@@ -152,6 +156,7 @@ pub(super) async fn answer(
             let age = clock::now().since(*answered.borrow());
             u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
         }),
+        stopping: in_use.stopping,
         quorums,
     };
     Json(answer).into_response()
@@ -288,6 +293,7 @@ mod tests {
             finalizer: "redlock.dev/in-use-all".into(),
             uses: BTreeSet::from(["default".into()]),
             api_contact_age_milliseconds: Some(3),
+            stopping: false,
             quorums: BTreeMap::from([(
                 "default".into(),
                 QuorumAnswer {
@@ -330,6 +336,7 @@ mod tests {
             finalizer: String::new(),
             uses: BTreeSet::from(["q".into()]),
             api_contact_age_milliseconds: Some(if majority { 1 } else { 9 }),
+            stopping: false,
             quorums: BTreeMap::from([(
                 "q".into(),
                 QuorumAnswer {

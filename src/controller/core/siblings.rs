@@ -26,6 +26,8 @@ impl Executor {
         let known = self.siblings.are_known(clock::now());
         let ready = |address: &SocketAddr| self.siblings.ready_pod(*address).map(str::to_owned);
         let ready: Vec<Option<String>> = addresses.iter().map(ready).collect();
+        let ended = addresses.iter().map(|address| self.siblings.has_ended(*address));
+        let ended: Vec<bool> = ended.collect();
         async move {
             let sent = clock::now();
             let asked = addresses
@@ -42,10 +44,15 @@ impl Executor {
                 .filter_map(|(ready, answer)| ready.filter(|_| answer.is_none()))
                 .collect();
             let silent = !unanswered.is_empty() || !known;
+            let others_ended = ended
+                .iter()
+                .zip(&answers)
+                .all(|(ended, answer)| *ended || answer.is_some());
             let answers = answers.into_iter().flatten().collect();
             Round::new(sent, answers, &cluster, &identity)
                 .about(question.quorums, silent)
                 .without(unanswered)
+                .beside_ended(known && others_ended)
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     },
     controller::{
         object::ObjectKey,
+        planted::{WorldMistake, plants},
         sibling_answers::Round,
         target_task::{StopRequest, TargetReport},
     },
@@ -72,6 +73,19 @@ impl Index {
         })
     }
 
+    /// Returns the locks whose targets this replica passes on, or stops, at its end. The last replica is responsible for all: the
+    /// holder of a lock that it does not hold is lost, and no process is left that would stop the targets later.
+    fn to_hand_out(&self, successors: &Round, at: &World<'_>) -> Vec<(&ObjectKey, &LockPlan)> {
+        if !successors.is_last() || plants(WorldMistake::LeavesTargetsOfLostHolder) {
+            return self.with_own_targets(at).collect();
+        }
+        let plans = self.locks.with_targets();
+        let plans = plans.filter_map(|(key, entry, _)| Some((key, entry.phase.active_plan()?.as_ref())));
+        plans
+            .filter(|(_, plan)| plan.enforcement != Enforcement::Observe)
+            .collect()
+    }
+
     /// Decides how each lock is given up. A lock with targets goes to a sibling that sees a majority of the
     /// masters and contends; without such a sibling, its targets are stopped first. All other locks are
     /// released.
@@ -81,7 +95,7 @@ impl Index {
         let unreadable = self.locks.unreadable.keys();
         let unreadable = unreadable.filter_map(|key| self.locks.get(key)?.phase.active_plan());
         unreadable.for_each(|plan| handed.keep(plan));
-        for (key, plan) in self.with_own_targets(at) {
+        for (key, plan) in self.to_hand_out(successors, at) {
             let taken = has_successor(successors, plan);
             if taken && !self.plants(Planted::StopsDespiteSuccessor) {
                 handed.keep(plan);

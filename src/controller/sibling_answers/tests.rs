@@ -32,6 +32,7 @@ fn answer(identity: &str, majority: bool, lock: LockAnswer) -> Answer {
         identity: identity.into(),
         finalizer: "redlock.dev/in-use-all".into(),
         api_contact_age_milliseconds: Some(0),
+        stopping: false,
         uses: BTreeSet::from(["q".to_owned()]),
         quorums: BTreeMap::from([("q".to_owned(), quorum)]),
     }
@@ -65,6 +66,23 @@ fn a_finalizer_is_needed_by_a_sibling_that_uses_the_quorum_or_does_not_answer() 
         round(vec![earlier], false).needs("q", "redlock.dev/in-use-all"),
         "of a build that reports neither"
     );
+}
+
+#[test]
+fn the_last_replica_is_beside_siblings_that_end_or_do_not_run() {
+    let is_last = |stopping: &[bool], ended| {
+        let answers = stopping.iter().map(|stopping| Answer {
+            stopping: *stopping,
+            ..answer("a", false, free(false))
+        });
+        Round::new(at(100), answers.collect(), "here", "me")
+            .beside_ended(ended)
+            .is_last()
+    };
+    assert!(is_last(&[], true) && is_last(&[true, true], true));
+    assert!(!is_last(&[], false), "a replica that did not answer may run");
+    assert!(!is_last(&[true, false], true), "one runs on");
+    assert!(!Round::default().is_last());
 }
 
 #[test]

@@ -104,6 +104,12 @@ impl ClusterWorld {
             .read(&ObjectKey::new(ResourceId::REDIS_QUORUMS, "", name))
     }
 
+    /// Reports whether the status of a quorum holds the id under which its masters were sealed.
+    pub(super) fn knows_quorum(&self, name: &str) -> bool {
+        self.quorum(name)
+            .is_some_and(|object| object["status"]["quorumId"].is_string())
+    }
+
     /// Returns the reasons of the events.
     pub(super) fn events(&self) -> Vec<String> {
         let events = self.api.all(&ResourceId::EVENTS);
@@ -225,6 +231,17 @@ impl ClusterWorld {
         operators
             .map(|(uid, operator)| (operator.party.clone(), uid.clone()))
             .collect()
+    }
+
+    /// Reports whether the operator has pods, and each of them has a process and is ready.
+    pub(super) fn are_operators_ready(&self) -> bool {
+        let mut pods = self.api.all(&ResourceId::PODS);
+        pods.retain(|pod| pod["metadata"]["namespace"] == OPERATOR_NAMESPACE);
+        let is_ready = |pod: &Arc<Value>| {
+            let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+        };
+        !pods.is_empty() && self.operators().len() == pods.len() && pods.iter().all(is_ready)
     }
 
     /// Ends the processes of a pod at once; the kubelet starts them again.

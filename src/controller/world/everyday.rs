@@ -5,6 +5,7 @@ mod copied_cluster;
 mod cut_off_holder;
 mod denied_start;
 mod denied_stop;
+mod last_replica;
 mod late_target;
 mod lost_reporter;
 mod neighbours;
@@ -32,6 +33,7 @@ use copied_cluster::copied_cluster;
 use cut_off_holder::cut_off_holder;
 use denied_start::denied_start;
 use denied_stop::{denied_removal, denied_step_down, unconfirmed_stop};
+use last_replica::last_replica;
 use late_target::late_target;
 use lost_reporter::lost_reporter;
 use neighbours::bad_neighbours;
@@ -74,6 +76,7 @@ enum Scenario {
     LateTarget,
     LostReporter,
     OrphanedPods,
+    LastReplica,
 }
 
 impl Scenario {
@@ -104,6 +107,7 @@ impl Scenario {
             Self::LateTarget => late_target(seed).await,
             Self::LostReporter => lost_reporter(seed).await,
             Self::OrphanedPods => orphaned_pods(seed).await,
+            Self::LastReplica => last_replica(seed).await,
         }
     }
 }

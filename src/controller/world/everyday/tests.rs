@@ -156,8 +156,13 @@ fn deleted_lock_waits_for_the_pods_of_a_target_that_was_deleted_without_them() {
     holds(Scenario::OrphanedPods);
 }
 
+#[test]
+fn last_replica_stops_the_work_of_a_holder_that_is_lost() {
+    holds(Scenario::LastReplica);
+}
+
 /// Each mistake, and the scenario that finds it.
-const MISTAKES: [(WorldMistake, Scenario); 17] = [
+const MISTAKES: [(WorldMistake, Scenario); 18] = [
     (
         WorldMistake::DepartsUnrecorded,
         Scenario::Deletion { clusters: 1 },
@@ -178,6 +183,7 @@ const MISTAKES: [(WorldMistake, Scenario); 17] = [
     (WorldMistake::DeclaresAssumedTime, Scenario::LateTarget),
     (WorldMistake::ReportsLate, Scenario::LostReporter),
     (WorldMistake::ForgetsOrphans, Scenario::OrphanedPods),
+    (WorldMistake::LeavesTargetsOfLostHolder, Scenario::LastReplica),
 ];
 
 /// Returns each mistake once.

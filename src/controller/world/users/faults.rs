@@ -94,9 +94,10 @@ impl Users {
         Some("heal".to_owned())
     }
 
-    /// Removes the operator. Its last replica stops the work first.
+    /// Removes the operator. Its last replica stops the work first, so one has to run.
     pub(super) fn uninstall(&mut self, cluster: &ClusterWorld, index: usize) -> Option<String> {
-        if self.faults[index] != ClusterFault::None || self.quorum_fault == QuorumFault::All {
+        let is_calm = self.faults[index] == ClusterFault::None && self.quorum_fault != QuorumFault::All;
+        if !is_calm || !cluster.are_operators_ready() {
             return None;
         }
         self.faults[index] = ClusterFault::Uninstalled;
@@ -115,7 +116,10 @@ impl Users {
         }
         let masters = &universe.masters;
         let is_calm = self.faults.iter().all(|fault| *fault == ClusterFault::None);
-        if is_calm && self.random.u8(..6) == 0 {
+        // Masters that lose their memory before that are sealed by a person.
+        let mut clusters = universe.clusters.iter();
+        let is_known = clusters.all(|cluster| cluster.knows_quorum("default"));
+        if is_calm && is_known && self.random.u8(..6) == 0 {
             self.quorum_fault = QuorumFault::All;
             masters.iter().for_each(redlock_world::masters::Master::kill);
             return Some("end all masters".to_owned());

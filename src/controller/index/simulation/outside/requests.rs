@@ -334,6 +334,7 @@ impl Outside {
             finalizer: "redlock.dev/in-use-all".to_owned(),
             uses: BTreeSet::new(),
             api_contact_age_milliseconds: self.sibling_reaches_api.then_some(0),
+            stopping: false,
             quorums: quorums.collect(),
         };
         Round::new(self.now, vec![answer], identity.0, identity.1).about(asked, false)

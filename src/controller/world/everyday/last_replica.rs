@@ -1,0 +1,33 @@
+//! An operator that is scaled to zero while the lease of a lost process runs out.
+
+use std::time::Duration;
+
+use tokio::time;
+
+use super::{LATE, SOON, runs_elsewhere, with_running_work};
+use crate::controller::world::observer::running_in;
+
+/// Ends all processes of the operator with SIGKILL. Their successors hold no lock yet when they end in the ordinary way: the
+/// work is stopped, since no process is left that would stop it later.
+pub(super) async fn last_replica(seed: u64) -> Result<(), String> {
+    let (universe, active) = with_running_work(seed, 2).await?;
+    let former = active.operator_pods();
+    former.values().for_each(|uid| active.crash_pod(uid));
+    universe
+        .wait("other processes run", SOON, |_| {
+            let processes = active.operators();
+            processes.iter().all(|process| !former.contains_key(process)) && active.are_operators_ready()
+        })
+        .await?;
+    time::sleep(Duration::from_millis(fastrand::u64(2_000..5_000))).await;
+    active.scale_operator(0);
+    universe
+        .keep("the work runs in one cluster at most", LATE, |universe| {
+            running_in(universe, "web").len() < 2
+        })
+        .await?;
+    if runs_elsewhere(&universe, &active) {
+        return Ok(());
+    }
+    Err("the other cluster does not run the work".to_owned())
+}
