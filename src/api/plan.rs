@@ -87,9 +87,9 @@ pub struct LockPlan {
     pub has_leftovers: bool,
     /// The earlier declared targets that may still run, according to the record of the object. No manifest sets it.
     pub leftovers: Vec<TargetPlan>,
-    /// The lock is only observed until this replica has seen a majority of the masters: pods that are fenced stay. No
-    /// manifest sets it.
-    pub keeps_fenced_pods: bool,
+    /// The lock is only observed until this replica has seen a majority of the masters: pods that are fenced stay, and targets
+    /// continue as `on_quorum_loss` declares. No manifest sets it.
+    pub awaits_confirmation: bool,
 }
 
 /// The lock that a lease is about: a lease under one identity gives no right under another one.

@@ -16,6 +16,10 @@ pub(super) enum WorldMistake {
     StopsUnelected,
     /// The last replica of a cluster leaves the targets of a lock running whose holder is lost.
     LeavesTargetsOfLostHolder,
+    /// The last replica stops targets that continue to run without a majority of the masters.
+    StopsContinuingWork,
+    /// Targets that continue to run without a majority of the masters are stopped by a replica that starts meanwhile.
+    StopsUnconfirmed,
     /// A replica that is cut off from the API server keeps its locks.
     KeepsLocksCutOff,
     /// A lock is passed to any cluster that is alive, whether or not it takes part in the lock.

@@ -63,7 +63,7 @@ impl Round {
     /// Creates a round of the answers that other replicas of this cluster gave.
     pub(super) fn new(sent: BootInstant, answers: Vec<Answer>, cluster: &str, identity: &str) -> Self {
         let mut answers = answers;
-        answers.retain(|answer| answer.cluster == cluster && answer.identity != identity);
+        answers.retain(|answer| is_sibling(answer, cluster, identity));
         Self {
             sent: Some(sent),
             asked: Asked::default(),
@@ -222,6 +222,11 @@ impl Round {
             lock.is_some_and(|lock| lock.contends || !contends)
         })
     }
+}
+
+/// Reports whether another replica of this cluster gave the answer.
+pub(super) fn is_sibling(answer: &Answer, cluster: &str, identity: &str) -> bool {
+    answer.cluster == cluster && answer.identity != identity
 }
 
 fn is_in_contact(answer: &Answer) -> bool {

@@ -2,7 +2,7 @@
 //! replica.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
@@ -50,7 +50,7 @@ impl Siblings {
 
 /// The other replicas, by their pods. An unknown replica does not count: targets that no sibling can take over are
 /// stopped.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Pods {
     /// The pod of this replica; `None` if its siblings are not known.
     own: Option<String>,
@@ -102,10 +102,11 @@ impl Pods {
         found.map(|(key, _)| key.name.as_str())
     }
 
-    /// Reports whether the pod at this address is being deleted, or its container does not run.
-    pub(super) fn has_ended(&self, address: SocketAddr) -> bool {
+    /// Reports whether each replica at none of these addresses has ended, or ends. A pod that is starting has not.
+    pub(super) fn have_ended_except(&self, answered: &BTreeSet<SocketAddr>) -> bool {
+        let has_answered = |replica: &Replica| replica.address.is_some_and(|own| answered.contains(&own));
         let mut pods = self.pods.values();
-        pods.all(|replica| replica.ended || replica.address != Some(address))
+        pods.all(|replica| replica.ended || has_answered(replica))
     }
 
     pub(super) fn observe(&mut self, observation: &Observation<Pod>, now: BootInstant) {
@@ -136,7 +137,8 @@ impl Pods {
             Observation::Malformed(metadata, _) => {
                 let key = ObjectKey::of_metadata(metadata);
                 if self.own.as_ref() != Some(&key.name) {
-                    self.pods.entry(key).or_default().ready = true;
+                    let replica = self.pods.entry(key).or_default();
+                    (replica.ready, replica.ended) = (true, false);
                 }
             }
             Observation::Synced => self.synced = true,
@@ -155,16 +157,21 @@ pub(super) fn is_ready(pod: &Pod) -> bool {
     ready && pod.metadata.deletion_timestamp.is_none()
 }
 
+/// Reports whether the pod is being deleted, or its process has ended and does not run again yet.
 fn has_ended(pod: &Pod) -> bool {
     let statuses = pod
         .status
         .as_ref()
         .and_then(|status| status.container_statuses.as_ref());
-    let runs = statuses.is_none_or(|statuses| {
-        let mut states = statuses.iter().filter_map(|status| status.state.as_ref());
-        states.any(|state| state.running.is_some())
+    let may_run = statuses.is_none_or(|statuses| {
+        statuses.iter().any(|status| match &status.state {
+            Some(state) => {
+                state.running.is_some() || (state.terminated.is_none() && status.restart_count == 0)
+            }
+            None => true,
+        })
     });
-    pod.metadata.deletion_timestamp.is_some() || !runs
+    pod.metadata.deletion_timestamp.is_some() || !may_run
 }
 
 /// Returns the address of the pod with the container port named [`PORT`]. A pod that has ended has no address.
@@ -276,18 +283,18 @@ mod tests {
             let pod = Observation::Seen(Box::new(serde_json::from_value(pod).unwrap()), origin);
             let mut pods = Pods::new(Some("own"));
             pods.observe(&pod, BootInstant::default());
-            pods.has_ended("10.0.0.7:8080".parse().unwrap())
+            pods.have_ended_except(&BTreeSet::new())
         };
-        let in_state = |state: &str| {
+        let in_state = |state: &str, restarts: u32| {
             let mut status = serde_json::json!({
-                "name": "operator", "image": "", "imageID": "", "ready": false, "restartCount": 1,
+                "name": "operator", "image": "", "imageID": "", "ready": false, "restartCount": restarts,
             });
             status["state"][state] = serde_json::json!({ "exitCode": 1 });
             ended("status", "containerStatuses", serde_json::json!([status]))
         };
         assert!(!ended("status", "message", "unknown".into()));
-        assert!(!in_state("running"));
-        assert!(in_state("waiting") && in_state("terminated"));
+        assert!(!in_state("running", 1) && !in_state("waiting", 0));
+        assert!(in_state("waiting", 1) && in_state("terminated", 0));
         assert!(ended(
             "metadata",
             "deletionTimestamp",

@@ -34,7 +34,10 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream::SelectAll};
 use tokio::{sync::mpsc, time};
 
-pub(super) use handle::{Command, Config, Handle, Permissions, StopRequest, TakeoverWait, TargetReport};
+pub(super) use handle::{
+    Command, Config, Handle, Permissions, StopRequest, StopScope, TakeoverWait, TargetReport,
+};
+pub(super) use lease_view::LeaseView;
 pub(super) use stop_requests::StopRequests;
 
 use crate::{
@@ -173,10 +176,12 @@ impl TargetTask {
         match command {
             Command::Stop(request, done) => {
                 self.settled.clear();
-                if request.departs {
+                if request.departs() {
                     self.targets.iter_mut().for_each(Target::leave);
                 }
-                self.stop_requests.add(request, done);
+                let config = &self.config;
+                let lease = LeaseView::of(&config.view.borrow(), &config.cluster, clock::now());
+                self.stop_requests.add(request, lease.other, done);
                 false
             }
             Command::Resume => {

@@ -48,7 +48,7 @@ pub fn leftovers(object: &LeaderLock, graces: &Graces) -> Option<LockPlan> {
         abstains: false,
         has_leftovers: false,
         leftovers: Vec::new(),
-        keeps_fenced_pods: false,
+        awaits_confirmation: false,
         namespace,
         name,
     })

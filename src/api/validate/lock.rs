@@ -99,7 +99,7 @@ pub fn validate_lock(
             abstains: false,
             has_leftovers: false,
             leftovers: Vec::new(),
-            keeps_fenced_pods: false,
+            awaits_confirmation: false,
         }),
         _ => Err(found),
     }

@@ -116,7 +116,7 @@ impl Core {
                 stopped.push(key);
             } else {
                 tracing::warn!(object = %format!("LeaderLock {key}"),
-                    "targets were not stopped; the lock stays with this cluster until its lease expires");
+                    "targets were not stopped; a lease that this cluster has on the lock ends by itself");
                 handed.keep(&plan);
                 kept.insert(key);
             }

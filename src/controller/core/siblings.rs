@@ -8,7 +8,7 @@ use tokio::time;
 use super::Executor;
 use crate::{
     clock,
-    controller::sibling_answers::{Asked, Round},
+    controller::sibling_answers::{Asked, Round, is_sibling},
     operator::sibling::{Answer, Question, ask},
 };
 
@@ -26,13 +26,12 @@ impl Executor {
         let known = self.siblings.are_known(clock::now());
         let ready = |address: &SocketAddr| self.siblings.ready_pod(*address).map(str::to_owned);
         let ready: Vec<Option<String>> = addresses.iter().map(ready).collect();
-        let ended = addresses.iter().map(|address| self.siblings.has_ended(*address));
-        let ended: Vec<bool> = ended.collect();
+        let pods = self.siblings.clone();
         async move {
             let sent = clock::now();
             let asked = addresses
-                .into_iter()
-                .map(|address| time::timeout(patience, ask(&transport, address, &cluster, &question)));
+                .iter()
+                .map(|address| time::timeout(patience, ask(&transport, *address, &cluster, &question)));
             let answers: Vec<Option<Answer>> = join_all(asked)
                 .await
                 .into_iter()
@@ -44,15 +43,18 @@ impl Executor {
                 .filter_map(|(ready, answer)| ready.filter(|_| answer.is_none()))
                 .collect();
             let silent = !unanswered.is_empty() || !known;
-            let others_ended = ended
-                .iter()
-                .zip(&answers)
-                .all(|(ended, answer)| *ended || answer.is_some());
+            let counts = |answer: &Option<Answer>| {
+                let answer = answer.as_ref();
+                answer.is_some_and(|answer| is_sibling(answer, &cluster, &identity))
+            };
+            let answered = addresses.into_iter().zip(&answers);
+            let answered = answered.filter_map(|(address, answer)| counts(answer).then_some(address));
+            let others_ended = known && pods.have_ended_except(&answered.collect());
             let answers = answers.into_iter().flatten().collect();
             Round::new(sent, answers, &cluster, &identity)
                 .about(question.quorums, silent)
                 .without(unanswered)
-                .beside_ended(known && others_ended)
+                .beside_ended(others_ended)
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     controller::{
         index::{lock_store::LockEntry, target_key::target_keys, targets::paused},
         object::ObjectKey,
+        planted::{WorldMistake, plants},
         problem::{Problem, Reason},
         writer::Item,
     },
@@ -141,11 +142,11 @@ pub(super) fn observe_only(plan: &LockPlan) -> Arc<LockPlan> {
     })
 }
 
-/// Like [`observe_only`], for the time until the cluster name is confirmed. If this cluster contends for the
-/// lock, the nodes run its fenced pods for as long as they may.
+/// Like [`observe_only`], for the time until the cluster name is confirmed. If this cluster contends for the lock, its targets
+/// continue to run without a majority of the masters where the lock declares that.
 fn observe_until_confirmed(plan: &LockPlan) -> Arc<LockPlan> {
     Arc::new(LockPlan {
-        keeps_fenced_pods: plan.is_fenced() && !gives_up(plan),
+        awaits_confirmation: !gives_up(plan) && !plants(WorldMistake::StopsUnconfirmed),
         ..observe_only(plan).as_ref().clone()
     })
 }

@@ -7,7 +7,10 @@ use std::{sync::Arc, time::Duration};
 use super::{AfterStop, Effect, Index, Planted, World};
 use crate::{
     api::plan::LockPlan,
-    controller::{object::ObjectKey, target_task::StopRequest},
+    controller::{
+        object::ObjectKey,
+        target_task::{StopRequest, StopScope},
+    },
     lease::{ClusterId, FencingToken},
 };
 
@@ -92,8 +95,7 @@ impl Index {
         let bound = patience.min(most);
         let halt = StopRequest {
             by: at.now + bound,
-            lease: Some(token),
-            departs: false,
+            scope: StopScope::Lease(token),
         };
         entry.phase.drain(drain);
         let drained = Drained {

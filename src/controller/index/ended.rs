@@ -55,7 +55,8 @@ impl Index {
         let alone = !successors.is_silent();
         let seen_by_siblings = &successors.seen_by_siblings();
         let locks = self.locks.known().filter_map(|key| {
-            let left = kept.contains(key) || self.plants(Planted::ReportsLeaseAfterEnd);
+            let left =
+                (kept.contains(key) && held.contains(key)) || self.plants(Planted::ReportsLeaseAfterEnd);
             let had = match (held.contains(key), left) {
                 (_, true) => HeldUntilEnd::LeftToRunOut,
                 (true, false) => HeldUntilEnd::Released,

@@ -2,17 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Effect, Index, Planted, World};
+use super::{Effect, Index, Planted, World, targets::has_finalizer};
 use crate::{
     api::{
-        leader_lock::{Candidates, Enforcement},
+        leader_lock::{Candidates, Enforcement, OnQuorumLoss},
         plan::LockPlan,
     },
     controller::{
         object::ObjectKey,
         planted::{WorldMistake, plants},
         sibling_answers::Round,
-        target_task::{StopRequest, TargetReport},
+        target_task::{StopRequest, StopScope, TargetReport},
     },
     lease::LockName,
 };
@@ -73,29 +73,44 @@ impl Index {
         })
     }
 
-    /// Returns the locks whose targets this replica passes on, or stops, at its end. The last replica is responsible for all: the
-    /// holder of a lock that it does not hold is lost, and no process is left that would stop the targets later.
-    fn to_hand_out(&self, successors: &Round, at: &World<'_>) -> Vec<(&ObjectKey, &LockPlan)> {
-        if !successors.is_last() || plants(WorldMistake::LeavesTargetsOfLostHolder) {
-            return self.with_own_targets(at).collect();
-        }
-        let plans = self.locks.with_targets();
-        let plans = plans.filter_map(|(key, entry, _)| Some((key, entry.phase.active_plan()?.as_ref())));
-        plans
-            .filter(|(_, plan)| plan.enforcement != Enforcement::Observe)
-            .collect()
+    /// Returns the locks whose targets this replica passes on, or stops, at its end.
+    fn to_hand_out(&self, successors: &Round, at: &World<'_>) -> Vec<(&ObjectKey, &LockPlan, StopScope)> {
+        let own = self.with_own_targets(at);
+        let own = own.map(|(key, plan)| (key, plan, StopScope::EndOfHolder));
+        let is_last = successors.is_last() && !plants(WorldMistake::LeavesTargetsOfLostHolder);
+        let others = self.of_lost_holders(at).filter(|_| is_last);
+        let others = others.map(|(key, plan)| (key, plan, StopScope::EndOfLastProcess));
+        own.chain(others).collect()
+    }
+
+    /// Returns the locks that this replica does not hold, whose targets may run, and which no process would stop once the last
+    /// one ends. Targets that continue to run without a majority of the masters do so across a restart of the operator.
+    fn of_lost_holders(&self, at: &World<'_>) -> impl Iterator<Item = (&ObjectKey, &LockPlan)> {
+        let plans = self.locks.with_targets().filter_map(|(key, entry, _)| {
+            let plan = entry.phase.active_plan()?.as_ref();
+            let may_run = entry.phase.may_run() || has_finalizer(&entry.object);
+            may_run.then_some((key, plan))
+        });
+        plans.filter(|(key, plan)| {
+            let continues = plan.on_quorum_loss == OnQuorumLoss::KeepRunning || plan.is_fenced();
+            let stops = !continues
+                || at.views.has_majority(&plan.quorum)
+                || plants(WorldMistake::StopsContinuingWork);
+            let is_operators = plan.candidates == Candidates::Operator;
+            stops && is_operators && plan.enforcement != Enforcement::Observe && !self.holds(key, at)
+        })
     }
 
     /// Decides how each lock is given up. A lock with targets goes to a sibling that sees a majority of the
     /// masters and contends; without such a sibling, its targets are stopped first. All other locks are
-    /// released.
+    /// released. The last replica also stops the targets of a lock whose holder is lost.
     pub(in crate::controller) fn hand_out(&self, successors: &Round, at: &World<'_>) -> Handed {
         let mut handed = Handed::default();
         // A sibling of another version may have started targets that this one cannot read.
         let unreadable = self.locks.unreadable.keys();
         let unreadable = unreadable.filter_map(|key| self.locks.get(key)?.phase.active_plan());
         unreadable.for_each(|plan| handed.keep(plan));
-        for (key, plan) in self.to_hand_out(successors, at) {
+        for (key, plan, scope) in self.to_hand_out(successors, at) {
             let taken = has_successor(successors, plan);
             if taken && !self.plants(Planted::StopsDespiteSuccessor) {
                 handed.keep(plan);
@@ -107,8 +122,7 @@ impl Index {
             let bound = plan.stop_bound();
             let halt = StopRequest {
                 by: at.now + bound,
-                lease: None,
-                departs: false,
+                scope,
             };
             handed.stops.push(LastStop {
                 key: key.clone(),

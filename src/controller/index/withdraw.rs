@@ -19,7 +19,7 @@ use crate::{
         object::ObjectKey,
         planted::{WorldMistake, plants},
         problem::Reason,
-        target_task::StopRequest,
+        target_task::{StopRequest, StopScope},
     },
     lease::{BootInstant, ReleaseMode},
 };
@@ -79,8 +79,7 @@ impl Index {
             key: key.clone(),
             halt: StopRequest {
                 by: until,
-                lease: None,
-                departs: true,
+                scope: StopScope::Departure,
             },
             after: AfterStop::TakenAway(until),
         });

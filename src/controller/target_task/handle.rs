@@ -42,12 +42,36 @@ pub(in crate::controller) enum Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controller) struct StopRequest {
     pub(in crate::controller) by: BootInstant,
-    /// With a lease, the request applies only while that lease is held, and is given up after its deadline.
-    /// Without a lease, it belongs to a departure: it applies regardless of which replica holds the lock, until it is
-    /// cancelled.
-    pub(in crate::controller) lease: Option<FencingToken>,
-    /// Whether the lock ends here with the stop: what a start has set is undone, and nothing new is created.
-    pub(in crate::controller) departs: bool,
+    pub(in crate::controller) scope: StopScope,
+}
+
+impl StopRequest {
+    /// Returns the lease with which the request ends.
+    pub(super) const fn lease(&self) -> Option<FencingToken> {
+        match self.scope {
+            StopScope::Lease(token) => Some(token),
+            StopScope::Departure | StopScope::EndOfHolder | StopScope::EndOfLastProcess => None,
+        }
+    }
+
+    pub(super) const fn departs(&self) -> bool {
+        matches!(self.scope, StopScope::Departure)
+    }
+}
+
+/// The time for which a request to stop applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::controller) enum StopScope {
+    /// The request applies only while this lease is held, and is given up after its deadline.
+    Lease(FencingToken),
+    /// The lock ends here: what a start has set is undone, and nothing new is created. The request applies regardless of
+    /// which replica holds the lock, until it is cancelled.
+    Departure,
+    /// The process ends, and holds the lock.
+    EndOfHolder,
+    /// The process ends, and does not hold the lock: no other process of this cluster runs on. The request is given up when a
+    /// process of this cluster acquires the lock, or renews its lease, after the request.
+    EndOfLastProcess,
 }
 
 /// The permissions of a target task.

@@ -8,7 +8,7 @@ use crate::{
 
 /// The state of a lock at one moment.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LeaseView {
+pub(in crate::controller) struct LeaseView {
     /// The token and the end of this process's lease.
     pub(super) held: Option<(FencingToken, BootInstant)>,
     /// The lease of another process. A lost lease of this process that is running out does not count as a sibling's:
@@ -25,7 +25,7 @@ pub(super) struct LeaseView {
 
 /// A lease that another process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OtherLease {
+pub(in crate::controller) struct OtherLease {
     pub(super) of: Other,
     pub(super) token: FencingToken,
     pub(super) ends: BootInstant,
@@ -53,6 +53,15 @@ impl LeaseView {
             last: last.map(|holder| (whose(holder), holder.token)),
             marks: view.marks,
             succeeds_sibling: view.succession.is_some_and(|succession| succession.is_sibling()),
+        }
+    }
+
+    /// Returns the view in which this process holds the lock until this time under this lease, or no process does.
+    #[cfg(test)]
+    pub(in crate::controller) fn own(token: Option<FencingToken>, until: BootInstant) -> Self {
+        Self {
+            held: token.map(|token| (token, until)),
+            ..Self::default()
         }
     }
 

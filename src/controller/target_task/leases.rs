@@ -119,7 +119,8 @@ impl Leases {
         }
         let takeover_delay = self.takeover_delay(plan);
         // A cluster that stepped down keeps nothing running, and asks no sibling to.
-        let fenced = seen.fenced && (plan.state != LockState::SteppedDown || plan.keeps_fenced_pods);
+        let keeps = plan.state != LockState::SteppedDown || plan.awaits_confirmation;
+        let fenced = seen.fenced && keeps;
         let stop = if fenced {
             Duration::ZERO
         } else {
@@ -145,10 +146,10 @@ impl Leases {
             takeover_delay,
             fenced,
             stop,
-            // A cluster that stepped down keeps nothing running.
-            on_quorum_loss: match plan.state {
-                LockState::SteppedDown => OnQuorumLoss::Stop,
-                LockState::Enabled | LockState::Frozen => plan.on_quorum_loss,
+            on_quorum_loss: if keeps {
+                plan.on_quorum_loss
+            } else {
+                OnQuorumLoss::Stop
             },
         }
     }

@@ -53,10 +53,10 @@ impl Decided {
     /// Returns the goal now; not a stop if the decision no longer applies. Pure.
     fn decide_again(&self, seen: Now, now: BootInstant) -> Goal {
         let held = seen.lease.token();
-        let request = self.request.filter(|request| request.holds(held, now));
+        let request = self.request.filter(|request| request.holds(&seen.lease, now));
         // A sibling that holds the lock carries the departure out, or runs the targets of another object.
         let sibling = seen.lease.holder() == Some(Other::Sibling);
-        if held.is_none() && sibling && request.is_some_and(|request| request.request.departs) {
+        if held.is_none() && sibling && request.is_some_and(|request| request.request.departs()) {
             return Goal::Keep(None);
         }
         if request.is_none() && held.is_some() && held != self.held {
@@ -169,7 +169,7 @@ impl TargetTask {
     fn gate(&self, facts: &TargetFacts) -> Option<(ReadGate, Option<BootInstant>)> {
         // A departure without an own lease is decided by what this replica knows of the object.
         let request = self.stop_requests.active();
-        let ordered = request.is_some_and(|stop| !stop.request.departs || facts.held_until.is_some());
+        let ordered = request.is_some_and(|stop| !stop.request.departs() || facts.held_until.is_some());
         let decided_here = !ordered
             && facts.lost.is_none()
             && !self.renews_records()

@@ -113,7 +113,7 @@ impl TargetTask {
         let config = &mut self.config;
         let lease = LeaseView::of(&config.view.borrow_and_update(), &config.cluster, now);
         let plan = &config.plan;
-        self.stop_requests.expire(lease.token(), now);
+        self.stop_requests.expire(&lease, now);
         let seen = Observation {
             latest_answer: LatestAnswer::of(
                 &config.sibling_answers.borrow_and_update(),
@@ -382,7 +382,7 @@ impl TargetTask {
             return true;
         }
         let held = self.leases.delays.marked();
-        let held = held.filter(|_| held == self.leases.own);
+        let held = held.filter(|_| held == self.leases.own && self.leases.won().is_some());
         if let Some(token) = held.filter(|_| self.fencing.is_some()) {
             return self.confirm_stop(token).await;
         }

@@ -1,6 +1,7 @@
 //! Everyday operations of users, each in many worlds.
 
 mod blind_standby;
+mod continuing_work;
 mod copied_cluster;
 mod cut_off_holder;
 mod denied_start;
@@ -29,6 +30,7 @@ use super::{
     universe::Universe,
 };
 use blind_standby::blind_standby;
+use continuing_work::continuing_work;
 use copied_cluster::copied_cluster;
 use cut_off_holder::cut_off_holder;
 use denied_start::denied_start;
@@ -77,6 +79,7 @@ enum Scenario {
     LostReporter,
     OrphanedPods,
     LastReplica,
+    ContinuingWork,
 }
 
 impl Scenario {
@@ -108,6 +111,7 @@ impl Scenario {
             Self::LostReporter => lost_reporter(seed).await,
             Self::OrphanedPods => orphaned_pods(seed).await,
             Self::LastReplica => last_replica(seed).await,
+            Self::ContinuingWork => continuing_work(seed).await,
         }
     }
 }

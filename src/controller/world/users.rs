@@ -108,13 +108,17 @@ impl Users {
 
     fn create(&mut self, universe: &Universe, lock: &str) -> Option<String> {
         let targets = self.targets(lock);
+        Self::create_with(universe, lock, &targets);
+        Some(format!("create {lock} {} everywhere", names(&targets)))
+    }
+
+    fn create_with(universe: &Universe, lock: &str, targets: &[Workload]) {
         let is_absent = |cluster: &&ClusterWorld| cluster.has_namespace() && cluster.lock(lock).is_none();
         for cluster in universe.clusters.iter().filter(is_absent) {
             let mut object = manifests::lock(lock, &[]);
             object["spec"]["targets"] = targets.iter().map(|workload| workload.target()).collect();
             cluster.create_lock(object);
         }
-        Some(format!("create {lock} {} everywhere", names(&targets)))
     }
 
     fn targets(&mut self, lock: &str) -> Vec<Workload> {
@@ -198,6 +202,13 @@ impl Users {
             self.heal(universe, index);
             for lock in LOCKS.iter().filter(|lock| cluster.lock(lock).is_some()) {
                 cluster.annotate_lock(lock, "redlock.dev/paused", None);
+            }
+        }
+        if self.restored.is_some() {
+            // The work of a lock that is younger than the backup runs on without it.
+            for lock in LOCKS {
+                let targets = WORKLOADS.into_iter().filter(|workload| workload.lock == lock);
+                Self::create_with(universe, lock, &targets.collect::<Vec<_>>());
             }
         }
         self.done

@@ -64,7 +64,8 @@ fn a_sibling_is_responsible_for_leftovers_without_a_majority() {
         (facts.deleted, facts.guarded) = (true, true);
     })));
     for (more, deleted, keeps) in [
-        ("", false, false),
+        ("", false, true),
+        ("", true, false),
         (", fencing: Node", false, true),
         (", fencing: Node", true, false),
         (
@@ -77,7 +78,7 @@ fn a_sibling_is_responsible_for_leftovers_without_a_majority() {
         let decision = decided(None, &wanted, |facts| {
             (facts.confirmed, facts.guarded, facts.in_charge, facts.deleted) = (false, true, true, deleted);
         });
-        let kept = matches!(&decision, Decision::Activate(plan) if plan.keeps_fenced_pods);
+        let kept = matches!(&decision, Decision::Activate(plan) if plan.awaits_confirmation);
         assert_eq!(kept, keeps, "{more} {deleted}: {decision:?}");
     }
     // The lock is contended for as soon as the cluster name is confirmed.

@@ -246,11 +246,21 @@ fn a_fenced_lock_keeps_the_stop_time_of_pods_that_are_not_fenced() {
     let facts = Leases::new(at(90)).observe(&seen, &down, &OwnTokens::default());
     assert!(!facts.fenced, "a cluster that stepped down keeps nothing running");
     let unconfirmed = LockPlan {
-        keeps_fenced_pods: true,
+        awaits_confirmation: true,
         ..down
     };
     let facts = Leases::new(at(90)).observe(&seen, &unconfirmed, &OwnTokens::default());
     assert!(facts.fenced, "the lock is not given up");
+    let keeps = |awaits_confirmation| {
+        let plan = LockPlan {
+            on_quorum_loss: OnQuorumLoss::KeepRunning,
+            awaits_confirmation,
+            ..unconfirmed.clone()
+        };
+        let facts = Leases::new(at(90)).observe(&seen, &plan, &OwnTokens::default());
+        facts.on_quorum_loss == OnQuorumLoss::KeepRunning
+    };
+    assert!(keeps(true) && !keeps(false));
 }
 
 #[test]

@@ -3,7 +3,10 @@ use std::time::Duration;
 use super::*;
 use crate::{
     api::leader_lock::OnQuorumLoss,
-    controller::target_task::{handle::StopRequest, lease_view::OtherLease},
+    controller::target_task::{
+        handle::{StopRequest, StopScope},
+        lease_view::OtherLease,
+    },
     lease::{DeclaredDelay, Marks},
 };
 
@@ -88,11 +91,13 @@ fn held(token: FencingToken) -> Now {
 fn requested(lease: Option<FencingToken>) -> ActiveStop {
     let request = StopRequest {
         by: at(120),
-        lease,
-        departs: false,
+        scope: lease.map_or(StopScope::EndOfHolder, StopScope::Lease),
     };
-    let marked = false;
-    ActiveStop { request, marked }
+    ActiveStop {
+        request,
+        marked: false,
+        beside: None,
+    }
 }
 
 #[test]

@@ -161,8 +161,13 @@ fn last_replica_stops_the_work_of_a_holder_that_is_lost() {
     holds(Scenario::LastReplica);
 }
 
+#[test]
+fn work_that_keeps_running_without_masters_survives_a_restart_of_the_operator() {
+    holds(Scenario::ContinuingWork);
+}
+
 /// Each mistake, and the scenario that finds it.
-const MISTAKES: [(WorldMistake, Scenario); 18] = [
+const MISTAKES: [(WorldMistake, Scenario); 20] = [
     (
         WorldMistake::DepartsUnrecorded,
         Scenario::Deletion { clusters: 1 },
@@ -184,6 +189,8 @@ const MISTAKES: [(WorldMistake, Scenario); 18] = [
     (WorldMistake::ReportsLate, Scenario::LostReporter),
     (WorldMistake::ForgetsOrphans, Scenario::OrphanedPods),
     (WorldMistake::LeavesTargetsOfLostHolder, Scenario::LastReplica),
+    (WorldMistake::StopsContinuingWork, Scenario::ContinuingWork),
+    (WorldMistake::StopsUnconfirmed, Scenario::ContinuingWork),
 ];
 
 /// Returns each mistake once.

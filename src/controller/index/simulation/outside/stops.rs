@@ -5,7 +5,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use crate::{
     controller::{
         index::{AfterStop, drain::Purpose},
-        target_task::{StopRequest, StopRequests},
+        target_task::{LeaseView, StopRequest, StopRequests},
     },
     lease::{BootInstant, FencingToken},
 };
@@ -19,7 +19,7 @@ pub(in crate::controller::index::simulation) struct Stops {
 impl Stops {
     pub(super) fn add(&mut self, request: StopRequest, after: AfterStop) {
         let (done, end) = oneshot::channel();
-        self.requests.add(request, done);
+        self.requests.add(request, None, done);
         self.waiting.push((after, end));
     }
 
@@ -28,7 +28,7 @@ impl Stops {
     }
 
     pub(super) fn expire(&mut self, held: Option<FencingToken>, now: BootInstant) {
-        self.requests.expire(held, now);
+        self.requests.expire(&LeaseView::own(held, now), now);
     }
 
     pub(super) fn refuse(&mut self) {
