@@ -8,6 +8,7 @@ mod error;
 mod http;
 mod open;
 mod post;
+mod step_down;
 mod watch;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
