@@ -13,7 +13,7 @@ fn entry(folder: &Path, uid: &str, state: &serde_json::Value) {
     let entry = json!({
         "version": 1, "bootId": boot.trim(), "generation": 1,
         "pod": {"uid": uid, "namespace": "billing", "name": "report-0"},
-        "cgroup": folder.join("cgroup"), "targets": [], "declared": "billing/report",
+        "cgroup": folder.join(format!("pod{uid}")), "targets": [], "declared": "billing/report",
         "lock": {
             "name": "billing/report", "cluster": {"name": "eu-1", "uid": "u"},
             "leaseMilliseconds": 15000, "retryMilliseconds": 2000,
@@ -40,12 +40,12 @@ fn pods_of_a_node_are_listed_and_one_is_released_after_a_confirmation() {
         78,
         &["/nonexistent/pods", "--state-dir DIR", "as root on their node"],
     );
-    for name in ["pods", "acknowledged", "releases", "cgroup", "kubelet/pods"] {
+    for name in ["pods", "acknowledged", "releases", "poduid-1", "kubelet/pods"] {
         fs::create_dir_all(folder.path().join(name)).unwrap();
     }
     fence(&["list"]).expect(0, &["no fenced pod on this node", "--kubelet-dir"]);
-    fs::write(folder.path().join("cgroup/cgroup.freeze"), "1").unwrap();
-    fs::write(folder.path().join("cgroup/cgroup.kill"), "").unwrap();
+    fs::write(folder.path().join("poduid-1/cgroup.freeze"), "1").unwrap();
+    fs::write(folder.path().join("poduid-1/cgroup.kill"), "").unwrap();
     entry(folder.path(), "uid-1", &json!({"killed": {"start": null}}));
     let kubelet = folder.path().join("kubelet");
     let listed = fence(&["list", "--kubelet-dir", kubelet.to_str().unwrap()]);
@@ -79,7 +79,7 @@ fn pods_of_a_node_are_listed_and_one_is_released_after_a_confirmation() {
     );
     let json = fence(&["list", "-o", "json"]).expect(0, &[]).json();
     assert_eq!(json["pods"][0]["state"], "killed", "so far only words: {json:#}");
-    let frozen = || fs::read_to_string(folder.path().join("cgroup/cgroup.freeze")).unwrap();
+    let frozen = || fs::read_to_string(folder.path().join("poduid-1/cgroup.freeze")).unwrap();
     assert_eq!(frozen(), "1");
 
     let released = fence(&["release", "billing/report-0", "--yes", "--reason", "INC-42"]);

@@ -4,6 +4,7 @@
 //! with a copy of the bytes that it has read. An entry that cannot be read, has another version or was
 //! written before the machine booted shows nothing: its pod is frozen.
 
+mod files;
 mod guarded;
 mod heartbeat;
 mod requests;
@@ -23,6 +24,7 @@ use redlock_core::{BootInstant, FencingToken, fence::Stored};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use self::files::{TEMPORARY, names};
 pub use self::{
     guarded::{FoundGuarded, GuardedPod, PermitEnd},
     heartbeat::{GuardianReport, Heartbeat},
@@ -38,8 +40,6 @@ const VERSION: u32 = 1;
 const ENTRIES: &str = "pods";
 const ACKNOWLEDGED: &str = "acknowledged";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Begins the names of files that are about to be renamed.
-const TEMPORARY: char = '.';
 
 /// The names of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -260,7 +260,7 @@ impl Table {
     #[must_use]
     pub fn read(&self, uid: &str) -> Found {
         let path = self.entries().join(uid);
-        let bytes = match fs::read(&path) {
+        let bytes = match files::read(&path) {
             Ok(bytes) => bytes,
             Err(cause) if cause.kind() == ErrorKind::NotFound => return Found::Missing,
             Err(cause) => {
@@ -294,6 +294,13 @@ impl Table {
                 entry.pod.uid
             ));
         }
+        let ends = [entry.end, PermitEnd::of(&entry.state)];
+        if let Some(reason) = ends
+            .iter()
+            .find_map(|end| guarded::garbled(uid, &entry.cgroup, *end))
+        {
+            return unreadable(format!("{}: {reason}", path.display()));
+        }
         Found::Entry {
             entry: Box::new(entry),
             bytes,
@@ -323,7 +330,7 @@ impl Table {
     /// Reports whether the guardian has acknowledged exactly this entry.
     #[must_use]
     pub fn is_acknowledged(&self, uid: &str, bytes: &[u8]) -> bool {
-        fs::read(self.acknowledgements().join(uid)).is_ok_and(|read| read == bytes)
+        files::read(&self.acknowledgements().join(uid)).is_ok_and(|read| read == bytes)
     }
 
     /// Removes an entry that has ended, once the guardian has acknowledged that.
@@ -352,23 +359,6 @@ impl Table {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         path.with_file_name(format!("{TEMPORARY}{name}.{}", self.writer))
     }
-}
-
-fn names(directory: &Path) -> Result<Vec<String>, TableError> {
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(cause) => return Err(failed("reading", directory, cause)),
-    };
-    let names = entries.map(|entry| {
-        let entry = entry.map_err(|cause| failed("reading", directory, cause))?;
-        Ok(entry.file_name().to_string_lossy().into_owned())
-    });
-    let all: Result<Vec<String>, TableError> = names.collect();
-    Ok(all?
-        .into_iter()
-        .filter(|name| !name.starts_with(TEMPORARY))
-        .collect())
 }
 
 fn failed(operation: &'static str, path: &Path, source: io::Error) -> TableError {

@@ -167,8 +167,7 @@ pub fn is_version_2(root: &Path) -> io::Result<bool> {
 /// Returns an error if `root` is not of version 2, if the number of cgroups of the pod is not 1, or if the
 /// cgroup cannot be frozen and killed.
 pub fn find(root: &Path, uid: &str) -> Result<PathBuf, PodCgroupError> {
-    let valid = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    if uid.is_empty() || !uid.chars().all(valid) {
+    if !is_uid(uid) {
         return Err(PodCgroupError::Uid { uid: uid.to_owned() });
     }
     let read = |path: &Path, source| PodCgroupError::Read {
@@ -181,10 +180,7 @@ pub fn find(root: &Path, uid: &str) -> Result<PathBuf, PodCgroupError> {
             root: root.to_owned(),
         });
     }
-    let names = [
-        format!("pod{uid}"),
-        format!("-pod{}.slice", uid.replace('-', "_")),
-    ];
+    let names = names_of(uid);
     let mut found = Vec::new();
     search(root, DEPTH, &names, &mut found).map_err(|(path, cause)| read(&path, cause))?;
     match found.len() {
@@ -220,13 +216,37 @@ fn search(
     let below = directories::below(directory).map_err(|cause| (directory.to_owned(), cause))?;
     for path in below {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name == **plain || name.ends_with(&**slice) {
+        if is_named(&name, [plain, slice]) {
             found.push(path);
         } else if depth > 0 && !is_of_a_pod(&name) {
             search(&path, depth - 1, &[plain.clone(), slice.clone()], found)?;
         }
     }
     Ok(())
+}
+
+/// Reports whether the last part of a path is the name of the cgroup of this pod, in either naming of the kubelet.
+pub(crate) fn is_cgroup_of(path: &Path, uid: &str) -> bool {
+    let [plain, slice] = names_of(uid);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    is_uid(uid) && is_named(&name, [&plain, &slice])
+}
+
+fn is_uid(text: &str) -> bool {
+    let valid = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    !text.is_empty() && text.chars().all(valid)
+}
+
+/// Returns the name of the cgroup of a pod by cgroupfs, and the end of its name by systemd.
+fn names_of(uid: &str) -> [String; 2] {
+    [
+        format!("pod{uid}"),
+        format!("-pod{}.slice", uid.replace('-', "_")),
+    ]
+}
+
+fn is_named(name: &str, [plain, slice]: [&String; 2]) -> bool {
+    name == plain || name.ends_with(slice.as_str())
 }
 
 fn is_of_a_pod(name: &str) -> bool {

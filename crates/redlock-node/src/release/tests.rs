@@ -8,7 +8,7 @@ use redlock_core::{
 use super::*;
 use crate::table::{GuardianReport, PodName, tests};
 
-/// A table, and a folder with the files of a frozen cgroup.
+/// A table, and a folder with the frozen cgroups of two pods.
 struct Node {
     folder: tempfile::TempDir,
     table: Table,
@@ -17,20 +17,29 @@ struct Node {
 impl Node {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        for (name, text) in [
-            ("cgroup.freeze", "1"),
-            ("cgroup.kill", ""),
-            ("cgroup.events", "populated 1\nfrozen 1\n"),
-        ] {
-            fs::write(folder.path().join(name), text).unwrap();
+        for uid in ["uid-1", "uid-2"] {
+            let cgroup = folder.path().join(format!("pod{uid}"));
+            fs::create_dir(&cgroup).unwrap();
+            for (name, text) in [
+                ("cgroup.freeze", "1"),
+                ("cgroup.kill", ""),
+                ("cgroup.events", "populated 1\nfrozen 1\n"),
+            ] {
+                fs::write(cgroup.join(name), text).unwrap();
+            }
         }
         let table = Table::open(&folder.path().join("state")).unwrap();
         Self { folder, table }
     }
 
-    /// Returns the value of `cgroup.freeze`.
+    /// Returns the file `cgroup.freeze` of pod `uid-1`.
+    fn freeze_file(&self) -> PathBuf {
+        self.folder.path().join("poduid-1/cgroup.freeze")
+    }
+
+    /// Returns the value of `cgroup.freeze` of pod `uid-1`.
     fn freeze(&self) -> String {
-        fs::read_to_string(self.folder.path().join("cgroup.freeze")).unwrap()
+        fs::read_to_string(self.freeze_file()).unwrap()
     }
 
     fn state(&self, uid: &str) -> EntryState {
@@ -50,7 +59,8 @@ impl Node {
             uid: uid.to_owned(),
             ..like.pod
         };
-        let of = (pod, self.folder.path().to_owned(), BTreeSet::new());
+        let cgroup = self.folder.path().join(format!("pod{uid}"));
+        let of = (pod, cgroup, BTreeSet::new());
         let entry = self
             .table
             .entry(of, (like.declared, like.lock), state, clock::now());
@@ -195,7 +205,7 @@ fn the_thaw_is_repeated_where_the_guardian_freezes_by_the_entry_before() {
         .write_heartbeat(GuardianReport::default(), clock::now())
         .unwrap();
     let plan = node.make("uid-1").unwrap();
-    let (table, file) = (node.table.clone(), node.folder.path().join("cgroup.freeze"));
+    let (table, file) = (node.table.clone(), node.freeze_file());
     let guardian = thread::spawn(move || {
         // The guardian has read the entry, stands still, and continues after the first thaw.
         while fs::read_to_string(&file).unwrap() != "0" {

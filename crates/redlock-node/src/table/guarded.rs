@@ -4,12 +4,23 @@
 //! A later version may add fields and states, which an earlier guardian ignores, and must keep the fields of
 //! [`GuardedFields`] with their meaning.
 
-use std::{fs, io::ErrorKind, path::PathBuf};
+use std::{
+    io::ErrorKind,
+    path::{Component, Path, PathBuf},
+    time::Duration,
+};
 
-use redlock_core::BootInstant;
+use redlock_client::clock;
+use redlock_core::{BootInstant, fence::OWN_RESERVATION, timing::LONGEST_LEASE_ALLOWED};
 use serde::{Deserialize, Serialize};
 
-use super::{EntryState, Table};
+use super::{EntryState, Table, files};
+use crate::cgroup::pod;
+
+/// A permit ends before the reservation of a lease that begins now: a later end is not one that an agent wrote.
+const LONGEST_PERMIT: Duration = LONGEST_LEASE_ALLOWED.saturating_add(OWN_RESERVATION);
+/// The longest path that the kernel opens.
+const LONGEST_PATH: usize = 4_096;
 
 /// The end of the permit of a pod, as the guardian reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,13 +99,32 @@ impl PermitEnd {
     }
 }
 
+/// Returns the reason why cgroup and end are not those of a permit of the pod. A freeze of a cgroup that does not exist
+/// counts as written, so the cgroup must be that of the pod.
+pub(super) fn garbled(uid: &str, cgroup: &Path, end: PermitEnd) -> Option<String> {
+    let normal = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+    let is_path =
+        cgroup.is_absolute() && cgroup.as_os_str().len() <= LONGEST_PATH && cgroup.components().all(normal);
+    if !is_path || !pod::is_cgroup_of(cgroup, uid) {
+        return Some("cgroup is not a path to the cgroup of the pod".to_owned());
+    }
+    match end {
+        PermitEnd::BootNanoseconds(nanoseconds) => {
+            let ahead = BootInstant::from_nanos(nanoseconds).since(clock::now());
+            (ahead > LONGEST_PERMIT)
+                .then(|| format!("the permit ends in {} s, later than every lease", ahead.as_secs()))
+        }
+        PermitEnd::Never | PermitEnd::Unpublished => None,
+    }
+}
+
 impl Table {
     /// Reads an entry that an agent of any version has written.
     #[must_use]
     pub fn read_guarded(&self, uid: &str) -> FoundGuarded {
         let path = self.entries().join(uid);
         let unreadable = |reason: String| FoundGuarded::Unreadable { reason };
-        let bytes = match fs::read(&path) {
+        let bytes = match files::read(&path) {
             Ok(bytes) => bytes,
             Err(cause) if cause.kind() == ErrorKind::NotFound => return FoundGuarded::Missing,
             Err(cause) => return unreadable(format!("reading {}: {cause}", path.display())),
@@ -116,6 +146,9 @@ impl Table {
                 fields.pod.uid
             ));
         }
+        if let Some(reason) = garbled(uid, &fields.cgroup, fields.end) {
+            return unreadable(format!("{}: {reason}", path.display()));
+        }
         FoundGuarded::Pod(GuardedPod {
             cgroup: fields.cgroup,
             until: fields.end.until(),
@@ -129,6 +162,6 @@ impl Table {
     /// # Errors
     /// Returns an error if the directory cannot be read.
     pub fn uids(&self) -> Result<Vec<String>, super::TableError> {
-        super::names(&self.entries())
+        files::names(&self.entries())
     }
 }

@@ -1,11 +1,11 @@
 //! Stores the report of the guardian about itself.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use redlock_core::BootInstant;
 use serde::{Deserialize, Serialize};
 
-use super::{Entry, Table, TableError, failed};
+use super::{Entry, Table, TableError, failed, files};
 
 pub(super) const HEARTBEAT: &str = "guardian";
 
@@ -99,7 +99,7 @@ impl Table {
     /// Returns the last report; `None` if no guardian has reported since the machine booted.
     #[must_use]
     pub fn heartbeat(&self) -> Option<Heartbeat> {
-        let bytes = fs::read(self.directory.join(HEARTBEAT)).ok()?;
+        let bytes = files::read(&self.directory.join(HEARTBEAT)).ok()?;
         let heartbeat: Heartbeat = serde_json::from_slice(&bytes).ok()?;
         (heartbeat.boot_id == self.boot_id).then_some(heartbeat)
     }

@@ -11,7 +11,7 @@ use std::{
 use redlock_core::BootInstant;
 use serde::{Deserialize, Serialize};
 
-use super::{Table, TableError, failed, names};
+use super::{Table, TableError, failed, files};
 
 const REQUESTS: &str = "releases";
 /// The life of a request. The agent that acts takes a request within a second. The administrator no longer
@@ -76,9 +76,9 @@ impl Table {
     /// # Errors
     /// Returns an error if the directory cannot be read.
     pub fn take_releases(&self, now: BootInstant) -> Result<Vec<ReleaseRequest>, TableError> {
-        let taken = names(&self.requests())?.into_iter().filter_map(|uid| {
+        let taken = files::names(&self.requests())?.into_iter().filter_map(|uid| {
             let path = self.requests().join(&uid);
-            let bytes = fs::read(&path);
+            let bytes = files::read(&path);
             take_away(&path).ok().filter(|taken| *taken)?;
             let request: ReleaseRequest = serde_json::from_slice(&bytes.ok()?).ok()?;
             let waits = request.boot_id == self.boot_id && request.is_awaited(now);

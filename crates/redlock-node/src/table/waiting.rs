@@ -1,11 +1,11 @@
 //! Stores the pods that wait for their start, as the agent last saw them: they have no entry. Only people
 //! read the file.
 
-use std::{collections::BTreeMap, fs};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{PodName, Table, TableError, failed};
+use super::{PodName, Table, TableError, failed, files};
 
 const WAITING: &str = "waiting";
 
@@ -45,7 +45,7 @@ impl Table {
     /// Returns the pods that an agent has shown since the machine booted.
     #[must_use]
     pub fn waiting(&self) -> BTreeMap<String, Waiting> {
-        let read = fs::read(self.directory.join(WAITING)).ok();
+        let read = files::read(&self.directory.join(WAITING)).ok();
         let file = read.and_then(|bytes| serde_json::from_slice::<File>(&bytes).ok());
         let file = file.filter(|file| file.boot_id == self.boot_id);
         file.map(|file| file.pods).unwrap_or_default()

@@ -1,6 +1,11 @@
 //! Tests that, while agent or guardian is gone or stands still, the other one freezes on time.
 
-use nix::sys::signal::Signal;
+use std::fs;
+
+use nix::{
+    sys::{signal::Signal, stat::Mode},
+    unistd::mkfifo,
+};
 use redlock_client::clock;
 
 use super::{pods::no_code_after, world::World};
@@ -19,6 +24,42 @@ async fn the_guardian_freezes_on_time_when_the_agent_is_killed() {
     // Once restarted, the agent finds the holder and thaws the pod.
     world.start_agent().await;
     pod.writes().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entries_that_cannot_be_read_delay_no_freeze_of_another_pod() {
+    let Some(mut world) = World::guarded("unreadable entries of other pods").await else {
+        return;
+    };
+    let _holder = world.holder("here").await;
+    let pod = world.run_pod().await;
+    let entry = |uid: &str| world.state().join("pods").join(uid);
+    let garbled = fs::read_to_string(entry(&pod.uid)).unwrap();
+    mkfifo(&entry("pipe"), Mode::S_IRWXU).unwrap();
+    fs::create_dir(entry("directory")).unwrap();
+    fs::write(entry("not a uid"), &garbled).unwrap();
+    fs::write(entry("uid-1"), garbled.replace("cgroup", "group")).unwrap();
+    let watch = pod.watch();
+    let until = pod.stored_until(&world);
+    redlock_testkit::eventually(
+        super::world::BOUND,
+        "the guardian keeps a later permit",
+        async || {
+            let stored = fs::read(entry(&pod.uid)).unwrap();
+            let acknowledged = fs::read(world.state().join("acknowledged").join(&pod.uid)).unwrap();
+            if pod.stored_until(&world) > until && acknowledged == stored {
+                Ok(())
+            } else {
+                Err(until)
+            }
+        },
+    )
+    .await;
+    watch.assert_never_frozen();
+    world.agent().kill();
+    let until = pod.stored_until(&world);
+    pod.frozen().await;
+    no_code_after(pod.last(), until);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

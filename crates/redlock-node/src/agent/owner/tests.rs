@@ -35,15 +35,23 @@ fn shared(folder: &Path) -> Shared {
     }
 }
 
-/// Writes the entry of a released pod, whose cgroup is the folder.
-fn store_released(shared: &Shared, uid: &str, folder: &Path) {
+/// Creates a directory with the name of the cgroup of a pod.
+fn make_cgroup(folder: &Path, uid: &str) -> PathBuf {
+    let cgroup = folder.join(format!("pod{uid}"));
+    fs::create_dir(&cgroup).unwrap();
+    fs::write(cgroup.join("cgroup.freeze"), "0").unwrap();
+    cgroup
+}
+
+/// Writes the entry of a released pod.
+fn store_released(shared: &Shared, uid: &str, cgroup: &Path) {
     let release = Release {
         lineage: Some(LINEAGE),
         seen: FencingToken(9),
     };
     let state = EntryState::Released(ReleasedRun::new(release, "INC-42".to_owned()));
     let mut released = entry(&shared.table, state, 1);
-    (released.pod.uid, released.cgroup) = (uid.to_owned(), folder.to_owned());
+    (released.pod.uid, released.cgroup) = (uid.to_owned(), cgroup.to_owned());
     let bytes = serde_json::to_vec(&released).unwrap();
     fs::write(shared.table.entries().join(uid), bytes).unwrap();
 }
@@ -81,7 +89,7 @@ async fn the_entry_of_a_release_is_removed_where_the_next_one_cannot_be_written(
         let mut shared = shared(folder.path());
         // The name of the file that is renamed would be longer than a file name may be.
         let uid = "a".repeat(250);
-        store_released(&shared, &uid, folder.path());
+        store_released(&shared, &uid, &make_cgroup(folder.path(), &uid));
         let mut owner = start(&mut shared);
         assert!(owner.pods[&uid].is_released());
         owner.effect(&uid, effect.clone());
@@ -96,7 +104,7 @@ async fn the_entry_of_a_release_stays_where_it_cannot_be_written_again() {
     let folder = tempfile::tempdir().unwrap();
     let mut shared = shared(folder.path());
     let uid = "a".repeat(250);
-    store_released(&shared, &uid, folder.path());
+    store_released(&shared, &uid, &make_cgroup(folder.path(), &uid));
     let mut owner = start(&mut shared);
     let release = Release {
         lineage: None,
@@ -110,9 +118,9 @@ async fn the_entry_of_a_release_stays_where_it_cannot_be_written_again() {
 #[tokio::test]
 async fn a_permit_that_ended_a_release_and_has_ended_since_freezes_the_pod() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("cgroup.freeze"), "0").unwrap();
+    let cgroup = make_cgroup(folder.path(), "uid-1");
     let mut shared = shared(folder.path());
-    store_released(&shared, "uid-1", folder.path());
+    store_released(&shared, "uid-1", &cgroup);
     let mut owner = start(&mut shared);
     let until = clock::now();
     owner.effect(
@@ -126,7 +134,7 @@ async fn a_permit_that_ended_a_release_and_has_ended_since_freezes_the_pod() {
         Duration::from_secs(60),
         "the thread freezes the pod",
         async || {
-            let text = fs::read_to_string(folder.path().join("cgroup.freeze")).unwrap();
+            let text = fs::read_to_string(cgroup.join("cgroup.freeze")).unwrap();
             if text == "1" { Ok(()) } else { Err(text) }
         },
     )
@@ -142,13 +150,13 @@ async fn a_start_that_was_interrupted_does_not_count_as_a_pod_that_runs() {
         lineage: LINEAGE,
         until: clock::now() + Duration::from_secs(60),
     };
-    fs::write(folder.path().join("cgroup.freeze"), "0").unwrap();
+    let cgroup = make_cgroup(folder.path(), "uid-1");
     for (state, runs) in [
         (EntryState::Starting(run.into()), false),
         (EntryState::Permitted(run.into()), true),
     ] {
         let mut interrupted = entry(&shared.table, state, 1);
-        interrupted.cgroup = folder.path().to_owned();
+        interrupted.cgroup.clone_from(&cgroup);
         shared.table.store(&interrupted).unwrap();
         let owner = start(&mut shared);
         let pod = &owner.pods["uid-1"];
@@ -163,9 +171,8 @@ fn with_a_pod<'a>(shared: &'a mut Shared, folder: &Path) -> Owner<'a> {
         lineage: LINEAGE,
         until,
     };
-    fs::write(folder.join("cgroup.freeze"), "0").unwrap();
     let mut permitted = entry(&shared.table, EntryState::Permitted(run.into()), 1);
-    permitted.cgroup = folder.to_owned();
+    permitted.cgroup = make_cgroup(folder, "uid-1");
     shared.table.store(&permitted).unwrap();
     let mut owner = start(shared);
     let pod = owner.pods.get_mut("uid-1").unwrap();
@@ -212,7 +219,11 @@ async fn a_frozen_pod_that_never_showed_a_process_counts_as_stopped_once_no_cont
     let folder = tempfile::tempdir().unwrap();
     let mut shared = shared(folder.path());
     let mut owner = with_a_pod(&mut shared, folder.path());
-    fs::write(folder.path().join("cgroup.events"), "populated 0\nfrozen 1\n").unwrap();
+    fs::write(
+        folder.path().join("poduid-1/cgroup.events"),
+        "populated 0\nfrozen 1\n",
+    )
+    .unwrap();
     let lock = owner.pods["uid-1"].lock.clone().unwrap();
     owner.on_findings(vec![(lock, Finding::Unheld)]);
     owner.check_cgroup("uid-1");
@@ -234,7 +245,11 @@ async fn a_killed_pod_with_an_empty_cgroup_has_ended_unless_it_was_found_elsewhe
     let folder = tempfile::tempdir().unwrap();
     let mut shared = shared(folder.path());
     let mut owner = with_a_pod(&mut shared, folder.path());
-    fs::write(folder.path().join("cgroup.events"), "populated 0\nfrozen 1\n").unwrap();
+    fs::write(
+        folder.path().join("poduid-1/cgroup.events"),
+        "populated 0\nfrozen 1\n",
+    )
+    .unwrap();
     let lock = owner.pods["uid-1"].lock.clone().unwrap();
     let foreign = Finding::Foreign {
         token: FencingToken(9),
@@ -259,7 +274,7 @@ async fn an_unreadable_cgroup_changes_no_placement() {
     let mut owner = with_a_pod(&mut shared, folder.path());
     for before in [Placement::Unknown, Placement::Elsewhere] {
         owner.pods.get_mut("uid-1").unwrap().placement = before;
-        fs::write(folder.path().join("cgroup.events"), "populated\n").unwrap();
+        fs::write(folder.path().join("poduid-1/cgroup.events"), "populated\n").unwrap();
         let uid = "uid-1".to_owned();
         owner.on_containers(&ContainersRead {
             uid,
