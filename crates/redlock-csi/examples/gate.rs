@@ -6,6 +6,9 @@ use std::{
     collections::HashMap,
     env,
     error::Error,
+    fs,
+    io::ErrorKind,
+    path::Path,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -55,11 +58,18 @@ impl Volumes for Gate {
         info!(?request, "unpublish");
         let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
         pods.remove(request.target.uid());
-        Ok(())
+        remove(request.target.path())
     }
 
     fn ready(&self) -> bool {
         true
+    }
+}
+
+fn remove(target: &Path) -> Result<(), UnpublishError> {
+    match fs::remove_dir_all(target) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(UnpublishError(error.to_string())),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Implements the services Identity and Node of CSI: checks calls, keeps them apart, and creates and removes
-//! the directories of volumes.
+//! Implements the services Identity and Node of CSI: checks calls, keeps them apart, and creates the
+//! directories of volumes.
 
 use std::{
     fs::{self, DirBuilder, Permissions},
@@ -102,7 +102,7 @@ impl<V: Volumes> Node<V> {
             () = self.shutdown.cancelled() => return Err(Status::unavailable(
                 "the node agent is shutting down: the kubelet retries the call with the next node agent",
             )),
-            // The caller unpublishes the volume, and then removes the directory.
+            // The caller unpublishes the volume.
             () = call.cancelled() => return Err(Status::aborted("the volume was unpublished during the call")),
             outcome = self.volumes.publish(request) => outcome,
         };
@@ -132,12 +132,6 @@ impl<V: Volumes> Node<V> {
         let _call = self.calls.replace(&target).await;
         let forgotten = self.volumes.unpublish(request).await;
         forgotten.map_err(|error| Status::internal(error.to_string()))?;
-        remove(&target).map_err(|error| {
-            Status::internal(format!(
-                "the directory {} could not be removed: {error}",
-                target.display()
-            ))
-        })?;
         info!(uid, "the volume is unpublished");
         Ok(Empty {})
     }
@@ -175,13 +169,6 @@ fn create(target: &Path) -> Result<(), Status> {
             target.display()
         ))
     })
-}
-
-fn remove(target: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(target) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 #[derive(Deserialize)]

@@ -63,8 +63,8 @@ pub trait Volumes: Send + Sync + 'static {
     /// was deleted during the call: such a refusal must leave no state.
     fn publish(&self, request: PublishRequest) -> impl Future<Output = Result<(), PublishError>> + Send;
 
-    /// Forgets the pod of the volume, and no longer writes into its directory. An unknown volume is not an
-    /// error. The directory is removed afterwards.
+    /// Forgets the pod of the volume, and removes its directory with all that the kubelet created in it. An unknown
+    /// volume, or one without a directory, is not an error.
     fn unpublish(&self, request: UnpublishRequest)
     -> impl Future<Output = Result<(), UnpublishError>> + Send;
 

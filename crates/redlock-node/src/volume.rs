@@ -1,9 +1,11 @@
 //! Reads and writes the files in the volume of a pod. Each file is replaced by a rename, so the pod reads a
 //! whole value.
 
+mod tree;
+
 use std::{
-    fs,
-    io::{self, ErrorKind},
+    fs::{self, OpenOptions},
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -14,7 +16,6 @@ const LOCK: &str = "lock";
 const TOKEN: &str = "token";
 const CLUSTER: &str = "holder-cluster";
 const UNTIL: &str = "valid-until-boot-milliseconds";
-const FILES: [&str; 4] = [LOCK, TOKEN, CLUSTER, UNTIL];
 const NANOS_PER_MILLISECOND: u64 = 1_000_000;
 
 /// The values that the pod reads.
@@ -57,27 +58,33 @@ pub fn write(target: &Path, contents: &Contents) -> Result<(), VolumeError> {
         (UNTIL, until.to_string()),
     ] {
         let (path, temporary) = (target.join(name), target.join(format!(".{name}")));
-        fs::write(&temporary, value).map_err(|cause| failed("writing", &temporary, cause))?;
-        fs::rename(&temporary, &path).map_err(|cause| failed("replacing", &path, cause))?;
+        write_new(&temporary, &value).map_err(|cause| failed("writing", &temporary, cause))?;
+        replace(&temporary, &path).map_err(|cause| failed("replacing", &path, cause))?;
     }
     Ok(())
 }
 
-/// Removes the files of this driver and the directory, and nothing else.
+/// Writes a file that does not exist. Removes before it a file of a process that ended, or the directory of a `subPath`.
+fn write_new(path: &Path, value: &str) -> io::Result<()> {
+    tree::remove(path)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(value.as_bytes())
+}
+
+fn replace(from: &Path, to: &Path) -> io::Result<()> {
+    // A file does not replace a directory.
+    if fs::symlink_metadata(to).is_ok_and(|found| found.is_dir()) {
+        tree::remove(to)?;
+    }
+    fs::rename(from, to)
+}
+
+/// Removes the directory, and what the kubelet created in it.
 ///
 /// # Errors
-/// Returns an error if a file or the directory cannot be removed.
+/// Returns an error if a part cannot be removed, such as a directory on which a file system is mounted.
 pub fn remove(target: &Path) -> Result<(), VolumeError> {
-    let gone = |removed: io::Result<()>, path: &Path| match removed {
-        Err(cause) if cause.kind() != ErrorKind::NotFound => Err(failed("removing", path, cause)),
-        _ => Ok(()),
-    };
-    for name in FILES {
-        for path in [target.join(name), target.join(format!(".{name}"))] {
-            gone(fs::remove_file(&path), &path)?;
-        }
-    }
-    gone(fs::remove_dir(target), target)
+    tree::remove(target).map_err(|cause| failed("removing", target, cause))
 }
 
 /// Reports whether this driver has written the volume.
@@ -104,24 +111,65 @@ fn failed(operation: &'static str, path: &Path, source: io::Error) -> VolumeErro
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    fn contents(token: u64) -> Contents {
+        Contents {
+            lock: "team/report".to_owned(),
+            token: FencingToken(token),
+            cluster: "eu-1".to_owned(),
+            until: BootInstant::default(),
+        }
+    }
 
     #[test]
     fn a_directory_that_is_gone_is_not_written() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("mount");
-        let contents = Contents {
-            lock: "team/report".to_owned(),
-            token: FencingToken(7),
-            cluster: "eu-1".to_owned(),
-            until: BootInstant::default(),
-        };
-        assert!(write(&target, &contents).is_err());
+        assert!(write(&target, &contents(7)).is_err());
         assert!(!target.exists());
         create(&target).unwrap();
-        write(&target, &contents).unwrap();
+        write(&target, &contents(7)).unwrap();
         assert!(is_written(&target));
         remove(&target).unwrap();
         assert!(!target.exists());
+        remove(&target).unwrap();
+    }
+
+    /// The kubelet creates a directory of the volume for a `subPath` that does not exist.
+    #[test]
+    fn directories_in_the_volume_hold_up_neither_a_write_nor_the_removal() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("mount");
+        create(&target).unwrap();
+        write(&target, &contents(7)).unwrap();
+        fs::create_dir_all(target.join(".token/a")).unwrap();
+        fs::remove_file(target.join(CLUSTER)).unwrap();
+        fs::create_dir_all(target.join(CLUSTER).join("a")).unwrap();
+        write(&target, &contents(8)).unwrap();
+        assert_eq!(fs::read_to_string(target.join(TOKEN)).unwrap(), "8");
+        fs::create_dir_all(target.join("logs/a/b")).unwrap();
+        fs::write(target.join("logs/a/file"), "x").unwrap();
+        remove(&target).unwrap();
+        assert!(!target.exists());
+    }
+
+    #[test]
+    fn a_symbolic_link_is_neither_written_through_nor_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, outside) = (folder.path().join("mount"), folder.path().join("outside"));
+        create(&target).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("kept"), "kept").unwrap();
+        symlink(outside.join("kept"), target.join(".token")).unwrap();
+        symlink(&outside, target.join("link")).unwrap();
+        write(&target, &contents(8)).unwrap();
+        remove(&target).unwrap();
+        assert_eq!(fs::read_to_string(outside.join("kept")).unwrap(), "kept");
+        symlink(&outside, &target).unwrap();
+        remove(&target).unwrap();
+        assert!(outside.join("kept").exists() && fs::symlink_metadata(&target).is_err());
     }
 }

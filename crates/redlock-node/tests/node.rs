@@ -20,5 +20,6 @@ mod node {
     #[path = "../../../../tests/common/sandbox.rs"]
     mod sandbox;
     mod storm;
+    mod volumes;
     mod world;
 }

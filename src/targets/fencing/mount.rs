@@ -65,9 +65,20 @@ struct Container {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct Mount {
     name: String,
+    sub_path: Option<String>,
+    sub_path_expr: Option<String>,
+}
+
+impl Mount {
+    /// Reports whether the container gets a part of the volume. Such a mount keeps the first values, since each file of the
+    /// volume is replaced as a whole.
+    fn is_of_a_part(&self) -> bool {
+        let paths = [&self.sub_path, &self.sub_path_expr];
+        paths.into_iter().flatten().any(|path| !path.is_empty())
+    }
 }
 
 /// The reason why pods are not fenced for a lock.
@@ -85,6 +96,8 @@ pub(super) enum Unfenced {
     NotMounted(String),
     /// Only init containers mount the volume of this name.
     OnlyInitContainers(String),
+    /// A container mounts the volume of this name with `subPath` or `subPathExpr`.
+    SubPath(String),
     /// This runtime class is not known to keep the processes in the cgroup of the pod.
     RuntimeClass(String),
 }
@@ -102,12 +115,12 @@ impl PodSpec {
     }
 }
 
-fn mounts(containers: Option<&Vec<Container>>, volume: &str) -> bool {
-    let mut mounts = containers
+fn mounts<'a>(containers: Option<&'a Vec<Container>>, volume: &'a str) -> impl Iterator<Item = &'a Mount> {
+    let mounts = containers
         .into_iter()
         .flatten()
         .flat_map(|container| container.volume_mounts.iter().flatten());
-    mounts.any(|mount| mount.name == volume)
+    mounts.filter(move |mount| mount.name == volume)
 }
 
 /// Checks that the node agent fences pods of this spec for the lock.
@@ -127,14 +140,22 @@ pub(super) fn check(spec: &PodSpec, lock: &str, allowed: &RuntimeClasses) -> Res
     if csi.read_only != Some(true) {
         return Err(Unfenced::Writable);
     }
-    if mounts(spec.containers.as_ref(), volume) {
+    let of_containers = || mounts(spec.containers.as_ref(), volume);
+    let of_init_containers = || mounts(spec.init_containers.as_ref(), volume);
+    if of_containers()
+        .chain(of_init_containers())
+        .any(Mount::is_of_a_part)
+    {
+        return Err(Unfenced::SubPath(volume.to_owned()));
+    }
+    if of_containers().next().is_some() {
         return Ok(());
     }
-    let volume = volume.to_owned();
-    Err(if mounts(spec.init_containers.as_ref(), &volume) {
-        Unfenced::OnlyInitContainers(volume)
+    let name = volume.to_owned();
+    Err(if of_init_containers().next().is_some() {
+        Unfenced::OnlyInitContainers(name)
     } else {
-        Unfenced::NotMounted(volume)
+        Unfenced::NotMounted(name)
     })
 }
 
@@ -178,6 +199,11 @@ impl Unfenced {
             Self::RuntimeClass(name) => format!(
                 "its pods have runtimeClassName {name:?}, and a freeze may not reach the processes of such a runtime: remove it, or \
                  add it to fencing.runtimeClasses of the chart if its containers are processes in the cgroup of their pod"
+            ),
+            Self::SubPath(name) => format!(
+                "a container mounts the volume {name:?} with subPath or subPathExpr, and would never see a later token: mount the \
+                 whole volume by {}",
+                mount(name)
             ),
             Self::OnlyInitContainers(name) => format!(
                 "only an init container mounts the volume {name:?}: add to a container {}",
@@ -271,6 +297,30 @@ mod tests {
     }
 
     #[test]
+    fn a_volume_of_which_a_container_mounts_a_part_does_not_fence() {
+        let volumes = json!([volume("redlock", &json!("report"))]);
+        let with = |field: &str, value: &str| {
+            let mut mount = json!({"name": "redlock"});
+            mount[field] = json!(value);
+            json!([{"name": "app", "volumeMounts": [{"name": "redlock"}, mount]}])
+        };
+        let whole =
+            json!([{"name": "app", "volumeMounts": [{"name": "redlock"}, {"name": "tmp", "subPath": "x"}]}]);
+        let part = Err(Unfenced::SubPath("redlock".into()));
+        for (containers, init, wanted) in [
+            (with("subPath", "token"), json!(null), part.clone()),
+            (with("subPathExpr", "$(POD_NAME)"), json!(null), part.clone()),
+            (whole.clone(), with("subPath", ".token"), part),
+            (with("subPath", ""), json!(null), Ok(())),
+            (whole.clone(), whole, Ok(())),
+        ] {
+            let spec = spec(&volumes, &containers, &init);
+            let found = check(&spec, "report", &RuntimeClasses::default());
+            assert_eq!(found, wanted, "{containers} {init}");
+        }
+    }
+
+    #[test]
     fn a_runtime_class_is_fenced_only_where_it_is_allowed() {
         let volumes = json!([volume("redlock", &json!("report"))]);
         let mounted = json!([{"name": "app", "volumeMounts": [{"name": "redlock"}]}]);
@@ -330,6 +380,7 @@ mod tests {
             Unfenced::OtherLock("x".into()),
             Unfenced::Writable,
             Unfenced::OnlyInitContainers("x".into()),
+            Unfenced::SubPath("x".into()),
             Unfenced::RuntimeClass("x".into()),
         ] {
             let text = unfenced.advice("report");

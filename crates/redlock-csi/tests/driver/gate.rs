@@ -1,5 +1,8 @@
 //! An implementation of [`Volumes`] whose answer a test sets.
 
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -112,10 +115,17 @@ impl Volumes for Gate {
     async fn unpublish(&self, request: UnpublishRequest) -> Result<(), UnpublishError> {
         let seen = Seen::unpublished(request.target.uid());
         self.0.seen.lock().unwrap().push(seen);
-        Ok(())
+        remove(request.target.path())
     }
 
     fn ready(&self) -> bool {
         self.0.ready.load(Ordering::SeqCst)
+    }
+}
+
+fn remove(target: &Path) -> Result<(), UnpublishError> {
+    match fs::remove_dir_all(target) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(UnpublishError(error.to_string())),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
