@@ -155,50 +155,50 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_frozen_50_ms_before_its_permit_ends_and_each_second_after() {
+    fn a_pod_is_frozen_500_ms_before_its_permit_ends_and_each_second_after() {
         let mut deadlines = one(10_000);
-        assert_eq!(deadlines.next(), at(9_950));
-        assert!(deadlines.due(at(9_949)).is_empty());
-        assert_eq!(deadlines.due(at(9_950)), ["a"]);
-        assert_eq!(deadlines.froze("a", at(9_951)), Some(at(9_950)));
-        assert_eq!(deadlines.next(), at(10_951));
-        assert!(deadlines.due(at(10_950)).is_empty());
-        assert_eq!(deadlines.due(at(10_951)), ["a"]);
-        assert_eq!(deadlines.froze("a", at(10_952)), None);
+        assert_eq!(deadlines.next(), at(9_500));
+        assert!(deadlines.due(at(9_499)).is_empty());
+        assert_eq!(deadlines.due(at(9_500)), ["a"]);
+        assert_eq!(deadlines.froze("a", at(9_501)), Some(at(9_500)));
+        assert_eq!(deadlines.next(), at(10_501));
+        assert!(deadlines.due(at(10_500)).is_empty());
+        assert_eq!(deadlines.due(at(10_501)), ["a"]);
+        assert_eq!(deadlines.froze("a", at(10_502)), None);
     }
 
     #[test]
     fn a_freeze_that_failed_is_not_taken_for_a_freeze_and_is_tried_again_soon() {
         let mut deadlines = one(10_000);
-        deadlines.failed("a", at(9_950) + RETRY_FAILED);
-        assert_eq!(deadlines.next(), at(10_050));
-        assert!(!deadlines.permits("a", at(9_951)));
+        deadlines.failed("a", at(9_500) + RETRY_FAILED);
+        assert_eq!(deadlines.next(), at(9_600));
+        assert!(!deadlines.permits("a", at(9_501)));
         // The latency is the time since the freeze was due.
-        assert_eq!(deadlines.froze("a", at(10_051)), Some(at(9_950)));
-        assert_eq!(deadlines.next(), at(11_051));
-        deadlines.failed("a", at(11_051) + RETRY_FAILED);
-        assert_eq!(deadlines.next(), at(11_151));
-        assert_eq!(deadlines.froze("a", at(11_151)), None);
+        assert_eq!(deadlines.froze("a", at(9_601)), Some(at(9_500)));
+        assert_eq!(deadlines.next(), at(10_601));
+        deadlines.failed("a", at(10_601) + RETRY_FAILED);
+        assert_eq!(deadlines.next(), at(10_701));
+        assert_eq!(deadlines.froze("a", at(10_701)), None);
     }
 
     #[test]
     fn a_later_record_ends_the_freeze_of_an_earlier_one() {
         let mut deadlines = one(10_000);
-        deadlines.froze("a", at(9_950));
+        deadlines.froze("a", at(9_500));
         // The same record again.
-        deadlines.set("a", at(10_000), at(9_960));
-        assert_eq!(deadlines.due(at(10_950)), ["a"]);
-        deadlines.set("a", at(20_000), at(9_970));
-        assert!(deadlines.due(at(10_950)).is_empty());
-        assert!(deadlines.permits("a", at(19_949)) && !deadlines.permits("a", at(19_950)));
-        assert_eq!(deadlines.next(), at(19_950));
+        deadlines.set("a", at(10_000), at(9_510));
+        assert_eq!(deadlines.due(at(10_500)), ["a"]);
+        deadlines.set("a", at(20_000), at(9_520));
+        assert!(deadlines.due(at(10_500)).is_empty());
+        assert!(deadlines.permits("a", at(19_499)) && !deadlines.permits("a", at(19_500)));
+        assert_eq!(deadlines.next(), at(19_500));
     }
 
     #[test]
     fn an_earlier_end_takes_effect_at_once() {
         let mut deadlines = one(10_000);
-        deadlines.set("a", at(500), at(400));
-        assert_eq!(deadlines.due(at(500)), ["a"]);
+        deadlines.set("a", at(900), at(350));
+        assert_eq!(deadlines.due(at(400)), ["a"]);
         // A pod of which nothing is known.
         deadlines.set("b", BootInstant::default(), at(400));
         assert_eq!(deadlines.due(at(0)), ["b"]);

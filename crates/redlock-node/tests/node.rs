@@ -7,6 +7,7 @@ mod node {
     #[allow(dead_code, unreachable_pub)]
     #[path = "../../../../tests/common/cgroups.rs"]
     mod cgroups;
+    mod churn;
     mod ends;
     mod failed_freezes;
     mod latency;

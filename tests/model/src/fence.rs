@@ -11,7 +11,7 @@
 //! - *Tokens.* They are unique and rise (the other model). A win confirms its token at once.
 //! - *Rounds of the agent in parts*, the guardian's acknowledgement, a second pod, and clocks that stand still: the
 //!   simulation (`crates/redlock-core/tests/core/fenced.rs`) and the tests of `redlock-core`.
-//! - *The delay of a freeze.* A pod is frozen 50 ms before its permit ends, in the same tick.
+//! - *The delay of a freeze.* A pod is frozen 500 ms before its permit ends, in the same tick.
 //! - *The takeover delay of fenced pods.* Where all pods are fenced a holder declares none, the strictest case.
 
 mod actions;

@@ -9,8 +9,10 @@ use super::{
 };
 use crate::{BootInstant, ClusterId, FencingToken};
 
+/// The time that the answers of a round need.
+const ROUND: Duration = Duration::from_millis(200);
 /// The time before the end of a permit at which the last round that can prevent a freeze begins.
-const BEFORE_END: Duration = FREEZE_BEFORE.saturating_mul(5);
+const BEFORE_END: Duration = FREEZE_BEFORE.saturating_add(ROUND);
 
 /// The pace at which the masters are asked about a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

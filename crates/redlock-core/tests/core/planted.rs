@@ -61,7 +61,7 @@ const SEEDS: usize = 3_000;
 /// Faults that few seeds show. Their search begins shortly before the first seed that does.
 const RARE: [(&str, u64); 11] = [
     ("ClosedIgnored", 1_000),
-    ("EarlierPodsForgotten", 4_400),
+    ("EarlierPodsForgotten", 12_600),
     ("FallbackWhenUnreachable", 1_150),
     ("KeptBeyondLongest", 3_300),
     ("MarkForgotten", 600),

@@ -52,9 +52,10 @@ pub(super) enum FreezerReport {
     Wrote { uid: String, late: Option<Duration> },
     /// The first freeze of a pod that could not be written since one was.
     WriteFailed { uid: String, reason: String },
-    /// The result of [`Freezer::try_freeze`].
+    /// The result of [`Freezer::try_freeze`], and the time that it took.
     Tried {
         uid: String,
+        took: Duration,
         result: Result<(), FreezeTrialError>,
     },
 }
@@ -206,8 +207,10 @@ impl Work {
                 self.failing.remove(&uid);
             }
             Command::TryFreeze(uid, cgroup) => {
+                let begun = clock::now();
                 let result = ability::try_freeze(&cgroup);
-                let _ = self.reports.send(FreezerReport::Tried { uid, result });
+                let took = clock::now().since(begun);
+                let _ = self.reports.send(FreezerReport::Tried { uid, took, result });
             }
         }
     }

@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
+use redlock_core::fence::FREEZE_BEFORE;
+
 use crate::table::{Heartbeat, PodName};
 
-/// The upper bounds of the buckets of [`Latency`]: the margin before the end of a permit is 50 ms.
+/// The upper bounds of the buckets of [`Latency`]: the margin before the end of a permit, half of it, and less.
 pub const BOUNDS: [Duration; 8] = [
     Duration::from_micros(100),
     Duration::from_micros(500),
     Duration::from_millis(1),
-    Duration::from_millis(5),
     Duration::from_millis(10),
-    Duration::from_millis(25),
     Duration::from_millis(50),
     Duration::from_millis(100),
+    Duration::from_millis(250),
+    FREEZE_BEFORE,
 ];
 
 #[derive(Clone, Debug)]
@@ -26,7 +28,8 @@ pub struct Report {
     pub cgroup2: Option<bool>,
     /// The reason why this agent can freeze no pod of the node, if it cannot.
     pub cannot_freeze: Option<String>,
-    /// The time from the moment at which a freeze is due until it is written.
+    /// The times of the freezes at the ends of permits, each from the moment at which it is due until it is written, and of
+    /// the trials before the starts of pods.
     pub latency: Latency,
 }
 

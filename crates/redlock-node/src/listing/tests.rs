@@ -48,7 +48,7 @@ fn an_entry_shows_its_state_the_end_of_its_permit_and_the_reason() {
         (PodState::Running, Some(15), String::new())
     );
     assert_eq!(
-        shown(permitted(), "few answered", frozen, at(19_950)),
+        shown(permitted(), "few answered", frozen, at(19_500)),
         (PodState::Frozen, Some(0), "few answered".to_owned())
     );
     assert_eq!(

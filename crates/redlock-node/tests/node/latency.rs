@@ -4,6 +4,7 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 use redlock_client::lease::BootInstant;
+use redlock_core::fence;
 use redlock_testkit::{ChildGuard, eventually};
 
 use super::world::{BOUND, Pod, World};
@@ -12,7 +13,10 @@ use super::world::{BOUND, Pod, World};
 const TRIALS: usize = 200;
 /// Number of pods whose permits end at the same moment.
 const PODS: usize = 5;
-const FREEZE_BEFORE: i128 = 50_000;
+
+fn freeze_before() -> i128 {
+    i128::try_from(fence::FREEZE_BEFORE.as_micros()).unwrap()
+}
 
 /// Prints the distribution while `stress -c 4` runs. `REDLOCK_ALONE=agent` runs without a guardian,
 /// `REDLOCK_ALONE=guardian` with an agent that stands still.
@@ -54,16 +58,17 @@ async fn margin_at_the_end_of_a_permit() {
     let part = |percent: usize| late[(late.len() - 1) * percent / 100];
     println!(
         "alone={alone:?}: {} ends of permits, {PODS} at once, beside stress -c 4: the last code of the pod ran after the \
-         freeze was due by p50 {} µs, p99 {} µs, max {} µs; the permit ends 50000 µs after that",
+         freeze was due by p50 {} µs, p99 {} µs, max {} µs; the permit ends {} µs after that",
         late.len(),
         part(50),
         part(99),
-        part(100)
+        part(100),
+        freeze_before()
     );
     let guardian = world.guardian.as_ref().unwrap().stderr();
     let froze = |line: &&String| line.contains("froze the pod") && !line.contains("µs");
     guardian.iter().filter(froze).for_each(|line| println!("{line}"));
-    assert!(part(100) < FREEZE_BEFORE, "code ran after the end: {late:?}");
+    assert!(part(100) < freeze_before(), "code ran after the end: {late:?}");
 }
 
 /// Waits until the pods are frozen. Returns how long after the freeze was due the last code of each pod ran,
@@ -81,7 +86,7 @@ async fn ends(pods: &[Pod], world: &World) -> Vec<i128> {
     .await;
     let lateness = |(until, pod): (&BootInstant, &Pod)| {
         let last = pod.last().unwrap();
-        i128::from(last.as_nanos() / 1_000) - (i128::from(until.as_nanos() / 1_000) - FREEZE_BEFORE)
+        i128::from(last.as_nanos() / 1_000) - (i128::from(until.as_nanos() / 1_000) - freeze_before())
     };
     untils.iter().zip(pods).map(lateness).collect()
 }

@@ -18,7 +18,7 @@ use super::{
     state::{Cluster, Lease, MASTERS, Mark, NO_LEASE, Pod, PodState, Reserved, SPLIT, Stop},
 };
 
-/// One tick. The constants of the program are multiples of it, except the 50 ms and 1 % before which a pod is
+/// One tick. The constants of the program are multiples of it, except the 500 ms and 1 % before which a pod is
 /// frozen.
 pub(super) const TICK: Duration = Duration::from_secs(5);
 /// The current time, far from zero like a boot time.

@@ -87,7 +87,7 @@ fn a_permit_that_ends_before_the_answer_starts_no_pod() {
         record.handle(round(permit(1, 1_000)), at(2)),
         [Effect::ConfirmPod]
     );
-    assert_eq!(record.next_wake(), at(950));
-    assert_eq!(record.handle(exists(2), at(950)), []);
+    assert_eq!(record.next_wake(), at(500));
+    assert_eq!(record.handle(exists(2), at(500)), []);
     assert!(matches!(record.state(), State::Waiting { .. }));
 }

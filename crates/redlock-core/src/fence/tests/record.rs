@@ -52,11 +52,11 @@ pub(super) fn running() -> Record {
     record
 }
 
-/// Returns the record of a pod that was frozen at the end of its permit, at 9.95 s.
+/// Returns the record of a pod that was frozen at the end of its permit, at 9.5 s.
 pub(super) fn frozen() -> Record {
     let mut record = running();
-    let effects = record.handle(Input::Timer, at(9_950));
-    assert_eq!(effects, [Effect::Freeze, Effect::Store(run(9_950))]);
+    let effects = record.handle(Input::Timer, at(9_500));
+    assert_eq!(effects, [Effect::Freeze, Effect::Store(run(9_500))]);
     record
 }
 
@@ -73,7 +73,7 @@ fn a_pod_starts_once_the_guardian_has_acknowledged_its_record() {
     let record = running();
     assert_eq!(record.state(), &State::Running(run(10_000)));
     assert_eq!(record.permitted_until(), Some(at(10_000)));
-    assert_eq!(record.next_wake(), at(9_950));
+    assert_eq!(record.next_wake(), at(9_500));
 }
 
 #[test]
@@ -140,15 +140,15 @@ fn a_repeated_call_is_answered_at_once_where_the_pod_is_known() {
 fn a_permit_that_ends_before_it_is_stored_starts_nothing() {
     let mut record = Record::new(at(0));
     let _ = start(&mut record, permit(1, 1_000), 2);
-    assert_eq!(record.handle(Input::Timer, at(950)), []);
+    assert_eq!(record.handle(Input::Timer, at(500)), []);
     assert!(matches!(record.state(), State::Waiting { .. }));
-    assert_eq!(record.handle(Input::Stored, at(951)), []);
+    assert_eq!(record.handle(Input::Stored, at(501)), []);
     let refused = record.handle(Input::Timer, at(90_000));
     assert_eq!(refused, [Effect::AnswerPublish(Err(Refusal::NotStored))]);
     // An acknowledgement that arrives too late starts nothing.
     let mut record = Record::new(at(0));
     let _ = start(&mut record, permit(1, 1_000), 2);
-    assert_eq!(record.handle(Input::Stored, at(950)), []);
+    assert_eq!(record.handle(Input::Stored, at(500)), []);
     // Contrary evidence comes before the acknowledgement.
     let mut record = Record::new(at(0));
     let _ = start(&mut record, permit(1, 1_000), 2);
@@ -159,16 +159,16 @@ fn a_permit_that_ends_before_it_is_stored_starts_nothing() {
 #[test]
 fn a_permit_that_has_ended_when_its_round_does_starts_nothing() {
     let mut record = Record::new(at(0));
-    assert_eq!(record.handle(round(permit(1, 1_000)), at(950)), []);
-    assert_eq!(record.handle(round(permit(1, 1_000)), at(949)).len(), 1);
+    assert_eq!(record.handle(round(permit(1, 1_000)), at(500)), []);
+    assert_eq!(record.handle(round(permit(1, 1_000)), at(499)).len(), 1);
 }
 
 #[test]
 fn a_pod_is_frozen_shortly_before_its_permit_ends() {
     let mut record = running();
-    assert_eq!(record.handle(Input::Timer, at(9_949)), []);
-    let effects = record.handle(Input::Timer, at(9_950));
-    assert_eq!(effects, [Effect::Freeze, Effect::Store(run(9_950))]);
+    assert_eq!(record.handle(Input::Timer, at(9_499)), []);
+    let effects = record.handle(Input::Timer, at(9_500));
+    assert_eq!(effects, [Effect::Freeze, Effect::Store(run(9_500))]);
 }
 
 #[test]
@@ -271,16 +271,16 @@ fn a_frozen_pod_is_thawed_by_a_permit_of_its_lineage() {
 #[test]
 fn a_freeze_is_repeated_each_second() {
     let mut record = frozen();
-    assert_eq!(record.next_wake(), at(10_950));
-    assert_eq!(record.handle(Input::Timer, at(10_949)), []);
-    assert_eq!(record.handle(Input::Timer, at(10_950)), [Effect::Freeze]);
-    assert_eq!(record.next_wake(), at(11_950));
+    assert_eq!(record.next_wake(), at(10_500));
+    assert_eq!(record.handle(Input::Timer, at(10_499)), []);
+    assert_eq!(record.handle(Input::Timer, at(10_500)), [Effect::Freeze]);
+    assert_eq!(record.next_wake(), at(11_500));
 }
 
 #[test]
 fn a_pod_that_was_frozen_for_long_is_killed() {
     let mut record = frozen();
-    let last = 9_950 + 30_000;
+    let last = 9_500 + 30_000;
     assert_eq!(record.handle(Input::Timer, at(last - 1)), [Effect::Freeze]);
     assert_eq!(record.next_wake(), at(last));
     assert_eq!(
@@ -374,7 +374,7 @@ fn a_permit_that_ends_before_the_killed_pod_is_stored_leaves_it_frozen() {
     let _ = start(&mut record, permit(10_300, 11_000), 10_310);
     // The first permit has ended: the freeze is repeated, and the cgroup must be found empty again.
     assert_eq!(
-        record.handle(Input::Stored, at(10_950)),
+        record.handle(Input::Stored, at(10_500)),
         [Effect::StoreKilled(None), Effect::Freeze, Effect::Kill]
     );
     assert_eq!(record.handle(round(permit(11_000, 20_000)), at(11_010)), []);

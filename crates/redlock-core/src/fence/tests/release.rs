@@ -103,7 +103,7 @@ fn a_permit_ends_a_release() {
     let (mut same, _) = released(frozen(), 10_000);
     let effects = same.handle(round(permit(10_100, 20_000)), at(10_200));
     assert_eq!(effects, [Effect::Store(run(20_000))]);
-    assert_eq!(same.next_wake(), at(19_950), "it is fenced again");
+    assert_eq!(same.next_wake(), at(19_500), "it is fenced again");
     // A pod that was killed before, or is of another lineage, starts afresh by a start permit.
     let (of_killed, _) = released(killed(), 10_200);
     let (of_frozen, _) = released(frozen(), 10_200);

@@ -8,11 +8,11 @@ use super::{
 #[test]
 fn a_restarted_agent_freezes_unknown_pods() {
     let restored = |stored, now| Record::restored(stored, at(now));
-    let known = restored(Stored::Run(run(10_000)), 9_949);
+    let known = restored(Stored::Run(run(10_000)), 9_499);
     assert_eq!(known.state(), &State::Running(run(10_000)));
-    let mut ended = restored(Stored::Run(run(10_000)), 9_950);
-    assert_eq!(ended.next_wake(), at(9_950));
-    assert_eq!(ended.handle(Input::Timer, at(9_950)), [Effect::Freeze]);
+    let mut ended = restored(Stored::Run(run(10_000)), 9_500);
+    assert_eq!(ended.next_wake(), at(9_500));
+    assert_eq!(ended.handle(Input::Timer, at(9_500)), [Effect::Freeze]);
     let thawed = ended.handle(round(permit(9_960, 20_000)), at(9_970));
     assert_eq!(thawed, [Effect::Store(run(20_000)), Effect::Thaw]);
     // The table is lost: no permit is known to belong to the lineage of the pod, which is killed before it

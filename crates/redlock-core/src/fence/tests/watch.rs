@@ -71,11 +71,11 @@ fn the_masters_are_asked_after_a_third_and_sooner_once_a_third_is_missing() {
         (15_000, 5_000),
         (10_000, 5_000),
         (9_999, 2_000),
-        (2_500, 2_000),
+        (2_700, 2_000),
         // Before the freeze, and at the expected end.
-        (2_200, 1_950),
-        (1_200, 950),
-        (200, 200),
+        (2_200, 1_500),
+        (1_200, 500),
+        (600, 600),
     ] {
         assert_eq!(PACE.next(at(0), [&running(until)]), at(next), "{until}");
     }

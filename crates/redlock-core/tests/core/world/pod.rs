@@ -8,9 +8,9 @@ use redlock_core::{
 use super::{World, agent::Step};
 use crate::rate::MS;
 
-/// The longest delay with which an agent or its guardian is scheduled. A freeze is due 50 ms before the end
+/// The longest delay with which an agent or its guardian writes a freeze. A freeze is due 500 ms before the end
 /// of a permit.
-const LATEST: u64 = 45 * MS;
+const LATEST: u64 = 495 * MS;
 /// Number of pods of one node.
 const PODS: usize = 2;
 

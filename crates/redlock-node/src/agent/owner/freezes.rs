@@ -67,8 +67,9 @@ impl Owner<'_> {
                 }
                 self.check_cgroup(&uid);
             }
-            FreezerReport::Tried { uid, result } => match result {
+            FreezerReport::Tried { uid, took, result } => match result {
                 Ok(()) => {
+                    self.latency.add(took);
                     if let Some(pod) = self.pods.get_mut(&uid) {
                         pod.trial = FreezeTrial::Passed;
                     }
