@@ -111,7 +111,8 @@ mod tests {
              {{- if .Values.crds.keep }}\n  annotations:\n    helm.sh/resource-policy: keep\n  {{- end }}\n",
         );
         format!(
-            "{{{{- /* Written by `make generate`. */ -}}}}\n{{{{- if .Values.crds.install }}}}\n{labelled}{{{{- end }}}}\n"
+            "{{{{- /* Written by `make generate`. */ -}}}}\n{{{{- include \"redlock-operator.values\" . -}}}}\n\
+             {{{{- if .Values.crds.install }}}}\n{labelled}{{{{- end }}}}\n"
         )
     }
 

@@ -1,4 +1,4 @@
-//! Tests the table of the chart's values, which is written from the comments of values.yaml.
+//! Tests the table of the chart's values and the defaults of its templates, which are written from values.yaml.
 
 use std::fs;
 use std::path::Path;
@@ -7,6 +7,7 @@ use super::{generated, source::ROOT};
 
 const VALUES: &str = "charts/redlock-operator/values.yaml";
 const README: &str = "charts/redlock-operator/README.md";
+const DEFAULTS: &str = "charts/redlock-operator/files/defaults.yaml";
 
 /// A key with the comment directly above it.
 #[derive(Debug, PartialEq, Eq)]
@@ -93,6 +94,22 @@ fn every_value_is_explained() {
 fn the_table_of_values_is_up_to_date() {
     let values = fs::read_to_string(Path::new(ROOT).join(VALUES)).unwrap();
     generated::part(README, "values", &table(&values));
+}
+
+/// Helm does not show values.yaml to templates, and removes from the values each key that is null.
+#[test]
+fn the_defaults_of_the_templates_are_up_to_date() {
+    let values = fs::read_to_string(Path::new(ROOT).join(VALUES)).unwrap();
+    let mut text = "# The values of values.yaml, written by `make generate`.\n".to_owned();
+    let lines = values.lines().filter(|line| {
+        let line = line.trim_start();
+        !line.is_empty() && !line.starts_with('#')
+    });
+    for line in lines {
+        text += line;
+        text.push('\n');
+    }
+    generated::file(DEFAULTS, &text);
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Compares a part of a page with its generated text.
+//! Compares files, and parts of pages, with their generated text.
 
 use std::fs;
 use std::path::Path;
 
 use super::source::ROOT;
 
-/// Asserts that the part of this name is `text`; with `REDLOCK_REGENERATE` set it writes the text.
+/// Asserts that the part of this name is `text`, as [`file`] does.
 pub fn part(page: &str, name: &str, text: &str) {
     let path = Path::new(ROOT).join(page);
     let (begin, end) = (
@@ -18,12 +18,18 @@ pub fn part(page: &str, name: &str, text: &str) {
         .unwrap_or_else(|| panic!("{page} has no place for the {name}: {begin}"));
     let (_, after) = rest.split_once(&end).expect("and its end");
     let wanted = format!("{before}{begin}\n{text}\n{end}{after}");
+    file(page, &wanted);
+}
+
+/// Asserts that the file has this text; with `REDLOCK_REGENERATE` set it writes the text.
+pub fn file(name: &str, wanted: &str) {
+    let path = Path::new(ROOT).join(name);
     if std::env::var_os("REDLOCK_REGENERATE").is_some() {
-        fs::write(&path, &wanted).unwrap();
+        fs::write(&path, wanted).unwrap();
         return;
     }
     assert!(
-        found == wanted,
-        "the {name} in {page} are out of date: run `make generate`"
+        fs::read_to_string(&path).unwrap() == wanted,
+        "{name} is out of date: run `make generate`"
     );
 }

@@ -1,0 +1,19 @@
+{{/* Completes .Values in place; every template calls it first. Helm removes a key that is null: a setting or a map of settings then
+has its default, so that null disables no protection, and a list or a free map is empty. */}}
+{{- define "redlock-operator.values" -}}
+{{- include "redlock-operator.complete" (dict "values" .Values "defaults" (.Files.Get "files/defaults.yaml" | fromYaml) "path" "") -}}
+{{- end -}}
+
+{{/* Free maps have keys of the user, of which a removed one stays removed: (dict "values" … "defaults" … "path" …) */}}
+{{- define "redlock-operator.complete" -}}
+{{- range $key, $default := .defaults -}}
+{{- $path := printf "%s.%s" $.path $key -}}
+{{- $given := index $.values $key -}}
+{{- $free := regexMatch "\\.(requests|limits|labels|authorCheck\\.resources)$" $path -}}
+{{- if kindIs "invalid" $given -}}
+{{- $_ := set $.values $key (ternary (list) (ternary (dict) $default $free) (kindIs "slice" $default)) -}}
+{{- else if and (kindIs "map" $default) (not $free) -}}
+{{- include "redlock-operator.complete" (dict "values" $given "defaults" $default "path" $path) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
