@@ -12,9 +12,8 @@ metadata:
 spec:
   restartPolicy: Never
   enableServiceLinks: false
-  {{- with .Values.image.pullSecrets }}
-  imagePullSecrets:
-    {{- toYaml . | nindent 4 }}
+  {{- with include "redlock-operator.imagePullSecrets" . }}
+  {{- . | nindent 2 }}
   {{- end }}
   {{- with .Values.nodeSelector }}
   nodeSelector:

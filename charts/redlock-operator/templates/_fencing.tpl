@@ -46,9 +46,8 @@ spec:
         {{- include "redlock-operator.fencingLabels" . | nindent 8 }}
     spec:
       enableServiceLinks: false
-      {{- with .top.Values.image.pullSecrets }}
-      imagePullSecrets:
-        {{- toYaml . | nindent 8 }}
+      {{- with include "redlock-operator.imagePullSecrets" .top }}
+      {{- . | nindent 6 }}
       {{- end }}
       # A pod with the volume may run on every node, and must not run on a node without these pods.
       priorityClassName: system-node-critical

@@ -40,13 +40,32 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
+{{/* The image of the program. */}}
 {{- define "redlock-operator.image" -}}
-{{- with .Values.image -}}
-{{- if .digest -}}
-{{- printf "%s@%s" .repository .digest -}}
-{{- else -}}
-{{- printf "%s:%s" .repository (.tag | default $.Chart.AppVersion) -}}
+{{- include "redlock-operator.imageName" (dict "top" . "image" .Values.image) -}}
 {{- end -}}
+
+{{/* The first part of a repository is a registry where it has a dot or a port: (dict "top" $ "image" …) */}}
+{{- define "redlock-operator.imageName" -}}
+{{- $name := .image.repository -}}
+{{- with .top.Values.global.imageRegistry -}}
+{{- $name = printf "%s/%s" (trimSuffix "/" .) (regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" $name "") -}}
+{{- end -}}
+{{- if .image.digest -}}
+{{- printf "%s@%s" $name .image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $name (.image.tag | default .top.Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "redlock-operator.imagePullSecrets" -}}
+{{- $secrets := list -}}
+{{- range concat .Values.image.pullSecrets .Values.global.imagePullSecrets -}}
+{{- $secrets = append $secrets (ternary (dict "name" .) . (kindIs "string" .)) -}}
+{{- end -}}
+{{- with $secrets | uniq -}}
+imagePullSecrets:
+{{ toYaml . | indent 2 }}
 {{- end -}}
 {{- end -}}
 
