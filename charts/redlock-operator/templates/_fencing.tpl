@@ -1,10 +1,3 @@
-{{/* Of the pods of a DaemonSet of node fencing: (dict "top" $ "component" …). Frozen, as those of the operator. */}}
-{{- define "redlock-operator.fencingLabels" -}}
-app.kubernetes.io/name: {{ .top.Chart.Name }}
-app.kubernetes.io/instance: {{ .top.Release.Name }}
-app.kubernetes.io/component: {{ .component }}
-{{- end -}}
-
 {{- define "redlock-operator.nodeAgent" -}}
 {{- printf "%s-node-agent" (include "redlock-operator.fullname" .) -}}
 {{- end -}}
@@ -31,7 +24,7 @@ metadata:
 spec:
   selector:
     matchLabels:
-      {{- include "redlock-operator.fencingLabels" . | nindent 6 }}
+      {{- include "redlock-operator.componentLabels" . | nindent 6 }}
   # Each node has a pod that works throughout an update.
   updateStrategy:
     type: RollingUpdate
@@ -42,11 +35,10 @@ spec:
   minReadySeconds: 5
   template:
     metadata:
-      labels:
-        {{- include "redlock-operator.fencingLabels" . | nindent 8 }}
+      {{- include "redlock-operator.podMetadata" . | nindent 6 }}
     spec:
       enableServiceLinks: false
-      {{- with include "redlock-operator.imagePullSecrets" .top }}
+      {{- with include "redlock-operator.podSettings" . }}
       {{- . | nindent 6 }}
       {{- end }}
       # A pod with the volume may run on every node, and must not run on a node without these pods.
@@ -75,10 +67,7 @@ spec:
 
 {{/* A container up to its arguments. SYS_NICE is for SCHED_FIFO, IPC_LOCK for mlockall. */}}
 {{- define "redlock-operator.fencingContainer" -}}
-image: {{ include "redlock-operator.image" . | quote }}
-{{- with .Values.image.pullPolicy }}
-imagePullPolicy: {{ . }}
-{{- end }}
+{{- include "redlock-operator.program" . }}
 securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true

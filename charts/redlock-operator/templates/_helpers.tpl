@@ -25,19 +25,32 @@
 {{- .Values.serviceAccount.name | default (include "redlock-operator.fullname" .) -}}
 {{- end -}}
 
-{{/* Of the operator's pods. Frozen: the selector of a Deployment can never change. */}}
+{{/* Of the operator's pods. */}}
 {{- define "redlock-operator.selectorLabels" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/component: operator
+{{- include "redlock-operator.componentLabels" (dict "top" . "component" "operator") -}}
 {{- end -}}
 
+{{/* Of all objects. */}}
 {{- define "redlock-operator.labels" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- include "redlock-operator.labelsAnd" (dict "top" . "more" dict) -}}
+{{- end -}}
+
+{{/* The same, and others, which win over the common ones: (dict "top" $ "more" …) */}}
+{{- define "redlock-operator.labelsAnd" -}}
+app.kubernetes.io/name: {{ .top.Chart.Name }}
+app.kubernetes.io/instance: {{ .top.Release.Name }}
+app.kubernetes.io/version: {{ .top.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .top.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .top.Chart.Name .top.Chart.Version | replace "+" "_" }}
+{{- $taken := list "helm.sh/chart" -}}
+{{- range list "name" "instance" "version" "managed-by" "component" -}}
+{{- $taken = append $taken (printf "app.kubernetes.io/%s" .) -}}
+{{- end -}}
+{{- range $name, $value := merge (deepCopy .more) .top.Values.commonLabels -}}
+{{- if not (has $name $taken) }}
+{{ $name | quote }}: {{ $value | quote }}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* The image of the program. */}}
@@ -56,34 +69,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- else -}}
 {{- printf "%s:%s" $name (.image.tag | default .top.Chart.AppVersion) -}}
 {{- end -}}
-{{- end -}}
-
-{{- define "redlock-operator.imagePullSecrets" -}}
-{{- $secrets := list -}}
-{{- range concat .Values.image.pullSecrets .Values.global.imagePullSecrets -}}
-{{- $secrets = append $secrets (ternary (dict "name" .) . (kindIs "string" .)) -}}
-{{- end -}}
-{{- with $secrets | uniq -}}
-imagePullSecrets:
-{{ toYaml . | indent 2 }}
-{{- end -}}
-{{- end -}}
-
-{{/* What the Pod Security Standard "restricted" asks for, and a user of no other image. */}}
-{{- define "redlock-operator.podSecurityContext" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
-seccompProfile:
-  type: RuntimeDefault
-{{- end -}}
-
-{{- define "redlock-operator.containerSecurityContext" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
 {{- end -}}
 
 {{/* Labels as a selector, name=value,… */}}

@@ -27,11 +27,8 @@
 {{- .Values.quickstart.existingSecret | default (include "redlock-operator.quickstartName" .) -}}
 {{- end -}}
 
-{{/* Frozen, as that of the operator. */}}
 {{- define "redlock-operator.quickstartLabels" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/component: quickstart-master
+{{- include "redlock-operator.componentLabels" (dict "top" . "component" "quickstart-master") -}}
 {{- end -}}
 
 {{/* Fields that locks may set, RESOURCE.GROUP:PATH, …. Refuses those of resources that carry rights or run code. */}}

@@ -1,0 +1,85 @@
+{{/* All pods of the chart. The templates here take (dict "top" $ "component" …), of the pod. */}}
+
+{{/* Frozen: the selector of a workload can never change. */}}
+{{- define "redlock-operator.componentLabels" -}}
+app.kubernetes.io/name: {{ .top.Chart.Name }}
+app.kubernetes.io/instance: {{ .top.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{/* Without the version of the chart: a rollout passes every lock on. A hook has no annotations of other pods: a sidecar of a mesh,
+which one may ask for, would never end. */}}
+{{- define "redlock-operator.podMetadata" -}}
+{{- $values := .top.Values -}}
+{{- with ternary $values.drain.podAnnotations $values.podAnnotations (eq .component "drain") -}}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{ end -}}
+{{- $own := ternary $values.drain.podLabels dict (eq .component "drain") -}}
+labels:
+  {{- merge (include "redlock-operator.componentLabels" . | fromYaml) $own $values.podLabels $values.commonLabels | toYaml | nindent 2 }}
+{{- end -}}
+
+{{/* The fields of a pod that values set. Pods of nodes run on each node, as root and in its own runtime. */}}
+{{- define "redlock-operator.podSettings" -}}
+{{- $values := .top.Values -}}
+{{- $names := list "dnsConfig" "hostAliases" -}}
+{{- $spec := dict "imagePullSecrets" (include "redlock-operator.imagePullSecrets" .top | fromYamlArray) -}}
+{{- if not (hasPrefix "node-" .component) -}}
+{{- $names = concat $names (list "nodeSelector" "priorityClassName" "runtimeClassName" "tolerations") -}}
+{{- $_ := set $spec "securityContext" (include "redlock-operator.podSecurityContext" . | fromYaml) -}}
+{{- end -}}
+{{- if eq .component "operator" -}}
+{{- $names = append $names "topologySpreadConstraints" -}}
+{{- else if hasKey $spec "securityContext" -}}
+{{- /* The other parts of an affinity are between replicas. */}}
+{{- $_ := set $spec "affinity" (pick $values.affinity "nodeAffinity") -}}
+{{- end -}}
+{{- if has .component (list "drain" "test") -}}
+{{- $_ := set $spec "volumes" $values.extraVolumes -}}
+{{- end -}}
+{{- range $names -}}
+{{- $_ := set $spec . (index $values .) -}}
+{{- end -}}
+{{- range $name, $value := $spec -}}
+{{- if not $value -}}
+{{- $_ := unset $spec $name -}}
+{{- end -}}
+{{- end -}}
+{{- with $spec -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The Pod Security Standard "restricted", and a user of no other image. */}}
+{{- define "redlock-operator.podSecurityContext" -}}
+{{- $base := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") -}}
+{{- $ids := dict "runAsUser" 65532 "runAsGroup" 65532 "fsGroup" 65532 -}}
+{{- if eq .component "quickstart-master" -}}
+{{- $ids = dict "runAsUser" 999 "runAsGroup" 1000 "fsGroup" 1000 -}}
+{{- end -}}
+{{- mergeOverwrite $base $ids (deepCopy .top.Values.podSecurityContext) | toYaml -}}
+{{- end -}}
+
+{{/* Of a container that is not of a node. Takes the top. */}}
+{{- define "redlock-operator.containerSecurityContext" -}}
+{{- $base := dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "capabilities" (dict "drop" (list "ALL")) -}}
+{{- mergeOverwrite $base (deepCopy .Values.securityContext) | toYaml -}}
+{{- end -}}
+
+{{/* The image of a container with the program. Takes the top. */}}
+{{- define "redlock-operator.program" -}}
+image: {{ include "redlock-operator.image" . | quote }}
+{{- with .Values.image.pullPolicy }}
+imagePullPolicy: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* Secrets to pull all images with, as a list in YAML. Takes the top. */}}
+{{- define "redlock-operator.imagePullSecrets" -}}
+{{- $secrets := list -}}
+{{- range concat .Values.image.pullSecrets .Values.global.imagePullSecrets -}}
+{{- $secrets = append $secrets (ternary (dict "name" .) . (kindIs "string" .)) -}}
+{{- end -}}
+{{- $secrets | uniq | toYaml -}}
+{{- end -}}
