@@ -51,14 +51,11 @@ labels:
 {{- end -}}
 {{- end -}}
 
-{{/* The Pod Security Standard "restricted", and a user of no other image. */}}
+{{/* The Pod Security Standard "restricted". The image names its user, and a cluster may assign another one, as OpenShift does. */}}
 {{- define "redlock-operator.podSecurityContext" -}}
 {{- $base := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") -}}
-{{- $ids := dict "runAsUser" 65532 "runAsGroup" 65532 "fsGroup" 65532 -}}
-{{- if eq .component "quickstart-master" -}}
-{{- $ids = dict "runAsUser" 999 "runAsGroup" 1000 "fsGroup" 1000 -}}
-{{- end -}}
-{{- mergeOverwrite $base $ids (deepCopy .top.Values.podSecurityContext) | toYaml -}}
+{{- $own := ternary .top.Values.quickstart.podSecurityContext dict (eq .component "quickstart-master") -}}
+{{- mergeOverwrite $base (deepCopy .top.Values.podSecurityContext) (deepCopy $own) | toYaml -}}
 {{- end -}}
 
 {{/* Of a container that is not of a node. Takes the top. */}}

@@ -9,7 +9,7 @@ has its default, so that null disables no protection, and a list or a free map i
 {{- range $key, $default := .defaults -}}
 {{- $path := printf "%s.%s" $.path $key -}}
 {{- $given := index $.values $key -}}
-{{- $free := regexMatch "\\.(requests|limits|labels|authorCheck\\.resources)$" $path -}}
+{{- $free := regexMatch "\\.(requests|limits|labels|podSecurityContext|authorCheck\\.resources)$" $path -}}
 {{- if kindIs "invalid" $given -}}
 {{- $_ := set $.values $key (ternary (list) (ternary (dict) $default $free) (kindIs "slice" $default)) -}}
 {{- else if and (kindIs "map" $default) (not $free) -}}
