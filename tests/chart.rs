@@ -7,6 +7,8 @@
 #[path = "chart/bad_input.rs"]
 mod bad_input;
 mod common;
+#[path = "chart/every_pod.rs"]
+mod every_pod;
 #[path = "chart/fencing.rs"]
 mod fencing;
 #[path = "chart/matrix.rs"]
@@ -15,8 +17,12 @@ mod matrix;
 mod network;
 #[path = "chart/notes.rs"]
 mod notes;
+#[path = "chart/nulls.rs"]
+mod nulls;
 #[path = "chart/options.rs"]
 mod options;
+#[path = "chart/parent.rs"]
+mod parent;
 #[path = "chart/pods.rs"]
 mod pods;
 #[path = "chart/quickstart.rs"]

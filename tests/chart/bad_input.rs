@@ -39,6 +39,11 @@ fn invalid_values_are_refused_by_name() {
         ),
         ("quickstart.masters=4", "/quickstart/masters"),
         ("quorums.Default.masters[0].name=m0", "Default"),
+        ("quorums.default.masters=null", "/quorums/default/masters"),
+        (
+            "global.imagePullSecrets[0].secret=a",
+            "/global/imagePullSecrets/0",
+        ),
         ("agents.namespaces={shop}", "agents.clusterUID"),
         ("fencing.kubeletDir=var/lib/kubelet", "/fencing/kubeletDir"),
         ("fencing.kubeletDir=/var/lib/kubelet/", "/fencing/kubeletDir"),

@@ -1,5 +1,6 @@
 //! Renders values with `helm template`.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -48,7 +49,25 @@ pub fn helm(arguments: &[&str]) -> Result<String, String> {
 
 /// Returns the objects of a release called `redlock`, or the error of Helm.
 pub fn try_render(arguments: &[&str]) -> Result<Vec<Value>, String> {
-    let chart = chart();
+    try_render_chart(&chart(), arguments)
+}
+
+/// Renders the chart with these values.
+pub fn try_render_values(values: &Value) -> Result<Vec<Value>, String> {
+    try_render_chart_values(&chart(), values)
+}
+
+/// Renders the chart in this folder, such as a parent of the chart, with these values.
+pub fn try_render_chart_values(chart: &Path, values: &Value) -> Result<Vec<Value>, String> {
+    let file = tempfile::Builder::new()
+        .suffix(".yaml")
+        .tempfile()
+        .expect("a file");
+    fs::write(file.path(), values.to_string()).expect("it is written");
+    try_render_chart(chart, &[&format!("--values={}", file.path().display())])
+}
+
+fn try_render_chart(chart: &Path, arguments: &[&str]) -> Result<Vec<Value>, String> {
     let fixed = [
         "template",
         "redlock",
@@ -73,6 +92,28 @@ pub fn render(values: &[&str]) -> Vec<Value> {
 pub fn render_file(values: &Path) -> Vec<Value> {
     let flag = format!("--values={}", values.display());
     try_render(&[&flag]).unwrap_or_else(|error| panic!("{}: {error}", values.display()))
+}
+
+/// Returns the defaults of the values.
+pub fn defaults() -> Value {
+    let text = fs::read_to_string(chart().join("values.yaml")).expect("values.yaml");
+    serde_yaml::from_str(&text).expect("yaml")
+}
+
+/// Returns the metadata and spec of each pod, hooks and tests included, with its component.
+pub fn pods(objects: &[Value]) -> Vec<(String, Value)> {
+    let pods = objects
+        .iter()
+        .filter_map(|object| match object["kind"].as_str()? {
+            "Pod" => Some(object),
+            "Deployment" | "StatefulSet" | "DaemonSet" | "Job" => Some(&object["spec"]["template"]),
+            _ => None,
+        });
+    pods.map(|pod| {
+        let component = pod["metadata"]["labels"]["app.kubernetes.io/component"].as_str();
+        (component.expect("a component").to_owned(), pod.clone())
+    })
+    .collect()
 }
 
 /// Returns the objects of this kind that stay after the installation, which excludes hooks.

@@ -4,11 +4,7 @@ use std::fs;
 
 use serde_json::{Map, Value};
 
-use crate::render::{chart, try_render};
-
-fn values() -> Value {
-    serde_yaml::from_str(&fs::read_to_string(chart().join("values.yaml")).unwrap()).unwrap()
-}
+use crate::render::{chart, defaults, try_render, try_render_values};
 
 fn schema() -> Value {
     serde_json::from_str(&fs::read_to_string(chart().join("values.schema.json")).unwrap()).unwrap()
@@ -50,7 +46,7 @@ fn the_schema_knows_every_value_and_no_other() {
         }
     }
     let schema = schema();
-    compare(&schema, &schema, &values(), "");
+    compare(&schema, &schema, &defaults(), "");
 }
 
 /// A misspelt key would have no effect, which a user notices too late.
@@ -70,13 +66,11 @@ fn unknown_keys_are_refused() {
             paths.push(name);
         }
     }
-    let (schema, mut values) = (schema(), values());
+    let (schema, mut values) = (schema(), defaults());
     let mut names = Vec::new();
     misspell(&schema, &schema, &mut values, "", &mut names);
     assert!(names.len() > 10, "{names:?}");
-    let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
-    fs::write(file.path(), serde_json::to_string(&values).unwrap()).unwrap();
-    let refused = try_render(&[&format!("--values={}", file.path().display())]).unwrap_err();
+    let refused = try_render_values(&values).unwrap_err();
     for name in &names {
         assert!(
             refused.contains(&format!("'{name}'")),
