@@ -38,6 +38,10 @@ pub enum Plant {
     AnswersMixedUp,
     /// A master that has not answered by the deadline of a batch counts as one that granted.
     SilenceGrants,
+    /// An error of the server counts as its consent.
+    ErrorGrants,
+    /// A release counts as run where its connection was lost.
+    LostReleaseSettles,
     /// A renewal counts from the reply that won it, not from its beginning.
     RenewedAtTheReply,
     /// Script calls have no end: their `not_after` is never reached.

@@ -6,6 +6,8 @@
 // The lints exempt test functions, but not the functions that tests share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "core/calm.rs"]
+mod calm;
 #[path = "core/candidate.rs"]
 mod candidate;
 #[path = "core/checks.rs"]
@@ -36,5 +38,7 @@ mod scripts;
 mod simulation;
 #[path = "core/soak.rs"]
 mod soak;
+#[path = "core/strain.rs"]
+mod strain;
 #[path = "core/world.rs"]
 mod world;

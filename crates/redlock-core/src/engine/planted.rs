@@ -50,6 +50,7 @@ impl Engine {
     pub(super) fn planted_answer(&self, answer: Answer) -> Answer {
         match answer {
             Answer::Unknown(Unknown::TimedOut(_)) if self.plant.is(Plant::SilenceGrants) => Answer::DONE,
+            Answer::Unknown(Unknown::Server { .. }) if self.plant.is(Plant::ErrorGrants) => Answer::DONE,
             answer => answer,
         }
     }

@@ -152,7 +152,9 @@ impl Engine {
         match (entry.item.operation(), RepeatedCall::of(&entry.item)) {
             (Operation::Grant | Operation::Renew, _) => attempt.sent(master, on.0),
             (_, Some(repeated_call)) => {
-                let undone = (vote(answer) != Vote::Unknown).then_some(on.0);
+                let settles = matches!(answer, Answer::Unknown(Unknown::ConnectionLost(_)))
+                    && self.plant.is(Plant::LostReleaseSettles);
+                let undone = (settles || vote(answer) != Vote::Unknown).then_some(on.0);
                 let repeated = entry.item.is_repeat() && undone.is_some();
                 let repeated = repeated || self.plant.is(Plant::NoCleanUp);
                 if !repeated && attempt.may_be_left(master, undone) {

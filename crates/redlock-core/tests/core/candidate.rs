@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use redlock_core::{
     Authority, BootInstant, ClusterId, Config, Engine, Event, FencingToken, HolderIdentity, Input, Keyspace,
     LeaseAttempt, LeaseValue, LockKeys, LockName, MAX_MASTERS, Machine, Mark, Marks, Nonce, QuorumSize,
-    Reply, RequestId, Terms, Transmit, TransmitId, fence::Succession,
+    Reply, RequestId, Terms, Transmit, TransmitId, Unknown, fence::Succession,
 };
 
 pub(crate) use self::keeper::Polled;
@@ -302,12 +302,19 @@ impl Candidate {
         out
     }
 
+    /// Reports whether a call is sent again with the text of its script: it has no answer, and time is left.
+    pub(crate) fn may_repeat(&self, at: Instant, id: TransmitId, connection: u32) -> bool {
+        let now = self.clock.moment(at);
+        let waits = |call: &Sent| call.id == id && call.connection == connection && now < call.deadline;
+        connection > self.lost[id.master] && self.calls.iter().any(waits)
+    }
+
     /// Handles a reply, and returns whether it was waited for.
     pub(crate) fn on_reply(
         &mut self,
         at: Instant,
         (id, connection): (TransmitId, u32),
-        reply: Reply,
+        result: Result<Reply, Unknown>,
         rng: &mut fastrand::Rng,
     ) -> (bool, Vec<Out>) {
         let mut out = Vec::new();
@@ -316,10 +323,7 @@ impl Candidate {
             return (false, out);
         };
         self.calls.swap_remove(place);
-        let input = Input::Reply {
-            transmit: id,
-            result: Ok(reply),
-        };
+        let input = Input::Reply { transmit: id, result };
         self.engine.handle(input, self.clock.moment(at));
         self.settle(at, rng, &mut out);
         (true, out)

@@ -6,7 +6,7 @@ use redlock_core::{ClusterId, Event, Mark, Participation, ReleaseMode};
 
 use crate::{
     rate::{Instant, MS, SECOND},
-    world::{CALM, EPOCH, LONG, LONGEST, PATIENT, SHORT, STOPPING, Weather, What, World},
+    world::{EPOCH, LONG, LONGEST, PATIENT, SHORT, STOPPING, Weather, What, World},
 };
 
 const YEAR: u64 = 365 * 86_400 * SECOND;
@@ -22,6 +22,7 @@ impl World {
         self.at(self.now, What::Fault);
         self.begin_forging();
         self.begin_forgetting();
+        self.begin_strain();
         self.at(self.now, What::Slot);
     }
 
@@ -84,7 +85,7 @@ impl World {
     /// Injects a fault of a master.
     fn server_fault(&mut self, fault: u32, master: usize) {
         match fault {
-            4 if self.hung[master].is_none() && !self.down[master] => {
+            4 if self.reachable(master) && !self.is_busy(master) => {
                 self.count("hung master");
                 self.hung[master] = Some(Vec::new());
                 let at = self.now + later(&mut self.rng, 1_500);
@@ -331,7 +332,7 @@ impl World {
     /// Reports whether the master may lose its vote: no more than f masters at a time are without one.
     pub(crate) fn may_lose(&self, master: usize) -> bool {
         let without = (0..self.masters.len())
-            .filter(|m| self.down[*m] || !self.masters[*m].sealed || self.is_forged(*m));
+            .filter(|m| self.down[*m] || !self.masters[*m].sealed || self.is_unfit(*m));
         without.count() < self.size.tolerated() && self.hung[master].is_none() && !self.down[master]
     }
 
@@ -340,46 +341,6 @@ impl World {
         for master in 0..self.masters.len() {
             if !self.down[master] && self.hung[master].is_none() {
                 self.masters[master].run(self.now, u64::MAX, &crate::master::Op::Break { longest_ms });
-            }
-        }
-    }
-
-    /// Repairs everything, except for up to f masters that stay down or hung; all candidates contend.
-    pub(crate) fn calm(&mut self) {
-        self.weather = CALM;
-        // The messages that reached a stopped process are still to be taken, in the order of their arrival.
-        let resumed = self.paused.iter().copied().max().unwrap_or(0).max(self.now) + MS;
-        self.run_until(resumed);
-        for master in 0..self.masters.len() {
-            if self.down[master] {
-                self.back(master, self.runs[master]);
-            }
-            self.resume(master);
-        }
-        let unsealed = (0..self.masters.len()).filter(|m| !self.masters[*m].sealed || self.is_forged(*m));
-        let unsealed = unsealed.count();
-        let sealed: Vec<usize> = (0..self.masters.len())
-            .filter(|m| self.masters[*m].sealed && !self.is_forged(*m))
-            .collect();
-        for master in sealed
-            .into_iter()
-            .take(self.size.tolerated().saturating_sub(unsealed))
-        {
-            match self.rng.u32(..3) {
-                0 => self.down[master] = true,
-                1 => self.hung[master] = Some(Vec::new()),
-                _ => {}
-            }
-        }
-        for candidate in 0..self.candidates.len() {
-            self.cut[candidate].fill(false);
-            self.deaf[candidate].fill(false);
-            if self.candidates[candidate].alive() && !self.candidates[candidate].leaving {
-                let terms = self.terms(candidate, SHORT);
-                self.notify(candidate, Event::SpecChanged(terms));
-                self.notify(candidate, Event::QuorumBack);
-            } else {
-                self.start(candidate);
             }
         }
     }

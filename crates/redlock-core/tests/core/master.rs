@@ -1,6 +1,8 @@
 //! A model of one master: the effects of the Lua scripts on one lock. `tests/redis/model.rs` of
 //! redlock-client compares it with a real server.
 
+#[path = "master/memory.rs"]
+mod memory;
 #[path = "master/op.rs"]
 mod op;
 #[path = "master/registers.rs"]
@@ -29,6 +31,9 @@ pub(crate) struct Master {
     reserved: Option<(String, u64)>,
     /// The longest lease of the quorum, milliseconds: a key with longer to live is shortened.
     pub(crate) longest_ms: u64,
+    pub(crate) memory_is_full: bool,
+    /// Whether it has evicted keys since its seal, which a poll shows.
+    pub(crate) evicted: bool,
     pub(crate) plant: Plant,
 }
 
@@ -52,6 +57,8 @@ impl Master {
             lease: None,
             reserved: None,
             longest_ms: u64::MAX,
+            memory_is_full: false,
+            evicted: false,
             plant,
         }
     }
@@ -59,12 +66,19 @@ impl Master {
     /// Starts another process with the same data: it has no vote until it is sealed again.
     pub(crate) fn restart(&mut self) {
         self.sealed = self.plant == Plant::NoSeal;
+        self.evicted = false;
+    }
+
+    /// Loses the lease alone: it is evicted, or deleted by hand.
+    pub(crate) fn lose_lease(&mut self) {
+        self.lease = None;
     }
 
     /// Loses all data.
     pub(crate) fn forget(&mut self) {
         self.restart();
         self.probe.clear();
+        self.memory_is_full = false;
         (self.registers, self.lease, self.reserved) = (Registers::default(), None, None);
     }
 
@@ -187,6 +201,9 @@ impl Master {
         if shortens && self.plant != Plant::NeverShortened {
             self.shorten(at);
         }
+        if let Some(refusal) = self.refusal(at, op).filter(|_| self.memory_is_full) {
+            return refusal;
+        }
         match op {
             Op::Grant { .. } | Op::Renew { .. } => self.extend(at, op),
             Op::Release { .. } | Op::Reserve { .. } => self.end(at, op, published),
@@ -225,8 +242,7 @@ impl Master {
                 }
                 match (fence, mark) {
                     (Some(fence), Mark::Held { delay }) => {
-                        let delay = u64::try_from(delay.as_millis()).unwrap();
-                        self.registers.raise(*token, fence, delay, self.plant);
+                        self.registers.raise(*token, fence, millis(*delay), self.plant);
                     }
                     _ => self.registers.mark(*token, *mark, self.plant),
                 }
@@ -277,8 +293,12 @@ impl Master {
                     return self.obstacle(at, hold.as_deref()).unwrap();
                 }
                 let marked_later = fence.is_some() && self.registers.mark.0 > *token;
+                let mut written = true;
                 match (&mut self.lease, found) {
-                    (Some((_, last)), Some(_)) => *last = (*last).max(now + lease_ms),
+                    (Some((_, last)), Some(_)) => {
+                        written = *last < now + lease_ms;
+                        *last = (*last).max(now + lease_ms);
+                    }
                     _ if marked_later => return Answer::NotDone,
                     _ => {
                         self.registers.counter = self.registers.counter.max(*token);
@@ -286,7 +306,7 @@ impl Master {
                     }
                 }
                 if let Some(fence) = fence.as_ref().filter(|fence| !fence.mark.is_empty()) {
-                    self.keep(at, &stem.cluster.to_string(), *token, fence);
+                    self.keep((at, written), &stem.cluster.to_string(), *token, fence);
                 }
                 Answer::Done
             }
@@ -321,12 +341,17 @@ impl Master {
         Answer::Done
     }
 
-    /// Raises the registers and keeps the own reservation, after a renewal of a marked lease was granted.
-    fn keep(&mut self, at: Instant, own: &str, token: u64, fence: &Fenced) {
+    /// Raises the registers and keeps the own reservation, after a renewal of a marked lease was granted. `written` states
+    /// whether that renewal wrote.
+    fn keep(&mut self, (at, written): (Instant, bool), own: &str, token: u64, fence: &Fenced) {
+        if self.keeps_nothing(written, (token, fence)) {
+            return;
+        }
         self.registers.raise(token, &fence.mark, fence.delay, self.plant);
         let last = self.millis(at) + fence.keep_ms;
         match (self.reservation(at).is_some(), &mut self.reserved) {
             (true, Some((_, before))) => *before = last.max(*before),
+            _ if self.memory_is_full && !written => {}
             (_, reserved) => *reserved = Some((own.to_owned(), last)),
         }
     }
@@ -356,6 +381,10 @@ impl Master {
             _ => Answer::NotDone,
         }
     }
+}
+
+fn millis(delay: std::time::Duration) -> u64 {
+    u64::try_from(delay.as_millis()).unwrap()
 }
 
 fn granted(stem: &LeaseValue, grant: u64) -> LeaseValue {

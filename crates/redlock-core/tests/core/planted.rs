@@ -170,6 +170,9 @@ found! {
     an_undo_of_others_leases_is_found: Model UndoOfOthers by "S3", "S6";
     answers_of_a_batch_that_are_mixed_up_are_found: Code AnswersMixedUp by "S2";
     silence_that_grants_is_found: Code SilenceGrants by "S1", "S2", "S3", "marks";
+    an_error_that_grants_is_found: Code ErrorGrants by "S1", "S2", "S3", "marks";
+    a_release_that_was_lost_and_counts_as_run_is_found: Code LostReleaseSettles by "S5";
     a_renewal_that_counts_from_its_reply_is_found: Code RenewedAtTheReply by "S1", "S3";
+    answers_that_overtake_each_other_are_found: Model AnswersOvertake by "S5";
     calls_without_an_end_are_found: Code CallsWithoutEnd by "S5", "S6";
 }

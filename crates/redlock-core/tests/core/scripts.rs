@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use redlock_core::{
     Command, Fingerprint, LeaseAttempt, LeaseValue, MasterFacts, Obstacle, QuorumId, Server, Transmit,
+    Unknown,
     command::Item,
     fence::{FenceMark, Removal, own_reservation},
     reply::{Code, Reply, Value},
@@ -146,7 +147,16 @@ pub(crate) fn millis(duration: std::time::Duration) -> u64 {
 }
 
 /// Returns the reply of a script call. `sealed` states whether the master was sealed when the script ran.
-pub(crate) fn reply(replies: &[master::Reply], sealed: bool) -> Reply {
+///
+/// # Errors
+/// Returns the error of a server whose memory is full.
+pub(crate) fn reply(replies: &[master::Reply], sealed: bool) -> Result<Reply, Unknown> {
+    if replies
+        .iter()
+        .any(|reply| matches!(reply.answer, Answer::OutOfMemory))
+    {
+        return Err(Unknown::server("OOM", "command not allowed"));
+    }
     let items: Vec<Value> = replies.iter().filter_map(item).collect();
     let code = match (sealed, items.len() == replies.len()) {
         (false, _) => Code::Unsealed,
@@ -154,12 +164,12 @@ pub(crate) fn reply(replies: &[master::Reply], sealed: bool) -> Reply {
         (true, true) => Code::Ok,
     };
     let last = replies.last().expect("a call has members");
-    Reply {
+    Ok(Reply {
         items: if code == Code::Ok { items } else { Vec::new() },
         time: last.time,
         counter: if code == Code::Ok { last.counter } else { 0 },
         code,
-    }
+    })
 }
 
 /// Returns one lock's part, as the script returns it.
@@ -192,8 +202,14 @@ fn item(reply: &master::Reply) -> Option<Value> {
         Answer::Obstacle(Obstacle::Foreign(foreign), ms) => {
             array(["lease".into(), foreign.as_str().into(), left(*ms)])
         }
-        Answer::Unknown => return None,
+        Answer::Failed => Value::Array(vec!["error".into()]),
+        Answer::OutOfMemory | Answer::Unknown => return None,
     })
+}
+
+/// Returns the error of a server that does not know a script.
+pub(crate) fn no_script() -> Unknown {
+    Unknown::server("NOSCRIPT", "No matching script")
 }
 
 /// Returns the facts of a master for a poll. `fingerprint` is the one that it knows, sealed or not.

@@ -2,6 +2,8 @@
 
 #[path = "world/agent.rs"]
 mod agent;
+#[path = "world/begin.rs"]
+mod begin;
 #[path = "world/carry.rs"]
 mod carry;
 #[path = "world/clock.rs"]
@@ -18,6 +20,8 @@ mod network;
 mod pod;
 #[path = "world/seal.rs"]
 mod seal;
+#[path = "world/server.rs"]
+mod server;
 
 use std::{
     cmp::Reverse,
@@ -27,24 +31,27 @@ use std::{
 
 use redlock_core::{Event, Fingerprint, Participation, QuorumSize, Terms, Timings};
 
-pub(crate) use self::event::What;
 use self::{
     agent::Agent,
     clock::Stopped,
-    event::{Answer, Answered, Call, Request},
+    event::{Answer, Answered, Request},
     lineage::Lineages,
     seal::Sealer,
 };
+pub(crate) use self::{
+    begin::hands_over,
+    event::{Call, What},
+};
 use crate::{
     candidate::Candidate,
-    checks::{Checks, Scope},
+    checks::Checks,
     forger::Forger,
     forgetter::Forgetter,
     master::Master,
-    plant::Plant,
     planted::Planted,
-    rate::{Instant, MS, Rate, SECOND},
-    scripts::{self, Named},
+    rate::{Instant, SECOND},
+    scripts::Named,
+    strain::Strain,
 };
 
 pub(crate) const SHORT: Timings = timings(2_000, 1_000, 200);
@@ -139,6 +146,7 @@ pub(crate) struct World {
     /// The master that shows registers that it never stored, in some worlds.
     pub(crate) forger: Option<Forger>,
     pub(crate) forgetter: Option<Forgetter>,
+    pub(crate) strain: Option<Strain>,
     /// Whether the lock is passed on repeatedly, by a network that loses many messages.
     pub(crate) hand_overs: bool,
     /// Whether work runs under the lease.
@@ -158,106 +166,7 @@ pub(crate) struct World {
     lineages: Lineages,
 }
 
-/// Reports whether this seed is about hand-overs alone.
-pub(crate) const fn hands_over(seed: u64) -> bool {
-    seed % 16 == 15
-}
-
 impl World {
-    pub(crate) fn new(seed: u64, planted: impl Into<Planted>) -> Self {
-        let planted = planted.into();
-        let mut rng = fastrand::Rng::with_seed(seed);
-        let size = QuorumSize::new(if rng.bool() { 3 } else { 5 }).unwrap();
-        let n = size.masters();
-        let mut clock = |base: u64| Rate {
-            offset: base * 1_000 * MS + rng.u64(..1_000_000 * MS),
-            // Both ends of a pair may err, in opposite directions: together within 1 %.
-            parts_per_million: rng.i64(-4_500..=4_500),
-        };
-        let mut masters: Vec<_> = (0..n)
-            .map(|_| Master::new(clock(1_700_000_000), planted.model))
-            .collect();
-        for master in &mut masters {
-            master.longest_ms = scripts::millis(LONGEST);
-        }
-        let mut clocks: Vec<_> = (0..5).map(|_| clock(1_000)).collect();
-        // The fastest clock that is allowed: its waits are the shortest.
-        let sealer_clock = Rate {
-            parts_per_million: 4_500,
-            ..clock(1_000)
-        };
-        let count = rng.usize(2..=5);
-        let beyond = rng.u32(..16) == 0;
-        let steps = rng.u32(..16) == 0;
-        if beyond {
-            clocks[0].parts_per_million = if rng.bool() { 80_000 } else { -80_000 };
-        }
-        let cluster = |i: usize| ["east", "west"][i % 2];
-        let candidates: Vec<_> = (0..count)
-            .map(|i| Candidate::new(i, cluster(i), clocks[i], size, planted))
-            .collect();
-        Self {
-            now: MS,
-            planted,
-            size,
-            fingerprints: scripts::fingerprints(n),
-            twin: (planted.model == Plant::TwoServersOfOneName).then(|| masters[0].clone()),
-            masters,
-            candidates,
-            checks: Checks::new(match (beyond, steps) {
-                (true, _) => Scope::OnlyTokens,
-                (false, true) => Scope::WithoutLeases,
-                (false, false) => Scope::All,
-            }),
-            beyond,
-            steps,
-            total_losses: rng.u32(..8) == 0,
-            forger: Forger::of(seed),
-            forgetter: Forgetter::of(seed),
-            guards: rng.bool(),
-            hand_overs: hands_over(seed),
-            sealers: vec![Sealer::new(
-                sealer_clock,
-                Named::Quorum,
-                &scripts::fingerprints(n),
-            )],
-            mixed: false,
-            weather: CALM,
-            queue: BinaryHeap::new(),
-            events: Vec::new(),
-            free: Vec::new(),
-            paused: vec![0; count],
-            stopped: vec![None; count],
-            last_reply: vec![vec![0; n]; count],
-            hung: vec![None; n],
-            down: vec![false; n],
-            runs: vec![0; n],
-            stamps: vec![Some(Named::Quorum); n],
-            opened: vec![vec![0; n]; count],
-            cut: vec![vec![false; n]; count],
-            deaf: vec![vec![false; n]; count],
-            faults: BTreeMap::from([("clock beyond the drift", u64::from(beyond))]),
-            arrivals: BTreeMap::new(),
-            trace: false,
-            agents: Vec::new(),
-            may_start: vec![None; count],
-            lineages: Lineages::new(count),
-            rng,
-            delays: fastrand::Rng::with_seed(seed),
-        }
-    }
-
-    /// Returns a world whose lock is fenced, with an agent in each cluster.
-    pub(crate) fn fenced(seed: u64, planted: impl Into<Planted>) -> Self {
-        let mut world = Self::new(seed, planted);
-        world.guards = true;
-        world.agents = agent::agents(&mut world);
-        for candidate in &mut world.candidates {
-            candidate.fenced = true;
-        }
-        world
-    }
-
     pub(crate) fn is_fenced(&self) -> bool {
         !self.agents.is_empty()
     }
@@ -349,6 +258,7 @@ impl World {
         }
         match what {
             What::Arrives { master, request } => self.arrive(master, request),
+            What::Served { master, request } => self.serve(master, request, self.now),
             What::Answers(answered) => self.answered(*answered),
             What::Opened {
                 candidate,
@@ -367,6 +277,7 @@ impl World {
             What::Step { .. } => {}
             What::Forge => self.forge(),
             What::Forgets(step) => self.forgets(step),
+            What::Strain(step) => self.strained(step),
             What::ShutDown { candidate, .. } => self.shut_down(candidate),
             What::Slot => self.slot(),
             What::Node { agent, step } => self.node(agent, step),

@@ -80,6 +80,10 @@ pub(crate) enum Answer {
     NotDone,
     Ours,
     Obstacle(Obstacle, u64),
+    /// The part of this lock is an error, for want of memory.
+    Failed,
+    /// The whole script is, and has written nothing.
+    OutOfMemory,
     /// Not sealed, or too late.
     Unknown,
 }

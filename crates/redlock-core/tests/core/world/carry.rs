@@ -22,11 +22,13 @@ impl World {
                 Out::Transmit(transmit) => {
                     let (master, connection) = (transmit.id.master, transmit.connection.0);
                     let deadline = clock.instant(transmit.deadline);
-                    self.dispatch(
-                        candidate,
-                        (master, connection),
-                        Call::Script { transmit, deadline },
-                    );
+                    let text = self.text(candidate, &transmit);
+                    let call = Call::Script {
+                        transmit,
+                        deadline,
+                        text,
+                    };
+                    self.dispatch(candidate, (master, connection), call);
                 }
                 Out::Poll {
                     master,

@@ -2,10 +2,14 @@
 
 use std::fmt;
 
-use redlock_core::{BootInstant, Event, Reply, Transmit, TransmitId};
+use redlock_core::{BootInstant, Event, Reply, Transmit, TransmitId, Unknown};
 
 use super::seal::Sealing;
-use crate::{candidate::Polled, rate::Instant};
+use crate::{
+    candidate::Polled,
+    rate::Instant,
+    strain::{Strained, Text},
+};
 
 /// Bytes on their way to a master.
 #[derive(Clone, Debug)]
@@ -26,6 +30,7 @@ pub(crate) enum Call {
         transmit: Box<Transmit>,
         /// The deadline, in true time.
         deadline: Instant,
+        text: Text,
     },
 }
 
@@ -47,7 +52,16 @@ impl fmt::Debug for Call {
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Poll(u64, Box<Polled>),
-    Script(TransmitId, Reply),
+    Script {
+        id: TransmitId,
+        script: &'static str,
+        result: Result<Reply, Unknown>,
+    },
+    /// The master has forgotten the script of this call.
+    NoScript {
+        transmit: Box<Transmit>,
+        deadline: Instant,
+    },
 }
 
 /// An answer on its way back.
@@ -65,6 +79,11 @@ pub(crate) struct Answered {
 #[derive(Debug)]
 pub(crate) enum What {
     Arrives {
+        master: usize,
+        request: Request,
+    },
+    /// A request is run that waited for those before it.
+    Served {
         master: usize,
         request: Request,
     },
@@ -134,6 +153,7 @@ pub(crate) enum What {
     Fault,
     /// Registers are forged, or repaired.
     Forge,
+    Strain(Strained),
     /// The process that removes registers acts.
     Forgets(crate::forgetter::Forgetting),
     /// The clocks of these masters are set by so many nanoseconds.

@@ -267,7 +267,8 @@ impl World {
     }
 
     fn write_probe(&mut self, sealer: usize, (master, run): (usize, u64), probe: String) {
-        if !self.reachable(master) || self.runs[master] != run || self.masters[master].sealed {
+        let refuses = self.masters[master].sealed || self.masters[master].memory_is_full;
+        if !self.reachable(master) || self.runs[master] != run || refuses {
             return;
         }
         let stands = &mut self.masters[master].probe;
@@ -321,7 +322,12 @@ impl World {
     fn write_seal(&mut self, sealer: usize, master: usize, (probe, floor): (&str, &Registers)) {
         let run = format!("{master}.{}|", self.runs[master]);
         let server = &mut self.masters[master];
-        if self.down[master] || server.sealed || server.probe != probe || !probe.starts_with(&run) {
+        if self.down[master]
+            || server.sealed
+            || server.memory_is_full
+            || server.probe != probe
+            || !probe.starts_with(&run)
+        {
             return;
         }
         server.seal(&scripts::of_shipped(floor));
