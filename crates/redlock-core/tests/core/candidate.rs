@@ -7,6 +7,8 @@ mod driver;
 mod keeper;
 #[path = "candidate/requests.rs"]
 mod requests;
+#[path = "candidate/second.rs"]
+mod second;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,8 +18,8 @@ use redlock_core::{
     Reply, RequestId, Terms, Transmit, TransmitId, Unknown, fence::Succession,
 };
 
-pub(crate) use self::keeper::Polled;
-use self::{keeper::Link, requests::Wanted};
+use self::{keeper::Link, requests::Wanted, second::Second};
+pub(crate) use self::{keeper::Polled, second::SecondEvent};
 use crate::{
     master::Job,
     plant::Plant,
@@ -42,6 +44,7 @@ pub(crate) enum Out {
     },
     /// The timer of the machine, that of the engine, and that of the task that keeps a master connected.
     WakeAt(BootInstant),
+    SecondWakeAt(BootInstant),
     TimeoutAt(BootInstant),
     KeepAt {
         master: usize,
@@ -53,6 +56,11 @@ pub(crate) enum Out {
         won: Option<(Marks, Duration)>,
         /// The succession of a fenced lock that was won.
         succession: Option<Succession>,
+    },
+    /// Authority over the second lock was published.
+    SecondActive {
+        token: FencingToken,
+        won: bool,
     },
     /// A majority has this mark.
     Marked {
@@ -83,6 +91,9 @@ struct Sent {
     deadline: BootInstant,
 }
 
+/// The name of the second lock.
+pub(crate) const SECOND: &str = "k";
+
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) clock: Rate,
@@ -97,6 +108,9 @@ pub(crate) struct Candidate {
     planted: Planted,
     keys: Keyspace,
     lock: Arc<LockKeys>,
+    /// The lock that it contends for as well.
+    second_lock: Option<Arc<LockKeys>>,
+    second: Option<Second>,
     /// Whether the candidate is to shut down.
     pub(crate) leaving: bool,
     /// Number of its processes so far. `runs` shows whether one runs.
@@ -137,6 +151,8 @@ impl Candidate {
             identity: HolderIdentity::parse(&format!("candidate-{index}")).unwrap(),
             lock: keys.lock(&LockName::any("l").unwrap()),
             engine: engine(size, &keys, &cluster, (index, Named::Quorum)),
+            second_lock: None,
+            second: None,
             keys,
             cluster,
             fenced: false,
@@ -163,6 +179,11 @@ impl Candidate {
             given: None,
             changed: BootInstant::default(),
         }
+    }
+
+    /// Lets it contend for a second lock from its next start.
+    pub(crate) fn add_lock(&mut self) {
+        self.second_lock = Some(self.keys.lock(&LockName::any(SECOND).unwrap()));
     }
 
     /// Reports whether it reaches the planted second server under the name of the first master.
@@ -219,16 +240,18 @@ impl Candidate {
         self.wanted.clear();
         self.voting = false;
         self.timeout = None;
-        self.given = Some(terms);
+        self.given = Some(terms.clone());
         let mut out = Vec::new();
         self.open_all(&mut out);
         self.feed(at, Event::TimerFired, rng, &mut out);
+        self.start_second(at, terms, rng, &mut out);
         self.settle(at, rng, &mut out);
         out
     }
 
     pub(crate) fn crash(&mut self) {
         self.elector_dies();
+        self.second = None;
         self.life += 1;
         self.runs = false;
         self.published = None;
@@ -274,7 +297,17 @@ impl Candidate {
 
     pub(crate) fn event(&mut self, at: Instant, event: Event, rng: &mut fastrand::Rng) -> Vec<Out> {
         let mut out = Vec::new();
+        // Orders of the operator reach all locks of a process.
+        let to_all = matches!(
+            event,
+            Event::SpecChanged(_) | Event::StepDown { .. } | Event::Shutdown(_)
+        );
+        let of_second = (to_all && self.second.is_some()).then(|| event.clone());
         self.feed(at, event, rng, &mut out);
+        if let Some(event) = of_second {
+            self.feed_second(at, event, rng, &mut out);
+        }
+        self.fire_second(at, None, rng, &mut out);
         self.settle(at, rng, &mut out);
         out
     }

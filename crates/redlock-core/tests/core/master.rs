@@ -7,9 +7,12 @@ mod memory;
 mod op;
 #[path = "master/registers.rs"]
 mod registers;
+#[path = "master/second.rs"]
+mod second;
 
 use redlock_core::{LeaseValue, Mark, Obstacle};
 
+use self::second::SecondKeys;
 pub(crate) use self::{
     op::{Answer, Fenced, Op, Own, Reply},
     registers::{Job, Registers},
@@ -29,6 +32,7 @@ pub(crate) struct Master {
     /// The lease, and the last millisecond of the own clock in which its key is alive.
     lease: Option<(LeaseValue, u64)>,
     reserved: Option<(String, u64)>,
+    second: SecondKeys,
     /// The longest lease of the quorum, milliseconds: a key with longer to live is shortened.
     pub(crate) longest_ms: u64,
     pub(crate) memory_is_full: bool,
@@ -56,6 +60,7 @@ impl Master {
             registers: Registers::default(),
             lease: None,
             reserved: None,
+            second: SecondKeys::default(),
             longest_ms: u64::MAX,
             memory_is_full: false,
             evicted: false,
@@ -80,6 +85,7 @@ impl Master {
         self.probe.clear();
         self.memory_is_full = false;
         (self.registers, self.lease, self.reserved) = (Registers::default(), None, None);
+        self.second = SecondKeys::default();
     }
 
     pub(crate) fn seal(&mut self, floor: &Registers) {
@@ -111,7 +117,6 @@ impl Master {
     }
 
     /// Returns the remaining lifetime of the reservation, in nanoseconds.
-    #[allow(dead_code, reason = "for the agents of the simulation")]
     pub(crate) fn reserved_left(&self, at: Instant) -> u64 {
         self.reservation(at)
             .and(self.reserved.as_ref())
@@ -201,7 +206,7 @@ impl Master {
         if shortens && self.plant != Plant::NeverShortened {
             self.shorten(at);
         }
-        if let Some(refusal) = self.refusal(at, op).filter(|_| self.memory_is_full) {
+        if let Some(refusal) = self.refusal(at, op) {
             return refusal;
         }
         match op {

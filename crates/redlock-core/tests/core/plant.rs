@@ -31,6 +31,8 @@ pub(crate) enum Plant {
     DeathHolds,
     /// A mark replaces the delay that was declared under the same token, so a late one lowers it.
     DelayLowered,
+    /// A master whose memory is full serves all commands.
+    MemoryNeverFull,
     /// Answers of one connection overtake each other.
     AnswersOvertake,
     /// An agent counts a lease of its cluster that is not that of the mark.

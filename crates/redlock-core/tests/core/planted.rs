@@ -7,7 +7,7 @@ use redlock_core::planted::Plant as Code;
 use crate::{
     plant::Plant as Model,
     simulation::run,
-    world::{World, hands_over},
+    world::{World, hands_over, has_second},
 };
 
 /// The planted fault: in the code, or in the models.
@@ -126,6 +126,23 @@ fn a_key_that_is_never_shortened_is_found() {
 #[test]
 fn a_counter_that_no_other_master_reached_is_found() {
     is_found_late(Code::CountersBelieved);
+}
+
+/// Requires that the checks of the second lock find faults by themselves.
+#[test]
+fn faults_that_the_second_lock_alone_shows_are_found() {
+    for code in [Code::AnswersMixedUp, Code::SilenceGrants] {
+        let of_second = |seed: &u64| {
+            let broken = run(*seed, code, false).err();
+            broken.is_some_and(|broken| broken.how.starts_with("second lock"))
+        };
+        let found = (1..)
+            .filter(|seed| has_second(*seed))
+            .take(SEEDS / 10)
+            .find(of_second);
+        println!("planted: {code:?}|second lock|after {found:?} seeds");
+        assert!(found.is_some(), "{code:?} was not found");
+    }
 }
 
 macro_rules! found {

@@ -60,7 +60,7 @@ const fn mixes_fingerprints(seed: u64) -> bool {
 }
 
 pub(crate) fn run(seed: u64, planted: impl Into<Planted>, trace: bool) -> Result<Happened, Broken> {
-    let mut world = World::new(seed, planted);
+    let mut world = World::with_locks(seed, planted);
     world.trace = trace;
     if mixes_fingerprints(seed) && world.candidates.len() > 3 {
         world.mix_fingerprints();
@@ -126,6 +126,7 @@ pub(crate) fn run(seed: u64, planted: impl Into<Planted>, trace: bool) -> Result
             "the end of a crashed holder's lease",
         );
     }
+    second_held_within(&mut world, bound);
     match world.checks.broken {
         Some(broken) => Err(broken),
         None => Ok(Happened {
@@ -201,6 +202,19 @@ fn held_within(world: &mut World, bound: u64, after: &str) {
     while world.checks.broken.is_none() && holder(world).is_none() {
         if world.now >= end {
             let how = format!("nobody holds it {} ms after {after}", bound / MS);
+            return world.checks.fail("L1", world.now, how);
+        }
+        let next = world.now + MS;
+        world.run_until(next);
+    }
+}
+
+/// Checks L1 for the second lock.
+fn second_held_within(world: &mut World, bound: u64) {
+    let end = world.now + bound;
+    while world.checks.broken.is_none() && !world.second_is_held() {
+        if world.now >= end {
+            let how = format!("no candidate holds the second lock after {} ms", bound / MS);
             return world.checks.fail("L1", world.now, how);
         }
         let next = world.now + MS;

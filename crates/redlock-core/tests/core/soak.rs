@@ -21,9 +21,10 @@ use crate::{
 const LINE: Duration = Duration::from_secs(10);
 
 /// All faults. A run without one of them proves nothing.
-const FAULTS: [&str; 51] = [
+const FAULTS: [&str; 53] = [
     "FLUSHALL",
     "answer that waits after the effect",
+    "batch of two locks",
     "break",
     "clock beyond the drift",
     "clock step of a master",
@@ -73,6 +74,7 @@ const FAULTS: [&str; 51] = [
     "ten candidates",
     "timings changed during a renewal",
     "total loss",
+    "win of the second lock",
 ];
 
 #[test]

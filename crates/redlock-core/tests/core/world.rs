@@ -20,6 +20,8 @@ mod network;
 mod pod;
 #[path = "world/seal.rs"]
 mod seal;
+#[path = "world/second.rs"]
+mod second;
 #[path = "world/server.rs"]
 mod server;
 
@@ -41,6 +43,7 @@ use self::{
 pub(crate) use self::{
     begin::hands_over,
     event::{Call, What},
+    second::has_second,
 };
 use crate::{
     candidate::Candidate,
@@ -147,6 +150,9 @@ pub(crate) struct World {
     pub(crate) forger: Option<Forger>,
     pub(crate) forgetter: Option<Forgetter>,
     pub(crate) strain: Option<Strain>,
+    /// Whether the candidates contend for a second lock, and the greatest token of it.
+    has_second: bool,
+    second_token: u64,
     /// Whether the lock is passed on repeatedly, by a network that loses many messages.
     pub(crate) hand_overs: bool,
     /// Whether work runs under the lease.
@@ -266,6 +272,7 @@ impl World {
                 run,
                 ..
             } => self.opened(candidate, master, run),
+            What::Second { candidate, event, .. } => self.second(candidate, event),
             What::Event { candidate, event, .. } => self.happens_to(candidate, event),
             What::Stop { candidate, nanos, .. } => self.stop(candidate, nanos, false),
             What::Sealer { sealer, step } => self.sealer(sealer, step),

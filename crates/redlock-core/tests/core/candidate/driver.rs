@@ -41,8 +41,14 @@ impl Candidate {
                 } => self.on_completed(at, request, (won, completion), rng, out),
                 Output::Poll { master } => self.poke(now, master, out),
                 Output::VotersChanged | Output::MasterChanged { .. } => self.on_voters(at, rng, out),
-                Output::LocalClockStepped => self.feed(at, Event::ClockStepped, rng, out),
-                Output::SealedForAnother => self.feed(at, Event::SealedForAnother, rng, out),
+                Output::LocalClockStepped => {
+                    self.feed(at, Event::ClockStepped, rng, out);
+                    self.feed_second(at, Event::ClockStepped, rng, out);
+                }
+                Output::SealedForAnother => {
+                    self.feed(at, Event::SealedForAnother, rng, out);
+                    self.feed_second(at, Event::SealedForAnother, rng, out);
+                }
                 Output::MasterStepped { .. } | Output::Exchanged { .. } => {}
             }
         }
@@ -65,6 +71,7 @@ impl Candidate {
         self.voting = voting;
         if back {
             self.feed(at, Event::QuorumBack, rng, out);
+            self.feed_second(at, Event::QuorumBack, rng, out);
         }
     }
 

@@ -18,6 +18,10 @@ pub(super) enum Wanted {
         /// The cluster to which the round passes the lock on, and the start of the round.
         reserve: Option<(ClusterId, BootInstant)>,
     },
+    /// A round of the second lock.
+    Second {
+        id: u64,
+    },
     Mark {
         token: u64,
         mark: Mark,
@@ -46,7 +50,7 @@ impl Candidate {
         self.request(now, command, Some(Wanted::Round { id, reserve }));
     }
 
-    fn new_attempt(&mut self) -> Arc<LeaseAttempt> {
+    pub(super) fn new_attempt(&mut self) -> Arc<LeaseAttempt> {
         self.next += 1;
         let nonce = u128::from(self.index) << 96 | u128::from(self.life) << 64 | u128::from(self.next);
         let stem = LeaseStem::new(&self.cluster, &self.identity, Nonce(nonce));
@@ -144,6 +148,17 @@ impl Candidate {
                 if let Some(attempt) = won {
                     let publish = true;
                     self.request(now, Command::Undo { attempt, publish }, None);
+                }
+            }
+            Some(Wanted::Second { id }) if self.second.is_some() => {
+                if let Some(outcome) = completion.outcome(false) {
+                    self.feed_second(at, Event::RoundFinished { id, outcome }, rng, out);
+                }
+            }
+            Some(Wanted::Second { .. }) => {
+                if let Some(attempt) = won {
+                    let publish = true;
+                    self.request_second(now, Command::Undo { attempt, publish }, None);
                 }
             }
             Some(Wanted::Mark { token, mark }) if majority => out.push(Out::Marked { token, mark }),

@@ -7,8 +7,11 @@ use super::{Answer, Fenced, Master, Op, Registers, mine};
 use crate::{plant::Plant, rate::Instant};
 
 impl Master {
-    /// Returns the answer of a script whose first write is refused; `None` if it needs no memory.
+    /// Returns the answer of a script whose first write is refused; `None` if it is served.
     pub(super) fn refusal(&self, at: Instant, op: &Op) -> Option<Answer> {
+        if !self.memory_is_full || self.plant == Plant::MemoryNeverFull {
+            return None;
+        }
         match op {
             Op::Grant { stem, .. } => {
                 let own = self.lease(at).is_some_and(|value| mine(value, stem));

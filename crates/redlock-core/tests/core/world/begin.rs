@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use redlock_core::QuorumSize;
 
-use super::{CALM, LONGEST, World, agent, lineage::Lineages, seal::Sealer};
+use super::{CALM, LONGEST, World, agent, lineage::Lineages, seal::Sealer, second::has_second};
 use crate::{
     candidate::Candidate,
     checks::{Checks, Scope},
@@ -102,6 +102,8 @@ impl World {
             forger: Forger::of(seed),
             forgetter: Forgetter::of(seed),
             strain: Strain::of(seed, n),
+            has_second: false,
+            second_token: 0,
             guards: rng.bool(),
             hand_overs: hands_over(seed),
             sealers: vec![Sealer::new(
@@ -137,6 +139,16 @@ impl World {
             rng,
             delays: fastrand::Rng::with_seed(seed),
         }
+    }
+
+    /// Returns a world whose candidates contend for two locks, by its seed.
+    pub(crate) fn with_locks(seed: u64, planted: impl Into<Planted>) -> Self {
+        let mut world = Self::new(seed, planted);
+        world.has_second = has_second(seed);
+        if world.has_second {
+            world.candidates.iter_mut().for_each(Candidate::add_lock);
+        }
+        world
     }
 
     /// Returns a world whose lock is fenced, with an agent in each cluster.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_core::{Event, FencingToken, Mark, Marks};
 
 use super::{Call, What, World};
-use crate::candidate::Out;
+use crate::candidate::{Out, SecondEvent};
 
 impl World {
     pub(crate) fn carry(&mut self, candidate: usize, out: Vec<Out>) {
@@ -37,6 +37,10 @@ impl World {
                 } => self.dispatch(candidate, (master, connection), Call::Poll(number)),
                 Out::Open { master } => self.open(candidate, master),
                 Out::WakeAt(due) => self.at(clock.instant(due), What::Timer { candidate, life, due }),
+                Out::SecondWakeAt(due) => {
+                    self.second_at(clock.instant(due), candidate, SecondEvent::Timer(due));
+                }
+                Out::SecondActive { token, won } => self.on_second_active(candidate, token, won),
                 Out::TimeoutAt(due) => self.at(clock.instant(due), What::Timeout { candidate, life, due }),
                 Out::KeepAt { master, at: due } => {
                     let what = What::Keep {

@@ -6,7 +6,7 @@ use redlock_core::{BootInstant, Event, Reply, Transmit, TransmitId, Unknown};
 
 use super::seal::Sealing;
 use crate::{
-    candidate::Polled,
+    candidate::{Polled, SecondEvent},
     rate::Instant,
     strain::{Strained, Text},
 };
@@ -118,6 +118,12 @@ pub(crate) enum What {
         life: u32,
         due: BootInstant,
     },
+    /// An event of the second lock of a process.
+    Second {
+        candidate: usize,
+        life: u32,
+        event: SecondEvent,
+    },
     /// The timer of the engine.
     Timeout {
         candidate: usize,
@@ -191,6 +197,7 @@ impl What {
             | Self::ServerChanged { candidate, life, .. }
             | Self::Event { candidate, life, .. }
             | Self::Timer { candidate, life, .. }
+            | Self::Second { candidate, life, .. }
             | Self::Timeout { candidate, life, .. }
             | Self::Keep { candidate, life, .. }
             | Self::Stop { candidate, life, .. }

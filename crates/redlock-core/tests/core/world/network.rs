@@ -182,11 +182,16 @@ impl World {
         }
     }
 
+    /// Reports whether a message of the master reaches a candidate.
+    pub(super) fn is_told_by(&mut self, candidate: usize, master: usize) -> bool {
+        let connected = self.candidates[candidate].connection(master).is_some()
+            && self.opened[candidate][master] == self.runs[master];
+        connected && !self.cut[candidate][master] && self.rng.f64() >= self.weather.loss
+    }
+
     pub(super) fn publish(&mut self, master: usize) {
         for candidate in 0..self.candidates.len() {
-            let connected = self.candidates[candidate].connection(master).is_some()
-                && self.opened[candidate][master] == self.runs[master];
-            if connected && !self.cut[candidate][master] && self.rng.f64() >= self.weather.loss {
+            if self.is_told_by(candidate, master) {
                 let (at, life) = (self.now + self.delay(), self.candidates[candidate].life);
                 self.at(
                     at,

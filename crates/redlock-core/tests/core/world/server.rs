@@ -1,10 +1,10 @@
 //! The work of a master: it runs requests, those in its sockets after a stop as well.
 
-use redlock_core::{Mark, MasterFacts, Reply, Transmit, Unknown};
+use redlock_core::{Mark, MasterFacts, Operation, Reply, Transmit, Unknown};
 
 use super::{Answer, Answered, Call, Request, What, World};
 use crate::{
-    candidate::Polled,
+    candidate::{Polled, SECOND},
     checks::deleted,
     master::{self, Master, Op},
     rate::{Instant, MS},
@@ -136,6 +136,9 @@ impl World {
         let twin = master == 0 && self.twin.is_some() && self.candidates[candidate].reaches_twin();
         let mut replies = Vec::with_capacity(transmit.members.len());
         let mut sealed = true;
+        if transmit.members.len() > 1 && transmit.payload.operation != Operation::Claim {
+            self.count("batch of two locks");
+        }
         for member in &transmit.members {
             let by = &self.candidates[candidate];
             let floor = by.floor(transmit.payload.floor);
@@ -146,7 +149,11 @@ impl World {
             };
             let before = server.clone();
             sealed = server.sealed;
-            let reply = server.run(now, transmit.not_after, &op);
+            let of_second = transmit.payload.items[*member].0.name.as_str() == SECOND;
+            let reply = match of_second {
+                true => server.run_second(now, transmit.not_after, &op),
+                false => server.run(now, transmit.not_after, &op),
+            };
             self.check_run(master, twin, (&before, &op), deadline);
             if let (
                 Op::Mark {
@@ -159,8 +166,10 @@ impl World {
             {
                 self.checks.clean(*token);
             }
-            if reply.published {
-                self.publish(master);
+            match (reply.published, of_second) {
+                (true, true) => self.publish_second(master),
+                (true, false) => self.publish(master),
+                (false, _) => {}
             }
             replies.push(reply);
             // An error ends the script.
