@@ -62,6 +62,7 @@ async fn a_model_that_does_something_else_is_found_out() {
         Plant::SlotsNotRestored,
         Plant::TieToOne,
         Plant::DelayLowered,
+        Plant::MemoryNeverFull,
     ] {
         let (mut compared, mut seed, began) = (0, 0, Instant::now());
         // A busy machine compares fewer steps of a sequence, and needs more sequences. The rarest fault is

@@ -81,6 +81,13 @@ impl Real {
         let () = self.ask(&mut redis::cmd("FLUSHALL")).await;
     }
 
+    /// Lets the server refuse each command that may need memory, or serve all again.
+    pub(super) async fn limit_memory(&mut self, full: bool) {
+        let mut limit = redis::cmd("CONFIG");
+        let bytes = u32::from(full);
+        let () = self.ask(limit.arg("SET").arg("maxmemory").arg(bytes)).await;
+    }
+
     /// Removes the seal, so that the server acts like another process with the same data.
     pub(super) async fn unseal(&mut self) {
         let () = self.ask(redis::cmd("HDEL").arg(META).arg("seal")).await;
@@ -222,7 +229,19 @@ impl Real {
                 call.arg(format!("slot:{LOCK}/t")).arg(slot).arg(job_text(*job));
             }
         }
-        let reply: Vec<Value> = self.ask(&mut call).await;
+        let reply: redis::RedisResult<Vec<Value>> = call.query_async(&mut self.connection).await;
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => {
+                assert_eq!(error.code(), Some("OOM"), "{error}");
+                return Response {
+                    answer: Answer::OutOfMemory,
+                    time: self.time().await,
+                    counter: None,
+                    fence: None,
+                };
+            }
+        };
         Response {
             answer: if text(&reply[0]) == "ok" {
                 answer(&reply[4])
@@ -315,6 +334,7 @@ fn answer(item: &Value) -> Answer {
     match text(&parts[0]).as_str() {
         "granted" => Answer::Granted(integer(&parts[1])),
         "ours" => Answer::Ours,
+        "error" => Answer::Failed,
         kind => Answer::Obstacle(
             super::sequence::obstacle(kind, &text(&parts[1])),
             integer(&parts[2]),

@@ -228,6 +228,9 @@ impl<'a> Sequence<'a> {
             1..=3 => self.seal_again().await,
             _ => {}
         }
+        let full = self.rng.u32(..4) == 0;
+        self.model.memory_is_full = full;
+        self.real.limit_memory(full).await;
         let now = self.away_from_an_end().await;
         let op = self.op(now);
         let own = match &op {
@@ -249,6 +252,7 @@ impl<'a> Sequence<'a> {
         let ended = self.real.time().await / 1_000;
         self.slack = self.slack.max(2 + ran - now / 1_000);
         let reply = self.model.run(response.time * 1_000, not_after, &op);
+        self.real.limit_memory(false).await;
         let (from, to) = (now / 1_000 - self.slack, ended + self.slack);
         if self.slack > LATE_MS || before.ends_between(from, to) || self.model.ends_between(from, to) {
             self.lose_memory().await;
