@@ -141,8 +141,10 @@ impl World {
         }
     }
 
-    /// Frees the memory of every master.
+    /// Frees the memory of every master, and lets no further command take long.
     pub(crate) fn calm_strain(&mut self) {
+        let queues = self.strain.iter_mut().flat_map(|strain| &mut strain.queues);
+        queues.for_each(|queue| queue.calm(self.now));
         for master in &mut self.masters {
             master.memory_is_full = false;
         }

@@ -6,6 +6,9 @@ use crate::{
     world::World,
 };
 
+/// The longest time of a command.
+const LONGEST: Instant = 400 * MS;
+
 /// The time of a command has its effect before it, or after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
@@ -28,13 +31,18 @@ impl Queue {
         self.slow_until = self.slow_until.max(until);
     }
 
+    pub(super) fn calm(&mut self, now: Instant) {
+        self.slow_until = self.slow_until.min(now);
+    }
+
     fn serve(&mut self, now: Instant, rng: &mut fastrand::Rng) -> Service {
         let waits = self.ends > now;
         if !waits && self.slow_until <= now {
             return Service::AtOnce;
         }
         let takes = match rng.u32(..8) {
-            0 if self.slow_until > now => rng.u64(20 * MS..400 * MS),
+            // A longer queue would keep the master from voting long after the storm.
+            0 if self.slow_until > now && self.ends < now + LONGEST => rng.u64(20 * MS..LONGEST),
             _ => rng.u64(MS / 20..MS),
         };
         // Commands keep their order: no two of them end at one instant.
