@@ -179,8 +179,8 @@ impl ClusterWorld {
                 .as_ref()
                 .is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
             match state.operators.get(uid) {
-                Some(operator) if deleted => operator.terminate(),
                 Some(operator) if operator.has_ended() => ended.push(uid.clone()),
+                Some(operator) if deleted => operator.terminate(),
                 Some(_) => {}
                 None => {
                     let ip = object.as_ref().and_then(|pod| pod["status"]["podIP"].as_str());
@@ -214,7 +214,7 @@ impl ClusterWorld {
         };
         // A process that is restarted in its pod has none of the faults of its predecessor.
         let party = self.network.party(&format!("{}/{name}#{number}", self.name));
-        OperatorProcess::start(&pod, &party, &self.api)
+        OperatorProcess::start(&pod, &party, &self.api, self.crashed.clone())
     }
 
     /// Returns the names of the operator's processes in the network.

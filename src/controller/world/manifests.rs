@@ -13,7 +13,10 @@ pub(super) const OTHER_NAMESPACE: &str = "other-team";
 
 /// The Deployment of the operator, as the chart renders it in outline.
 pub(super) fn operator(replicas: u32) -> Value {
-    deployment(OPERATOR_NAMESPACE, OPERATOR, replicas, 60)
+    let mut operator = deployment(OPERATOR_NAMESPACE, OPERATOR, replicas, 60);
+    // The process decides when its pod ends, within the grace period.
+    operator["spec"]["template"]["metadata"]["annotations"]["world/stop-seconds"] = "3600".into();
+    operator
 }
 
 /// A Deployment whose pods take `grace` seconds at most to end.

@@ -1,6 +1,6 @@
 //! Runs one replica of the operator as the process of its pod.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use futures_util::FutureExt;
 use kube::Config;
@@ -8,7 +8,10 @@ use redlock_world::{
     kubernetes::{ApiServer, Partition},
     network::Party,
 };
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{
+    sync::{Notify, mpsc},
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{api_client, manifests};
@@ -45,7 +48,8 @@ pub(super) struct OperatorProcess {
 }
 
 impl OperatorProcess {
-    pub(super) fn start(pod: &ReplicaPod, party: &Party, api: &ApiServer) -> Self {
+    /// Starts a process that notifies when it ends by itself.
+    pub(super) fn start(pod: &ReplicaPod, party: &Party, api: &ApiServer, ended: Arc<Notify>) -> Self {
         let (signals, received) = Signals::channel();
         let name = party.name().to_owned();
         let connector = api_client::connector(api, &name);
@@ -58,7 +62,12 @@ impl OperatorProcess {
             front: front(party, &pod.ip),
             transport: party.transport(),
         };
-        let task = tokio::spawn(run_in(options(pod), surroundings, None));
+        let options = options(pod);
+        let task = tokio::spawn(async move {
+            let end = run_in(options, surroundings, None).await;
+            ended.notify_one();
+            end
+        });
         Self {
             party: name,
             signals,
