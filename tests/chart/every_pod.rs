@@ -87,22 +87,29 @@ fn only_replicas_are_spread() {
     }
 }
 
+/// A label or an annotation may ask for the sidecar of a mesh, which never ends.
 #[test]
-fn every_pod_has_the_labels_and_hooks_have_annotations_of_their_own() {
+fn labels_and_annotations_of_pods_are_of_the_operator_and_hooks_have_their_own() {
     let values = json!({
         "commonLabels": {"cost": "a", "app.kubernetes.io/component": "other"},
-        "podLabels": {"team": "a", "app.kubernetes.io/instance": "other"},
+        "podLabels": {"team": "a", "cost": "", "app.kubernetes.io/instance": "other"},
         "podAnnotations": {"inject": "true"},
-        "drain": {"podLabels": {"team": "b"}, "podAnnotations": {"inject": "false"}},
+        "drain": {
+            "podLabels": {"team": "b", "app.kubernetes.io/component": "other"},
+            "podAnnotations": {"inject": "false"},
+        },
     });
     for (component, pod) in every_pod(values) {
-        let ends = ["drain", "test"].contains(&component.as_str());
+        let (team, inject, cost) = match component.as_str() {
+            "operator" => (json!("a"), json!("true"), ""),
+            "drain" | "test" => (json!("b"), json!("false"), "a"),
+            _ => (Value::Null, Value::Null, "a"),
+        };
         let metadata = &pod["metadata"];
-        assert_eq!(metadata["labels"]["cost"], "a", "{component}");
-        assert_eq!(metadata["labels"]["app.kubernetes.io/instance"], "redlock");
-        let (team, inject) = if ends { ("b", "false") } else { ("a", "true") };
         assert_eq!(metadata["labels"]["team"], team, "{component}");
         assert_eq!(metadata["annotations"]["inject"], inject, "{component}");
+        assert_eq!(metadata["labels"]["cost"], cost, "{component}");
+        assert_eq!(metadata["labels"]["app.kubernetes.io/instance"], "redlock");
     }
 }
 

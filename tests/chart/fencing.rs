@@ -72,9 +72,7 @@ fn both_run_on_every_node_throughout_an_update() {
             "app.kubernetes.io/component": component,
         });
         assert_eq!(set["spec"]["selector"], json!({"matchLabels": labels}));
-        let mut of_pods = labels;
-        of_pods["team"] = json!("a");
-        assert_eq!(set["spec"]["template"]["metadata"]["labels"], of_pods);
+        assert_eq!(set["spec"]["template"]["metadata"]["labels"], labels);
         let pod = &set["spec"]["template"]["spec"];
         assert_eq!(pod["tolerations"], json!([{"operator": "Exists"}]));
         assert_eq!(pod["priorityClassName"], "system-node-critical");

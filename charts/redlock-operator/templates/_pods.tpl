@@ -7,17 +7,26 @@ app.kubernetes.io/instance: {{ .top.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* Without the version of the chart: a rollout passes every lock on. A hook has no annotations of other pods: a sidecar of a mesh,
-which one may ask for, would never end. */}}
+{{/* Without the version of the chart: a rollout passes every lock on. Labels and annotations may ask for the sidecar of a mesh: it would
+never end in a hook, and the processes of a node must work without one. */}}
 {{- define "redlock-operator.podMetadata" -}}
 {{- $values := .top.Values -}}
-{{- with ternary $values.drain.podAnnotations $values.podAnnotations (eq .component "drain") -}}
+{{- $labels := dict -}}
+{{- $annotations := dict -}}
+{{- if eq .component "operator" -}}
+{{- $labels = $values.podLabels -}}
+{{- $annotations = $values.podAnnotations -}}
+{{- else if eq .component "drain" -}}
+{{- $labels = $values.drain.podLabels -}}
+{{- $annotations = $values.drain.podAnnotations -}}
+{{- end -}}
+{{- with $annotations -}}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{ end -}}
-{{- $own := ternary $values.drain.podLabels dict (eq .component "drain") -}}
+{{- $selected := include "redlock-operator.componentLabels" . | fromYaml -}}
 labels:
-  {{- merge (include "redlock-operator.componentLabels" . | fromYaml) $own $values.podLabels $values.commonLabels | toYaml | nindent 2 }}
+  {{- mergeOverwrite dict $values.commonLabels $labels $selected | toYaml | nindent 2 }}
 {{- end -}}
 
 {{/* The fields of a pod that values set. Pods of nodes run on each node, as root and in its own runtime. */}}
