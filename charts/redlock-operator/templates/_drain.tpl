@@ -16,12 +16,4 @@ resources:
   limits: {memory: 64Mi}
 securityContext:
   {{- include "redlock-operator.containerSecurityContext" . | nindent 2 }}
-{{- with .Values.extraEnv }}
-env:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.extraVolumeMounts }}
-volumeMounts:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
 {{- end -}}

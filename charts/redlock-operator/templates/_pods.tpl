@@ -44,9 +44,6 @@ labels:
 {{- /* The other parts of an affinity are between replicas. */}}
 {{- $_ := set $spec "affinity" (pick $values.affinity "nodeAffinity") -}}
 {{- end -}}
-{{- if has .component (list "drain" "test") -}}
-{{- $_ := set $spec "volumes" $values.extraVolumes -}}
-{{- end -}}
 {{- range $names -}}
 {{- $_ := set $spec . (index $values .) -}}
 {{- end -}}
