@@ -193,6 +193,11 @@ fn every_pod_but_those_of_nodes_is_restricted_whatever_is_added() {
     for values in [
         json!({}),
         json!({"podSecurityContext": null, "securityContext": null}),
+        json!({
+            "podSecurityContext": {"runAsNonRoot": null, "seccompProfile": {"type": null}},
+            "securityContext": {"allowPrivilegeEscalation": null, "capabilities": null},
+            "quickstart": {"podSecurityContext": {"runAsNonRoot": null, "seccompProfile": null}},
+        }),
         added.clone(),
     ] {
         let adds = values == added;

@@ -61,13 +61,16 @@ labels:
 {{- define "redlock-operator.podSecurityContext" -}}
 {{- $base := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") -}}
 {{- $own := ternary .top.Values.quickstart.podSecurityContext dict (eq .component "quickstart-master") -}}
-{{- mergeOverwrite $base (deepCopy .top.Values.podSecurityContext) (deepCopy $own) | toYaml -}}
+{{- range list .top.Values.podSecurityContext $own -}}
+{{- $_ := include "redlock-operator.withoutNulls" . | fromYaml | mergeOverwrite $base -}}
+{{- end -}}
+{{- toYaml $base -}}
 {{- end -}}
 
 {{/* Of a container that is not of a node. Takes the top. */}}
 {{- define "redlock-operator.containerSecurityContext" -}}
 {{- $base := dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "capabilities" (dict "drop" (list "ALL")) -}}
-{{- mergeOverwrite $base (deepCopy .Values.securityContext) | toYaml -}}
+{{- include "redlock-operator.withoutNulls" .Values.securityContext | fromYaml | mergeOverwrite $base | toYaml -}}
 {{- end -}}
 
 {{/* The image of a container with the program. Takes the top. */}}

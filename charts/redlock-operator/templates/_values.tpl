@@ -4,6 +4,20 @@ has its default, so that null disables no protection, and a list or a free map i
 {{- include "redlock-operator.complete" (dict "values" .Values "defaults" (.Files.Get "files/defaults.yaml" | fromYaml) "path" "") -}}
 {{- end -}}
 
+{{/* A map in YAML without the keys that are null: merged onto defaults, such a key would remove one. */}}
+{{- define "redlock-operator.withoutNulls" -}}
+{{- $kept := dict -}}
+{{- range $key, $value := . -}}
+{{- if kindIs "map" $value -}}
+{{- $value = include "redlock-operator.withoutNulls" $value | fromYaml -}}
+{{- end -}}
+{{- if not (kindIs "invalid" $value) -}}
+{{- $_ := set $kept $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $kept -}}
+{{- end -}}
+
 {{/* Free maps have keys of the user, of which a removed one stays removed: (dict "values" … "defaults" … "path" …) */}}
 {{- define "redlock-operator.complete" -}}
 {{- range $key, $default := .defaults -}}
