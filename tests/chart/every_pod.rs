@@ -121,14 +121,21 @@ fn every_object_has_the_common_labels_and_labels_of_its_own_win() {
         "commonLabels.app\\.kubernetes\\.io/name=other",
         "prometheusRule.enabled=true",
         "prometheusRule.labels.release=prometheus",
+        "prometheusRule.labels.app\\.kubernetes\\.io/name=rules",
+        "prometheusRule.labels.app\\.kubernetes\\.io/component=",
     ]);
     for object in objects {
         let labels = &object["metadata"]["labels"];
         let is_rule = object["kind"] == "PrometheusRule";
-        let release = if is_rule { "prometheus" } else { "common" };
+        let (release, name) = if is_rule {
+            ("prometheus", "rules")
+        } else {
+            ("common", "redlock-operator")
+        };
         assert_eq!(labels["release"], release, "{object}");
         assert_eq!(labels["app.kubernetes.io/part-of"], "platform");
-        assert_eq!(labels["app.kubernetes.io/name"], "redlock-operator");
+        assert_eq!(labels["app.kubernetes.io/name"], name, "{object}");
+        assert_eq!(labels["app.kubernetes.io/component"] == "", is_rule, "{object}");
     }
 }
 

@@ -35,22 +35,15 @@
 {{- include "redlock-operator.labelsAnd" (dict "top" . "more" dict) -}}
 {{- end -}}
 
-{{/* The same, and others, which win over the common ones: (dict "top" $ "more" …) */}}
+{{/* The same, and others, which win over all: (dict "top" $ "more" …). Templates add the component after them. */}}
 {{- define "redlock-operator.labelsAnd" -}}
-app.kubernetes.io/name: {{ .top.Chart.Name }}
-app.kubernetes.io/instance: {{ .top.Release.Name }}
-app.kubernetes.io/version: {{ .top.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .top.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .top.Chart.Name .top.Chart.Version | replace "+" "_" }}
-{{- $taken := list "helm.sh/chart" -}}
-{{- range list "name" "instance" "version" "managed-by" "component" -}}
-{{- $taken = append $taken (printf "app.kubernetes.io/%s" .) -}}
-{{- end -}}
-{{- range $name, $value := merge (deepCopy .more) .top.Values.commonLabels -}}
-{{- if not (has $name $taken) }}
-{{ $name | quote }}: {{ $value | quote }}
-{{- end -}}
-{{- end -}}
+{{- $labels := omit .top.Values.commonLabels "app.kubernetes.io/component" -}}
+{{- $_ := set $labels "app.kubernetes.io/name" .top.Chart.Name -}}
+{{- $_ := set $labels "app.kubernetes.io/instance" .top.Release.Name -}}
+{{- $_ := set $labels "app.kubernetes.io/version" .top.Chart.AppVersion -}}
+{{- $_ := set $labels "app.kubernetes.io/managed-by" .top.Release.Service -}}
+{{- $_ := set $labels "helm.sh/chart" (printf "%s-%s" .top.Chart.Name .top.Chart.Version | replace "+" "_") -}}
+{{- mergeOverwrite $labels .more | toYaml -}}
 {{- end -}}
 
 {{/* The image of the program. */}}
