@@ -5,7 +5,7 @@ mod tree;
 
 use std::{
     fs::{self, OpenOptions},
-    io::{self, Write},
+    io::{self, ErrorKind, Write},
     path::{Path, PathBuf},
 };
 
@@ -61,22 +61,34 @@ pub fn write(target: &Path, contents: &Contents) -> Result<(), VolumeError> {
         write_new(&temporary, &value).map_err(|cause| failed("writing", &temporary, cause))?;
         replace(&temporary, &path).map_err(|cause| failed("replacing", &path, cause))?;
     }
+    // The files are complete. The next write continues, and the removal of the volume returns the error.
+    let _ = tree::remove_aside(target);
     Ok(())
 }
 
 /// Writes a file that does not exist. Removes before it a file of a process that ended, or the directory of a `subPath`.
 fn write_new(path: &Path, value: &str) -> io::Result<()> {
-    tree::remove(path)?;
+    clear_directory(path)?;
+    match fs::remove_file(path) {
+        Err(cause) if cause.kind() != ErrorKind::NotFound => return Err(cause),
+        _ => {}
+    }
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.write_all(value.as_bytes())
 }
 
 fn replace(from: &Path, to: &Path) -> io::Result<()> {
     // A file does not replace a directory.
-    if fs::symlink_metadata(to).is_ok_and(|found| found.is_dir()) {
-        tree::remove(to)?;
-    }
+    clear_directory(to)?;
     fs::rename(from, to)
+}
+
+/// Moves a directory away, because its removal may take several calls.
+fn clear_directory(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+        tree::set_aside(path)?;
+    }
+    Ok(())
 }
 
 /// Removes the directory, and what the kubelet created in it.
@@ -152,6 +164,35 @@ mod tests {
         assert_eq!(fs::read_to_string(target.join(TOKEN)).unwrap(), "8");
         fs::create_dir_all(target.join("logs/a/b")).unwrap();
         fs::write(target.join("logs/a/file"), "x").unwrap();
+        remove(&target).unwrap();
+        assert!(!target.exists());
+    }
+
+    /// A removal of such a directory takes several calls.
+    #[test]
+    fn a_deep_or_wide_directory_in_place_of_a_file_does_not_hold_up_the_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("mount");
+        let names = |directory: &Path| fs::read_dir(directory).unwrap().count();
+        create(&target).unwrap();
+        for token in 7..9 {
+            for name in [".token", TOKEN] {
+                let _ = fs::remove_file(target.join(name));
+                fs::create_dir_all(target.join(name).join(vec!["a"; 1_990].join("/"))).unwrap();
+            }
+            fs::create_dir(target.join(".lock")).unwrap();
+            for number in 0..3_000 {
+                fs::write(target.join(".lock").join(number.to_string()), "").unwrap();
+            }
+            write(&target, &contents(token)).unwrap();
+            let read = fs::read_to_string(target.join(TOKEN)).unwrap();
+            assert_eq!(read, token.to_string());
+        }
+        let writes = (1..40).find(|_| {
+            write(&target, &contents(9)).unwrap();
+            names(&target) == 4
+        });
+        assert!(writes.is_some(), "{} names are left", names(&target));
         remove(&target).unwrap();
         assert!(!target.exists());
     }
