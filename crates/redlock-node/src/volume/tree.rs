@@ -23,9 +23,9 @@ use rustix::{
 /// The number of directories in one another that are open at once. A directory below them is moved to the root of the
 /// removed tree.
 const DEEPEST: usize = 128;
-/// The number of files that one call removes. The kubelet calls again, and the next call continues. A descent ends
-/// before this number, so each call removes or moves something.
-const MOST_FILES: usize = 10_000;
+/// The number of files that one call removes, because a removal delays the other volumes of the node. The kubelet calls
+/// again, and the next call continues. A descent ends before this number, so each call removes or moves something.
+const MOST_FILES: usize = 1_000;
 const _: () = assert!(DEEPEST < MOST_FILES);
 /// The beginning of the names of directories that were moved in order to be removed.
 const ASIDE: &[u8] = b".redlock-removed-";
