@@ -294,11 +294,11 @@ impl Table {
                 entry.pod.uid
             ));
         }
-        let ends = [entry.end, PermitEnd::of(&entry.state)];
-        if let Some(reason) = ends
-            .iter()
-            .find_map(|end| guarded::garbled(uid, &entry.cgroup, *end))
-        {
+        // A guardian follows the end alone: both would freeze the pod at different times.
+        if entry.end != PermitEnd::of(&entry.state) {
+            return unreadable(format!("{}: the end is not that of the state", path.display()));
+        }
+        if let Some(reason) = guarded::garbled(uid, &entry.cgroup, entry.end) {
             return unreadable(format!("{}: {reason}", path.display()));
         }
         Found::Entry {

@@ -61,6 +61,32 @@ fn an_entry_that_lacks_or_garbles_a_needed_value_shows_nothing() {
     assert!(matches!(table.read("uid-1"), Found::Entry { .. }));
 }
 
+/// A guardian follows the end alone, and the agent the state: they would freeze the pod at different times.
+#[test]
+fn an_entry_whose_end_is_not_that_of_its_state_shows_nothing_to_the_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = Table::open(folder.path()).unwrap();
+    let permitted = EntryState::Permitted(run(10));
+    let killed = EntryState::Killed { start: None, seen: 7 };
+    let ends = [
+        PermitEnd::of(&permitted),
+        PermitEnd::of(&killed),
+        PermitEnd::Never,
+        PermitEnd::Unpublished,
+    ];
+    for state in [permitted, killed, EntryState::Ended] {
+        for end in ends {
+            let mut entry = entry(&table, state.clone(), 1);
+            let agrees = entry.end == end;
+            entry.end = end;
+            table.store(&entry).unwrap();
+            let found = table.read("uid-1");
+            let is_read = matches!(found, Found::Entry { .. });
+            assert_eq!(is_read, agrees, "{state:?} with {end:?}: {found:?}");
+        }
+    }
+}
+
 #[test]
 fn a_file_that_is_not_a_regular_one_shows_nothing_and_holds_up_no_reader() {
     let folder = tempfile::tempdir().unwrap();
