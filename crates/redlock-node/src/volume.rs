@@ -171,17 +171,17 @@ mod tests {
     /// A removal of such a directory takes several calls.
     #[test]
     fn a_deep_or_wide_directory_in_place_of_a_file_does_not_hold_up_the_write() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let target = folder.path().join("mount");
         let names = |directory: &Path| fs::read_dir(directory).unwrap().count();
         create(&target).unwrap();
         for token in 7..9 {
             for name in [".token", TOKEN] {
                 let _ = fs::remove_file(target.join(name));
-                fs::create_dir_all(target.join(name).join(vec!["a"; 1_990].join("/"))).unwrap();
+                tree::tests::deep(&target.join(name));
             }
             fs::create_dir(target.join(".lock")).unwrap();
-            for number in 0..3_000 {
+            for number in 0..1_500 {
                 fs::write(target.join(".lock").join(number.to_string()), "").unwrap();
             }
             write(&target, &contents(token)).unwrap();
