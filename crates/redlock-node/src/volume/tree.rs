@@ -53,7 +53,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     remove_empty(parent.as_fd(), &name)
 }
 
-/// Moves what has this name to another name in the same directory, for [`remove_aside`].
+/// Moves the entry of this name to another name in the same directory, for [`remove_aside`].
 pub(super) fn set_aside(path: &Path) -> io::Result<()> {
     match opened(path)? {
         Some((parent, name)) => move_aside(parent.as_fd(), &name, parent.as_fd()),
@@ -61,7 +61,7 @@ pub(super) fn set_aside(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes what was set aside in a directory, or a bounded part of it.
+/// Removes the entries that were set aside in a directory, or a bounded part of them.
 pub(super) fn remove_aside(directory: &Path) -> io::Result<()> {
     match opened(directory)? {
         Some((parent, name)) => match open_below(parent.as_fd(), &name)? {
