@@ -295,6 +295,8 @@ mod tests {
         assert!(!ended("status", "message", "unknown".into()));
         assert!(!in_state("running", 1) && !in_state("waiting", 0));
         assert!(in_state("waiting", 1) && in_state("terminated", 0));
+        let without_address = ended("status", "podIP", serde_json::Value::Null);
+        assert!(!without_address, "a pod that starts");
         assert!(ended(
             "metadata",
             "deletionTimestamp",

@@ -39,7 +39,13 @@ labels:
 {{- $_ := set $spec "securityContext" (include "redlock-operator.podSecurityContext" . | fromYaml) -}}
 {{- end -}}
 {{- if eq .component "operator" -}}
-{{- $names = append $names "topologySpreadConstraints" -}}
+{{- /* A constraint without a selector matches no pod. */}}
+{{- $selector := dict "matchLabels" (include "redlock-operator.selectorLabels" .top | fromYaml) -}}
+{{- $spread := list -}}
+{{- range $values.topologySpreadConstraints -}}
+{{- $spread = append $spread (mergeOverwrite (dict "labelSelector" $selector) .) -}}
+{{- end -}}
+{{- $_ := set $spec "topologySpreadConstraints" $spread -}}
 {{- else if hasKey $spec "securityContext" -}}
 {{- /* The other parts of an affinity are between replicas. */}}
 {{- $_ := set $spec "affinity" (pick $values.affinity "nodeAffinity") -}}

@@ -1,6 +1,7 @@
 //! Waits for a condition, with a bound.
 
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,15 +24,18 @@ pub async fn eventually<T, E: Debug>(
     mut probe: impl AsyncFnMut() -> Result<T, E>,
 ) -> T {
     let began = Instant::now();
+    let hangs = AtomicBool::new(false);
     let mut last = None;
     let mut pause = FIRST;
     let repeated = async {
         loop {
             let asked = Instant::now();
+            hangs.store(true, Relaxed);
             match probe().await {
                 Ok(value) => return value,
                 Err(seen) => last = Some(seen),
             }
+            hangs.store(false, Relaxed);
             tokio::time::sleep(pause.max(pause_after(asked.elapsed()))).await;
             pause = longer(pause);
         }
@@ -40,8 +44,8 @@ pub async fn eventually<T, E: Debug>(
         biased;
         value = repeated => value,
         () = served_for(bound) => {
-            let elapsed = began.elapsed();
-            panic!("{what}: not within {bound:?} of served time ({elapsed:?}); last seen: {last:?}")
+            let hung = if hangs.load(Relaxed) { "the last question hung; before it" } else { "last seen" };
+            panic!("{what}: not within {bound:?}; {hung}: {last:?}; {}", after(began))
         }
     }
 }
@@ -59,13 +63,22 @@ pub fn eventually_blocking<T, E: Debug>(
         match probe() {
             Ok(value) => return value,
             Err(seen) if served() > end => {
-                let elapsed = began.elapsed();
-                panic!("{what}: not within {bound:?} of served time ({elapsed:?}); last seen: {seen:?}")
+                panic!(
+                    "{what}: not within {bound:?}; last seen: {seen:?}; {}",
+                    after(began)
+                )
             }
             Err(_) => thread::sleep(pause.max(pause_after(asked.elapsed()))),
         }
         pause = longer(pause);
     }
+}
+
+fn after(began: Instant) -> String {
+    format!(
+        "given up after {:?}: the bound counts the time that the machine gave",
+        began.elapsed()
+    )
 }
 
 /// Returns the shortest pause after a check that took this long.
