@@ -101,6 +101,8 @@ struct Executor {
     quorums: RunningQuorums,
     secrets: Secrets,
     siblings: Pods,
+    /// The data for finding them; `None` if they are not followed.
+    followed: Option<Siblings>,
     guards: GuardPods,
     /// The namespace of this release of the operator, where its node agents run; `None` if it is not known.
     namespace: Option<String>,
@@ -179,6 +181,7 @@ impl Core {
             quorums: setup.quorums,
             secrets: Secrets::default(),
             siblings: Pods::new(siblings.map(|siblings| &*siblings.own)),
+            followed: siblings.cloned(),
             guards: GuardPods::default(),
             namespace: siblings.map(|siblings| siblings.namespace.clone()),
             sibling_answers: watch::Sender::default(),

@@ -47,6 +47,7 @@ impl Core {
         self.index.begin_stop(&world(&self.executor));
         self.execute_last();
         let held = self.index.held_at_end(&world(&self.executor));
+        self.executor.list_siblings(LAST_PATIENCE).await;
         // The answers show which siblings would take each of these locks over: one that is not ready may wait for another
         // quorum.
         let siblings = self.executor.siblings.all();

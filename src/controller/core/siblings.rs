@@ -3,16 +3,48 @@
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use futures_util::future::join_all;
+use kube::api::ListParams;
 use tokio::time;
 
 use super::Executor;
 use crate::{
     clock,
-    controller::sibling_answers::{Asked, Round, is_sibling},
+    controller::{
+        observe::Observation,
+        sibling_answers::{Asked, Round, is_sibling},
+        siblings::Pods,
+    },
     operator::sibling::{Answer, Question, ask},
+    targets::{Change, Origin},
 };
 
+/// The most pods that are listed at the end.
+const MOST_PODS: u32 = 500;
+
 impl Executor {
+    /// Lists the other replicas if the watch does not show them now: the last replica stops what they left.
+    pub(super) async fn list_siblings(&mut self, patience: Duration) {
+        let sent = clock::now();
+        let Some(followed) = self.followed.as_ref().filter(|_| !self.siblings.are_known(sent)) else {
+            return;
+        };
+        let parameters = ListParams::default().labels(&followed.selector).limit(MOST_PODS);
+        let api = followed.api(&self.kubernetes.clients.urgent);
+        let listed = time::timeout(patience, api.list(&parameters)).await;
+        // Without a complete list, a replica may run.
+        let Ok(Ok(listed)) = listed else { return };
+        if listed.metadata.continue_.is_some_and(|next| !next.is_empty()) {
+            return;
+        }
+        let mut pods = Pods::new(Some(&followed.own));
+        let seen = listed.items.into_iter();
+        let seen = seen.map(|pod| Change::Seen(pod, Origin::List(sent)));
+        for change in seen.chain([Change::Synced]) {
+            pods.observe(&Observation::from(change), sent);
+        }
+        self.siblings = pods;
+    }
+
     /// Asks the replicas at these addresses about these locks.
     pub(super) fn round(
         &self,
