@@ -43,7 +43,7 @@ labels:
 {{- $selector := dict "matchLabels" (include "redlock-operator.selectorLabels" .top | fromYaml) -}}
 {{- $spread := list -}}
 {{- range $values.topologySpreadConstraints -}}
-{{- $spread = append $spread (mergeOverwrite (dict "labelSelector" $selector) .) -}}
+{{- $spread = append $spread (.labelSelector | default $selector | set (deepCopy .) "labelSelector") -}}
 {{- end -}}
 {{- $_ := set $spec "topologySpreadConstraints" $spread -}}
 {{- else if hasKey $spec "securityContext" -}}
