@@ -101,17 +101,14 @@ struct Executor {
     quorums: RunningQuorums,
     secrets: Secrets,
     siblings: Pods,
-    /// The data for finding them; `None` if they are not followed.
+    /// The data for finding them, with the namespace of this release, where its node agents run, and the Lease of the
+    /// coordinator; `None` if they are not followed.
     followed: Option<Siblings>,
     guards: GuardPods,
-    /// The namespace of this release of the operator, where its node agents run; `None` if it is not known.
-    namespace: Option<String>,
     /// The latest answers of the siblings, for the target tasks.
     sibling_answers: watch::Sender<Arc<Round>>,
     /// The coordinator, for the target tasks; `None` without an election.
     coordinator: watch::Sender<Option<CoordinatorView>>,
-    /// The namespace and name of the coordinator's Lease.
-    coordination: Option<(String, String)>,
     tasks: Tasks,
     inbox: mpsc::Sender<Incoming>,
     failures: Failures,
@@ -143,7 +140,6 @@ struct Tasks {
 impl Core {
     pub(super) fn new(setup: Setup<'_>) -> Self {
         let (scopes, siblings) = (setup.scopes, setup.siblings);
-        let coordination = siblings.and_then(Siblings::coordination);
         let release = siblings.map(|siblings| (&*siblings.namespace, &*siblings.selector));
         let me = Replica {
             identity: setup.identity.clone(),
@@ -151,7 +147,7 @@ impl Core {
             scope: Scope::of(scopes),
             in_use: InUseFinalizer::new(release, scopes),
             follows_siblings: siblings.is_some(),
-            coordinates: coordination.is_some(),
+            coordinates: siblings.and_then(Siblings::coordination).is_some(),
             copy: setup.copy,
         };
         let shared = Shared::new(
@@ -183,10 +179,8 @@ impl Core {
             siblings: Pods::new(siblings.map(|siblings| &*siblings.own)),
             followed: siblings.cloned(),
             guards: GuardPods::default(),
-            namespace: siblings.map(|siblings| siblings.namespace.clone()),
             sibling_answers: watch::Sender::default(),
             coordinator: watch::Sender::default(),
-            coordination,
             tasks: Tasks::default(),
             inbox: setup.inbox,
             failures: Failures::default(),

@@ -70,8 +70,8 @@ pub fn write(target: &Path, contents: &Contents) -> Result<(), VolumeError> {
 fn write_new(path: &Path, value: &str) -> io::Result<()> {
     clear_directory(path)?;
     match fs::remove_file(path) {
-        Err(cause) if cause.kind() != ErrorKind::NotFound => return Err(cause),
-        _ => {}
+        Err(cause) if cause.kind() == ErrorKind::NotFound => {}
+        removed => removed?,
     }
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.write_all(value.as_bytes())
@@ -122,12 +122,12 @@ fn failed(operation: &'static str, path: &Path, source: io::Error) -> VolumeErro
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
 
-    fn contents(token: u64) -> Contents {
+    pub(crate) fn contents(token: u64) -> Contents {
         Contents {
             lock: "team/report".to_owned(),
             token: FencingToken(token),

@@ -12,6 +12,7 @@ use crate::{
         index::{AfterStop, Effect, Input, PATIENCE, TargetTaskStart, WillingQuestion},
         object::ObjectKey,
         sibling_answers::Round,
+        siblings::Siblings,
         target_task::{self, Command, Config, StopRequest},
     },
     elector::Elector,
@@ -44,7 +45,7 @@ impl Executor {
             Effect::CancelDeparture(key) => self.order(&key, Command::CancelDeparture),
             Effect::EndTargetTask(key) => drop(self.tasks.targets.remove(&key)),
             Effect::FollowNodeGuards => {
-                if let Some(namespace) = &self.namespace {
+                if let Some(Siblings { namespace, .. }) = &self.followed {
                     let client = &self.kubernetes.clients.work;
                     self.guards
                         .follow(client, namespace, &self.inbox, Incoming::NodeGuard);

@@ -56,8 +56,6 @@ impl Executor {
         let question = Question { quorums };
         let transport = self.quorums.transport.clone();
         let known = self.siblings.are_known(clock::now());
-        let ready = |address: &SocketAddr| self.siblings.ready_pod(*address).map(str::to_owned);
-        let ready: Vec<Option<String>> = addresses.iter().map(ready).collect();
         let pods = self.siblings.clone();
         async move {
             let sent = clock::now();
@@ -69,11 +67,10 @@ impl Executor {
                 .into_iter()
                 .map(|answer| answer.ok()?.ok())
                 .collect();
-            let unanswered: BTreeSet<String> = ready
-                .into_iter()
-                .zip(&answers)
-                .filter_map(|(ready, answer)| ready.filter(|_| answer.is_none()))
-                .collect();
+            let unanswered = addresses.iter().zip(&answers);
+            let unanswered = unanswered.filter(|(_, answer)| answer.is_none());
+            let unanswered = unanswered.filter_map(|(address, _)| pods.ready_pod(*address));
+            let unanswered: BTreeSet<String> = unanswered.map(str::to_owned).collect();
             let silent = !unanswered.is_empty() || !known;
             let counts = |answer: &Option<Answer>| {
                 let answer = answer.as_ref();

@@ -11,6 +11,7 @@ use crate::{
     controller::{
         hand_over::answer,
         index::{CoordinatorWrite, CoordinatorWriteEnd, Effect, Guarded, Input, LockReadEnd},
+        siblings::Siblings,
         writer::{self, Item, Written},
     },
 };
@@ -118,7 +119,7 @@ impl Executor {
     }
 
     fn write_coordinator(&mut self, write: CoordinatorWrite) {
-        let Some((namespace, name)) = self.coordination.clone() else {
+        let Some((namespace, name)) = self.followed.as_ref().and_then(Siblings::coordination) else {
             return;
         };
         let client = self.kubernetes.clients.urgent.clone();

@@ -9,6 +9,7 @@ use crate::{
         plan::LockPlan,
     },
     controller::{
+        index::lock_store::LockEntry,
         object::ObjectKey,
         planted::{WorldMistake, plants},
         sibling_answers::Round,
@@ -64,13 +65,23 @@ impl Index {
 
     /// Returns the locks whose targets this replica is responsible for, with the plans in force.
     pub(super) fn with_own_targets(&self, at: &World<'_>) -> impl Iterator<Item = (&ObjectKey, &LockPlan)> {
+        let switched = self.with_switched_targets();
+        let own = switched.filter(|(key, _, plan)| self.is_responsible(key, plan, at));
+        own.map(|(key, _, plan)| (key, plan))
+    }
+
+    /// Returns the locks whose targets a replica switches, with the plans in force.
+    fn with_switched_targets(&self) -> impl Iterator<Item = (&ObjectKey, &LockEntry, &LockPlan)> {
         let plans = self.locks.with_targets();
-        let plans = plans.filter_map(|(key, entry, _)| Some((key, entry.phase.active_plan()?.as_ref())));
-        plans.filter(|(key, plan)| {
-            // Every replica manages the targets of an agent's lock, so the last one stops them.
-            let is_responsible = plan.candidates == Candidates::Agents || self.holds(key, at);
-            is_responsible && plan.enforcement != Enforcement::Observe
-        })
+        let plans =
+            plans.filter_map(|(key, entry, _)| Some((key, entry, entry.phase.active_plan()?.as_ref())));
+        plans.filter(|(_, _, plan)| plan.enforcement != Enforcement::Observe)
+    }
+
+    /// Reports whether this replica is responsible for the targets. Every replica manages those of an agent's lock, so the last
+    /// one stops them.
+    fn is_responsible(&self, key: &ObjectKey, plan: &LockPlan, at: &World<'_>) -> bool {
+        plan.candidates == Candidates::Agents || self.holds(key, at)
     }
 
     /// Returns the locks whose targets this replica passes on, or stops, at its end.
@@ -86,19 +97,15 @@ impl Index {
     /// Returns the locks that this replica does not hold, whose targets may run, and which no process would stop once the last
     /// one ends. Targets that continue to run without a majority of the masters do so across a restart of the operator.
     fn of_lost_holders(&self, at: &World<'_>) -> impl Iterator<Item = (&ObjectKey, &LockPlan)> {
-        let plans = self.locks.with_targets().filter_map(|(key, entry, _)| {
-            let plan = entry.phase.active_plan()?.as_ref();
+        let others = self.with_switched_targets().filter(|(key, entry, plan)| {
             let may_run = entry.phase.may_run() || has_finalizer(&entry.object);
-            may_run.then_some((key, plan))
-        });
-        plans.filter(|(key, plan)| {
             let continues = plan.on_quorum_loss == OnQuorumLoss::KeepRunning || plan.is_fenced();
             let stops = !continues
                 || at.views.has_majority(&plan.quorum)
                 || plants(WorldMistake::StopsContinuingWork);
-            let is_operators = plan.candidates == Candidates::Operator;
-            stops && is_operators && plan.enforcement != Enforcement::Observe && !self.holds(key, at)
-        })
+            may_run && stops && !self.is_responsible(key, plan, at)
+        });
+        others.map(|(key, _, plan)| (key, plan))
     }
 
     /// Decides how each lock is given up. A lock with targets goes to a sibling that sees a majority of the

@@ -20,6 +20,7 @@ use tokio::{sync::Notify, task::JoinHandle, time};
 use super::{
     controllers::reconcile,
     manifests::{self, NAMESPACE, OPERATOR_NAMESPACE, OTHER_NAMESPACE},
+    observer::is_condition_true,
     replica::{OperatorProcess, ReplicaPod},
 };
 use crate::{clock, controller::events::timestamp_at};
@@ -237,11 +238,9 @@ impl ClusterWorld {
     pub(super) fn are_operators_ready(&self) -> bool {
         let mut pods = self.api.all(&ResourceId::PODS);
         pods.retain(|pod| pod["metadata"]["namespace"] == OPERATOR_NAMESPACE);
-        let is_ready = |pod: &Arc<Value>| {
-            let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-            conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
-        };
-        !pods.is_empty() && self.operators().len() == pods.len() && pods.iter().all(is_ready)
+        !pods.is_empty()
+            && self.operators().len() == pods.len()
+            && pods.iter().all(|pod| is_condition_true(pod, "Ready"))
     }
 
     /// Ends the processes of a pod at once; the kubelet starts them again.

@@ -19,11 +19,15 @@ fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
     object["status"]["conditions"].as_array().into_iter().flatten()
 }
 
+/// Reports whether the status of an object shows this condition as true.
+pub(super) fn is_condition_true(object: &Value, kind: &str) -> bool {
+    conditions(object).any(|condition| condition["type"] == kind && condition["status"] == "True")
+}
+
 /// Reports whether the status of a lock shows this condition as true.
 pub(super) fn has_condition(cluster: &ClusterWorld, lock: &str, kind: &str) -> bool {
-    let is_true = |condition: &Value| condition["type"] == kind && condition["status"] == "True";
     let lock = cluster.lock(lock);
-    lock.is_some_and(|lock| conditions(&lock).any(is_true))
+    lock.is_some_and(|lock| is_condition_true(&lock, kind))
 }
 
 /// Reports whether the status of a lock shows this cluster as its holder.

@@ -142,18 +142,8 @@ fn update(target: &Path, contents: &Contents) {
 
 #[cfg(test)]
 mod tests {
-    use redlock_core::{BootInstant, FencingToken};
-
     use super::*;
-
-    fn contents(token: u64) -> Contents {
-        Contents {
-            lock: "team/report".to_owned(),
-            token: FencingToken(token),
-            cluster: "eu-1".to_owned(),
-            until: BootInstant::default(),
-        }
-    }
+    use crate::volume::tests::contents;
 
     #[tokio::test]
     async fn a_volume_that_was_removed_is_not_created_again() {

@@ -101,12 +101,9 @@ impl Candidate {
     }
 
     fn act_second(&mut self, now: BootInstant, action: Action, out: &mut Vec<Out>) {
-        if let Action::StartRound { id, round } = action {
-            return self.start_second_round(now, id, &round, out);
-        }
         let Some(second) = &mut self.second else { return };
         match action {
-            Action::StartRound { .. } => {}
+            Action::StartRound { id, round } => self.start_second_round(now, id, &round, out),
             Action::SleepUntil(moment) => {
                 second.timer = Some(moment);
                 out.push(Out::SecondWakeAt(moment));

@@ -5,7 +5,10 @@ use std::time::Duration;
 use redlock_core::{Event, Mark};
 
 use super::{Answer, Answered, Call, Request, What, World};
-use crate::{rate::MS, strain::Fate};
+use crate::{
+    rate::{Instant, MS},
+    strain::Fate,
+};
 
 /// The time for which a candidate waits for a connection.
 const PATIENCE: u64 = 1_000 * MS;
@@ -63,8 +66,12 @@ impl World {
         let Some(connection) = self.candidates[candidate].connection(master) else {
             return;
         };
-        let life = self.candidates[candidate].life;
         let at = self.now + self.delay();
+        self.reset_at(at, candidate, (master, connection));
+    }
+
+    fn reset_at(&mut self, at: Instant, candidate: usize, (master, connection): (usize, u32)) {
+        let life = self.candidates[candidate].life;
         let what = What::Reset {
             candidate,
             life,
@@ -72,17 +79,6 @@ impl World {
             connection,
         };
         self.at(at, what);
-    }
-
-    fn lose_at_once(&mut self, candidate: usize, (master, connection): (usize, u32)) {
-        let life = self.candidates[candidate].life;
-        let what = What::Reset {
-            candidate,
-            life,
-            master,
-            connection,
-        };
-        self.at(self.now, what);
     }
 
     /// Gives a candidate other credentials: another connection replaces the present one.
@@ -106,7 +102,7 @@ impl World {
         if let Call::Script { transmit, .. } = &call {
             let fate = self.fate(master, transmit.payload.operation);
             if fate != Fate::Kept {
-                self.lose_at_once(candidate, (master, connection));
+                self.reset_at(self.now, candidate, (master, connection));
             }
             if fate == Fate::Lost {
                 return;
