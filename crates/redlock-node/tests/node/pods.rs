@@ -41,9 +41,7 @@ async fn a_pod_starts_only_by_a_permit() {
     // The kubelet calls again.
     world.call(&pod, "report");
     world.lines(&format!("published {}", pod.uid), 2).await;
-    world
-        .agent()
-        .send_line(&format!("unpublish {} {}", pod.uid, pod.target.display()));
+    world.unpublish(&pod);
     world.line(&format!("unpublished {}", pod.uid)).await;
     assert!(!pod.target.exists());
     let entry = world.state().join("pods").join(&pod.uid);
@@ -75,9 +73,7 @@ async fn a_pod_is_frozen_at_the_end_of_its_permit_and_thawed_by_the_next_one() {
     no_code_after(pod.last(), pod.valid_until());
     world.line(&format!("changed {} Fenced", pod.uid)).await;
     // A running pod cannot be unpublished: nothing would fence it.
-    world
-        .agent()
-        .send_line(&format!("unpublish {} {}", pod.uid, pod.target.display()));
+    world.unpublish(&pod);
     world.line(&format!("kept {}", pod.uid)).await;
     world.heal();
     pod.writes().await;

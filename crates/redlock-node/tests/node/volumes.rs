@@ -24,9 +24,7 @@ async fn a_volume_with_directories_of_sub_paths_is_renewed_and_unpublished() {
         if shown > until { Ok(()) } else { Err(shown) }
     })
     .await;
-    world
-        .agent()
-        .send_line(&format!("unpublish {} {}", pod.uid, pod.target.display()));
+    world.unpublish(&pod);
     world.line(&format!("unpublished {}", pod.uid)).await;
     assert!(!pod.target.exists());
 }
@@ -52,16 +50,12 @@ async fn the_removal_of_a_volume_crosses_no_mount() {
         .args([&outside, &inside])
         .status();
     assert!(mount.unwrap().success());
-    world
-        .agent()
-        .send_line(&format!("unpublish {} {}", pod.uid, pod.target.display()));
+    world.unpublish(&pod);
     let line = world.line(&format!("kept {}", pod.uid)).await;
     let unmount = Command::new("umount").arg(&inside).status();
     assert!(unmount.unwrap().success());
     assert!(outside.join("kept").exists(), "{line}");
-    world
-        .agent()
-        .send_line(&format!("unpublish {} {}", pod.uid, pod.target.display()));
+    world.unpublish(&pod);
     world.line(&format!("unpublished {}", pod.uid)).await;
     assert!(!pod.target.exists());
 }

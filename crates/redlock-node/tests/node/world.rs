@@ -361,6 +361,11 @@ impl World {
         self.agent().send_line(&line);
     }
 
+    pub(crate) fn unpublish(&mut self, pod: &Pod) {
+        let line = format!("unpublish {} {}", pod.uid, pod.target.display());
+        self.agent().send_line(&line);
+    }
+
     /// Returns a pod that runs.
     pub(crate) async fn run_pod(&mut self) -> Pod {
         let mut pod = self.pod();
