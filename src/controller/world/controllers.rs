@@ -11,10 +11,11 @@ use redlock_world::{
 use serde_json::{Value, json};
 
 /// The kinds that the controllers read, with their resources.
-const KINDS: [(&str, ResourceId); 14] = [
+const KINDS: [(&str, ResourceId); 15] = [
     ("Pod", ResourceId::PODS),
     ("Node", ResourceId::NODES),
     ("Namespace", ResourceId::NAMESPACES),
+    ("Service", ResourceId::SERVICES),
     ("Secret", ResourceId::SECRETS),
     ("ConfigMap", ResourceId::CONFIG_MAPS),
     ("PersistentVolumeClaim", ResourceId::VOLUME_CLAIMS),
@@ -48,7 +49,11 @@ impl ClusterObjects for ApiObjects<'_> {
     }
 
     fn revision(&self) -> Option<u64> {
-        Some(self.0.revision())
+        KINDS.iter().map(|(kind, _)| self.revision_of(kind)).sum()
+    }
+
+    fn revision_of(&self, kind: &str) -> Option<u64> {
+        Some(self.0.change_count(&resource(kind)))
     }
 }
 

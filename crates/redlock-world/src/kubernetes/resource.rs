@@ -12,6 +12,7 @@ pub struct ResourceId {
 impl ResourceId {
     pub const NAMESPACES: Self = Self::fixed("", "namespaces");
     pub const PODS: Self = Self::fixed("", "pods");
+    pub const SERVICES: Self = Self::fixed("", "services");
     pub const NODES: Self = Self::fixed("", "nodes");
     pub const SECRETS: Self = Self::fixed("", "secrets");
     pub const CONFIG_MAPS: Self = Self::fixed("", "configmaps");
@@ -100,13 +101,7 @@ pub(super) const BUILT_IN: &[BuiltIn] = &[
     row(ResourceId::SECRETS, "v1", "Secret", "", NAMESPACED),
     row(ResourceId::CONFIG_MAPS, "v1", "ConfigMap", "cm", NAMESPACED),
     row(ResourceId::CORE_EVENTS, "v1", "Event", "ev", NAMESPACED),
-    row(
-        ResourceId::fixed("", "services"),
-        "v1",
-        "Service",
-        "svc",
-        NAMESPACED | STATUS,
-    ),
+    row(ResourceId::SERVICES, "v1", "Service", "svc", NAMESPACED | STATUS),
     row(
         ResourceId::fixed("", "serviceaccounts"),
         "v1",

@@ -50,6 +50,12 @@ impl ApiServer {
         self.lock().revision
     }
 
+    /// Returns a number that grows with each change of a resource, also where the database is restored to an older
+    /// revision.
+    pub fn change_count(&self, resource: &ResourceId) -> u64 {
+        self.lock().change_count(resource)
+    }
+
     /// Waits until a write is newer than a revision, or the database was restored to an older one.
     pub async fn changed(&self, since: u64) -> u64 {
         loop {

@@ -38,6 +38,7 @@ impl State {
         self.kinds = snapshot.kinds.clone();
         self.revision = snapshot.revision;
         self.compacted = snapshot.revision;
+        self.restorations += 1;
         self.end_watches(WatchEnd::Broken, |_| true);
         for log in self.logs.values_mut() {
             log.events.clear();

@@ -53,6 +53,10 @@ pub(super) struct State {
     pub(super) kinds: BTreeMap<ResourceId, Arc<ResourceKind>>,
     pub(super) objects: BTreeMap<ResourceId, Objects>,
     pub(super) revision: u64,
+    /// The number of changes of each resource. It never falls, unlike the revision.
+    changes: BTreeMap<ResourceId, u64>,
+    /// The number of times that the database was restored, each a change of every resource.
+    pub(super) restorations: u64,
     pub(super) logs: BTreeMap<ResourceId, EventLog>,
     /// Before this revision, no change of any resource is kept.
     pub(super) compacted: u64,
@@ -91,6 +95,8 @@ impl State {
             kinds,
             objects: BTreeMap::new(),
             revision: options.first_revision,
+            changes: BTreeMap::new(),
+            restorations: 0,
             logs: BTreeMap::new(),
             compacted: 0,
             history: VecDeque::new(),
@@ -144,10 +150,16 @@ impl State {
         )
     }
 
+    /// Returns a number that grows with each change of a resource.
+    pub(super) fn change_count(&self, id: &ResourceId) -> u64 {
+        self.changes.get(id).copied().unwrap_or_default() + self.restorations
+    }
+
     /// Stores a new version of an object, or removes it, and informs the watches.
     pub(super) fn commit(&mut self, author: Author<'_>, key: &ObjectKey, after: Option<Value>) -> Arc<Value> {
         self.revision += 1;
         let revision = self.revision;
+        *self.changes.entry(key.resource.clone()).or_default() += 1;
         let objects = self.objects.entry(key.resource.clone()).or_default();
         let (before, after) = match after {
             Some(mut object) => {
