@@ -6,6 +6,7 @@
 //! alone.
 
 mod api_client;
+mod candidate;
 mod cluster;
 mod controllers;
 mod everyday;
@@ -18,6 +19,7 @@ mod story;
 mod universe;
 mod users;
 mod workloads;
+mod write_log;
 
 /// Returns the number in an environment variable.
 fn number(name: &str) -> Option<u64> {

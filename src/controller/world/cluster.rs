@@ -1,6 +1,7 @@
 //! Runs one simulated cluster: its API server, its controllers and the replicas of the operator in its pods.
 
 mod operations;
+mod work;
 
 use std::{
     collections::BTreeMap,
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 use tokio::{sync::Notify, task::JoinHandle, time};
 
 use super::{
+    candidate::LeaderCandidate,
     controllers::reconcile,
     manifests::{self, NAMESPACE, OPERATOR_NAMESPACE, OTHER_NAMESPACE},
     observer::is_condition_true,
@@ -37,6 +39,8 @@ pub(super) struct ClusterWorld {
     pub(super) api: ApiServer,
     network: Network,
     state: Arc<Mutex<ClusterState>>,
+    /// The candidate of the Lease of a random world.
+    candidate: LeaderCandidate,
     /// Notifies that the controllers have to be called although no object has changed.
     crashed: Arc<Notify>,
 }
@@ -91,6 +95,7 @@ impl ClusterWorld {
             api,
             network: network.clone(),
             state: Arc::new(Mutex::new(state)),
+            candidate: LeaderCandidate::default(),
             crashed: Arc::default(),
         }
     }
@@ -155,6 +160,11 @@ impl ClusterWorld {
                 }
             }
         })
+    }
+
+    /// Runs a candidate of a Lease until the task is aborted.
+    pub(super) fn run_candidate(&self, lease: &str) -> JoinHandle<()> {
+        self.candidate.run(&self.api, &self.name, lease)
     }
 
     /// Lets the controllers write, and starts and ends the processes of operators.
@@ -273,15 +283,6 @@ impl ClusterWorld {
         let healthy = self.api.faults("nobody");
         self.api.change_faults(operator, |faults| *faults = healthy);
         self.api.break_connections(operator);
-    }
-
-    /// Returns the number of running pods of a workload, as their nodes run them.
-    pub(super) fn running_pods(&self, workload: &str) -> usize {
-        let prefix = format!("{workload}-");
-        let state = self.state();
-        let pods = state.controllers.running_pods(now());
-        pods.filter(|pod| pod.namespace == NAMESPACE && pod.name.starts_with(&prefix))
-            .count()
     }
 
     /// Returns the declared number of pods of a workload.

@@ -5,46 +5,137 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
-use redlock_world::kubernetes::{CommittedWrite, ResourceId};
-
 use super::{
     cluster::{ClusterWorld, now},
-    manifests::OPERATOR_NAMESPACE,
-    observer::{has_condition, is_active, running_in},
-    story::describe_write,
+    observer::{has_condition, is_active, is_current, works_in},
     universe::Universe,
     users::{LOCKS, Users},
-    workloads::{WORKLOADS, Workload, WorkloadKind},
+    workloads::{Workload, WorkloadKind},
+    write_log::{WriteLog, is_named},
 };
 use crate::{clock, lease::BootInstant};
 
-/// The time for which two clusters may show a lock as held by themselves, while all of their replicas can write.
+/// The time for which two clusters may show a lock as held by themselves, or a status another state than that of the
+/// targets, while all replicas can write.
 const STALE: Duration = Duration::from_secs(5);
+/// The age of a slot, in minutes, by which it has run.
+const SLOT_AGE: i64 = 2;
 
 /// The observations so far.
 #[derive(Debug, Default)]
 pub(super) struct Judge {
+    pub(super) writes: WriteLog,
     /// The locks that two clusters show as held by themselves, and since when.
     shown_twice: BTreeMap<&'static str, BootInstant>,
+    /// The workloads whose state is not the one that the status shows, by cluster, and since when.
+    shown_wrongly: BTreeMap<(String, &'static str), BootInstant>,
+    /// The cluster in which each slot of the schedule has run, by its minute.
+    slots: BTreeMap<i64, String>,
 }
 
 impl Judge {
     /// Checks the rules that hold at any time.
     pub(super) fn check(&mut self, universe: &Universe, users: &Users) -> Result<(), String> {
+        self.writes.follow(universe)?;
         if users.restores() {
             self.shown_twice.clear();
+            self.shown_wrongly.clear();
             return Ok(());
         }
-        for workload in WORKLOADS {
-            let running = running_in(universe, workload.name);
-            if running.len() > 1 {
-                return Err(format!("{:.3}: {} runs in {running:?}", now(), workload.name));
-            }
+        for workload in &universe.workloads {
+            self.check_work(universe, *workload)?;
+            self.check_shown(universe, users, *workload)?;
         }
         LOCKS
             .into_iter()
             .try_for_each(|lock| self.check_status(universe, users, lock))
+    }
+
+    /// Checks that the work of a target runs once.
+    fn check_work(&mut self, universe: &Universe, workload: Workload) -> Result<(), String> {
+        if workload.kind == WorkloadKind::Schedule {
+            return self.check_slots(universe, workload);
+        }
+        let working = works_in(universe, workload);
+        if working.len() > 1 {
+            return Err(format!("{:.3}: {} runs in {working:?}", now(), workload.name));
+        }
+        let is_pool = workload.kind == WorkloadKind::Pool;
+        let mut clusters = universe.clusters.iter().filter(|_| is_pool);
+        match clusters.find(|cluster| cluster.labelled_pods(workload.name) > 1) {
+            Some(cluster) => Err(format!(
+                "{:.3}: {}: two pods of {} have the label",
+                now(),
+                cluster.name,
+                workload.name
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that each slot runs in one cluster.
+    fn check_slots(&mut self, universe: &Universe, workload: Workload) -> Result<(), String> {
+        for cluster in &universe.clusters {
+            for pod in cluster.running_pod_names(workload.name) {
+                // The name is that of the CronJob, the minute of the slot, and a suffix.
+                let Some(slot) = pod.rsplit('-').nth(1).and_then(|minute| minute.parse().ok()) else {
+                    continue;
+                };
+                let first = self.slots.entry(slot).or_insert_with(|| cluster.name.clone());
+                if *first != cluster.name {
+                    return Err(format!(
+                        "{:.3}: slot {slot} of {} runs in {}, and ran in {first}",
+                        now(),
+                        workload.name,
+                        cluster.name
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the status shows the state of a target.
+    fn check_shown(&mut self, universe: &Universe, users: &Users, workload: Workload) -> Result<(), String> {
+        if workload.kind == WorkloadKind::Schedule {
+            return Ok(());
+        }
+        for (index, cluster) in universe.clusters.iter().enumerate() {
+            let key = (cluster.name.clone(), workload.name);
+            let is_known = users.can_report(index)
+                && !cluster.operators().is_empty()
+                && cluster.api.read(&workload.key()).is_some()
+                && is_named(cluster, workload)
+                && is_current(cluster, workload.lock, "Enforced");
+            let active = is_active(cluster, workload.lock);
+            if !is_known || cluster.is_declared(workload) == active {
+                self.shown_wrongly.remove(&key);
+                continue;
+            }
+            let since = *self.shown_wrongly.entry(key).or_insert_with(clock::now);
+            if clock::now().since(since) > STALE {
+                return Err(format!(
+                    "{:.3}: {}: the status of {} shows active = {active} and Enforced, and {} is not so for more than {STALE:?}",
+                    now(),
+                    cluster.name,
+                    workload.lock,
+                    workload.name
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a slot of the last minutes has run.
+    fn has_run_lately(&self, workload: Workload) -> Result<(), String> {
+        let minute = now().as_second() / 60;
+        match self.slots.last_key_value() {
+            Some((slot, _)) if *slot >= minute - SLOT_AGE => Ok(()),
+            last => Err(format!(
+                "the last run of {} was {last:?}, and it is minute {minute}",
+                workload.name
+            )),
+        }
     }
 
     fn check_status(&mut self, universe: &Universe, users: &Users, lock: &'static str) -> Result<(), String> {
@@ -69,11 +160,11 @@ impl Judge {
 }
 
 /// Checks that the present objects and pods are as declared.
-pub(super) fn at_rest(universe: &Universe) -> Result<(), String> {
+pub(super) fn at_rest(universe: &Universe, judge: &Judge) -> Result<(), String> {
     // Clusters whose locks declare different targets run what the holder declares.
     let mut wanted: BTreeMap<&str, (Workload, Vec<bool>)> = BTreeMap::new();
     for cluster in &universe.clusters {
-        for workload in WORKLOADS {
+        for workload in universe.workloads.iter().copied() {
             let named = names(cluster, workload);
             if !named && is_running(cluster, workload) {
                 return Err(format!(
@@ -91,6 +182,12 @@ pub(super) fn at_rest(universe: &Universe) -> Result<(), String> {
             .try_for_each(|lock| lock_at_rest(cluster, lock))?;
     }
     for (name, (workload, wanted)) in wanted {
+        if workload.kind == WorkloadKind::Schedule {
+            if wanted.iter().all(|named| *named) {
+                judge.has_run_lately(workload)?;
+            }
+            continue;
+        }
         let running: BTreeSet<&str> = universe
             .clusters
             .iter()
@@ -123,8 +220,14 @@ fn lock_at_rest(cluster: &ClusterWorld, lock: &str) -> Result<(), String> {
 /// Reports whether a workload runs. A CronJob runs from time to time.
 fn is_running(cluster: &ClusterWorld, workload: Workload) -> bool {
     match workload.kind {
-        WorkloadKind::Deployment | WorkloadKind::StatefulSet => cluster.running_pods(workload.name) > 0,
         WorkloadKind::CronJob => cluster.starts(workload),
+        WorkloadKind::Deployment
+        | WorkloadKind::StatefulSet
+        | WorkloadKind::Schedule
+        | WorkloadKind::Job
+        | WorkloadKind::Pool
+        | WorkloadKind::Lease
+        | WorkloadKind::Service => cluster.works(workload),
     }
 }
 
@@ -136,37 +239,5 @@ fn is_enabled(cluster: &ClusterWorld, lock: &str) -> bool {
 
 /// Reports whether an enabled lock of a cluster names a workload.
 fn names(cluster: &ClusterWorld, workload: Workload) -> bool {
-    let Some(object) = cluster.lock(workload.lock) else {
-        return false;
-    };
-    let targets = object["spec"]["targets"].as_array();
-    let mut targets = targets.into_iter().flatten();
-    is_enabled(cluster, workload.lock) && targets.any(|target| target["name"] == workload.name)
-}
-
-/// Checks that no operator has written anything since this time, except the Leases of its own namespace and the
-/// heartbeats in the statuses of the quorums.
-pub(super) fn writes_nothing(universe: &Universe, since: Timestamp) -> Result<(), String> {
-    for cluster in &universe.clusters {
-        let (history, _) = cluster.api.take_history();
-        let is_surplus = |write: &&CommittedWrite| {
-            let is_lease =
-                write.key.resource == ResourceId::LEASES && write.key.namespace == OPERATOR_NAMESPACE;
-            let is_heartbeat = write.key.resource == ResourceId::REDIS_QUORUMS;
-            write.time > since && write.caller.contains('#') && !is_lease && !is_heartbeat
-        };
-        let surplus: Vec<String> = history
-            .iter()
-            .filter(is_surplus)
-            .map(|write| describe_write(&cluster.name, write))
-            .collect();
-        if !surplus.is_empty() {
-            return Err(format!(
-                "{}: written at rest:\n{}",
-                cluster.name,
-                surplus.concat()
-            ));
-        }
-    }
-    Ok(())
+    is_enabled(cluster, workload.lock) && is_named(cluster, workload)
 }

@@ -1,11 +1,13 @@
 //! The objects that users of a world write.
 
+use k8s_openapi::ByteString;
 use redlock_world::kubernetes::{ObjectKey, ResourceId};
 use serde_json::{Value, json};
 
 pub(super) const OPERATOR: &str = "redlock-operator";
 pub(super) const OPERATOR_NAMESPACE: &str = "redlock-system";
 pub(super) const OPERATOR_PORT: u16 = 8080;
+const SECRET: &str = "redis-auth";
 /// The namespace of the workloads and their locks.
 pub(super) const NAMESPACE: &str = "team";
 /// The namespace of another tenant.
@@ -52,7 +54,11 @@ pub(super) fn quorum(name: &str, masters: &[(String, String)]) -> Value {
         "apiVersion": "redlock.dev/v1alpha1",
         "kind": "RedisQuorum",
         "metadata": { "name": name },
-        "spec": { "masters": masters.collect::<Vec<_>>(), "firstStart": "Immediate" },
+        "spec": {
+            "masters": masters.collect::<Vec<_>>(),
+            "auth": { "secretRef": { "namespace": OPERATOR_NAMESPACE, "name": SECRET } },
+            "firstStart": "Immediate",
+        },
     })
 }
 
@@ -75,6 +81,20 @@ pub(super) fn lock(name: &str, deployments: &[&str]) -> Value {
             "targets": targets.collect::<Vec<_>>(),
         },
     })
+}
+
+/// The Secret with the password of the masters.
+pub(super) fn password_secret(password: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": { "namespace": OPERATOR_NAMESPACE, "name": SECRET },
+        "data": { "password": ByteString(password.as_bytes().to_vec()) },
+    })
+}
+
+pub(super) fn secret_key() -> ObjectKey {
+    ObjectKey::new(ResourceId::SECRETS, OPERATOR_NAMESPACE, SECRET)
 }
 
 pub(super) fn lock_key(name: &str) -> ObjectKey {

@@ -6,7 +6,7 @@ use tokio::time;
 
 use super::{
     everyday::mistakes,
-    judge::{Judge, at_rest, writes_nothing},
+    judge::{Judge, at_rest},
     number,
     story::print_logs,
     universe::Universe,
@@ -33,44 +33,43 @@ async fn run(seed: u64) -> Result<Duration, String> {
     let started = clock::now();
     let clusters = 1 + usize::try_from(seed % 3).unwrap_or_default();
     let replicas = 1 + u32::try_from(seed / 3 % 3).unwrap_or_default();
-    let universe = Universe::start(seed, clusters, replicas);
+    let mut universe = Universe::start(seed, clusters, replicas);
     let mut users = Users::new(seed, clusters);
-    let judged = live(&universe, &mut users).await;
-    let told = |broken: String| {
-        format!(
+    users.begin(&universe);
+    universe.run_candidates();
+    let mut judge = Judge::default();
+    match live(&universe, &mut users, &mut judge).await {
+        Ok(()) => Ok(clock::now().since(started)),
+        Err(broken) => Err(format!(
             "{clusters} clusters, {replicas} replicas: {broken}\nusers:\n{}writes:\n{}",
             users.done.concat(),
-            universe.story()
-        )
-    };
-    judged.map_err(told)?;
-    Ok(clock::now().since(started))
+            judge.writes.story()
+        )),
+    }
 }
 
-async fn live(universe: &Universe, users: &mut Users) -> Result<(), String> {
-    let mut judge = Judge::default();
-    users.begin(universe);
+async fn live(universe: &Universe, users: &mut Users, judge: &mut Judge) -> Result<(), String> {
     let until = clock::now() + ACTIVE;
     while clock::now() < until {
         users.act(universe).await;
         let pause = users.pause();
-        watch(universe, users, &mut judge, pause).await?;
+        watch(universe, users, judge, pause).await?;
     }
     users.end(universe).await;
     let healed = clock::now();
-    let mut broken = at_rest(universe);
+    let mut broken = at_rest(universe, judge);
     while let Err(why) = &broken {
         if clock::now().since(healed) >= PATIENCE {
             return Err(format!("not at rest after {PATIENCE:?}: {why}"));
         }
-        watch(universe, users, &mut judge, Duration::from_secs(2)).await?;
-        broken = at_rest(universe);
+        watch(universe, users, judge, Duration::from_secs(2)).await?;
+        broken = at_rest(universe, judge);
     }
-    watch(universe, users, &mut judge, SETTLING).await?;
+    watch(universe, users, judge, SETTLING).await?;
     let settled = super::cluster::now();
-    watch(universe, users, &mut judge, REST).await?;
-    at_rest(universe)?;
-    writes_nothing(universe, settled)
+    watch(universe, users, judge, REST).await?;
+    at_rest(universe, judge)?;
+    judge.writes.writes_nothing(settled)
 }
 
 /// Watches the world for some time.

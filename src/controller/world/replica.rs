@@ -27,7 +27,7 @@ use crate::{
         http::{DetailsPlace, OperatorRoutes},
         signals::Signals,
     },
-    targets::{AllowedFields, LeaseFence, RuntimeClasses},
+    targets::{LeaseFence, RuntimeClasses},
 };
 
 /// The pod of a replica.
@@ -128,7 +128,7 @@ fn options(pod: &ReplicaPod) -> Options {
         }),
         lock_metrics: false,
         lease_fence: LeaseFence::default(),
-        allowed_fields: AllowedFields::default(),
+        allowed_fields: ["services:/spec/selector".parse().unwrap()].into_iter().collect(),
         runtime_classes: RuntimeClasses::default(),
         api_requests_per_second: 40,
         quorums_file: None,

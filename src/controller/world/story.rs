@@ -3,6 +3,8 @@
 use redlock_world::kubernetes::{ApiServer, CommittedWrite, ResourceId};
 use serde_json::Value;
 
+use super::manifests::OPERATOR_NAMESPACE;
+
 /// The number of writes that are described.
 const WRITES: usize = 60;
 
@@ -26,18 +28,31 @@ pub(super) fn print_logs() {
 /// Returns one line for each of the last writes of locks, workloads and their pods.
 pub(super) fn story(cluster: &str, api: &ApiServer) -> String {
     let (history, _) = api.take_history();
-    let told = history.iter().filter(|write| {
-        let resource = &write.key.resource;
-        [
-            ResourceId::LEADER_LOCKS,
-            ResourceId::DEPLOYMENTS,
-            ResourceId::STATEFUL_SETS,
-        ]
-        .contains(resource)
-            && write.caller != "kube-controller-manager"
-    });
-    let lines: Vec<String> = told.map(|write| describe_write(cluster, write)).collect();
+    let lines: Vec<String> = history
+        .iter()
+        .filter(|write| is_told(write))
+        .map(|write| describe_write(cluster, write))
+        .collect();
     lines[lines.len().saturating_sub(WRITES)..].concat()
+}
+
+/// Reports whether a story has a write: of a lock or a workload, by a user or an operator.
+pub(super) fn is_told(write: &CommittedWrite) -> bool {
+    let resources = [
+        ResourceId::LEADER_LOCKS,
+        ResourceId::DEPLOYMENTS,
+        ResourceId::STATEFUL_SETS,
+        ResourceId::CRON_JOBS,
+        ResourceId::JOBS,
+        ResourceId::SERVICES,
+        ResourceId::LEASES,
+        ResourceId::PODS,
+    ];
+    let is_heartbeat = write.key.resource == ResourceId::LEASES && write.key.namespace == OPERATOR_NAMESPACE;
+    resources.contains(&write.key.resource)
+        && !is_heartbeat
+        && !write.caller.starts_with("kube-")
+        && !write.caller.starts_with("system:")
 }
 
 /// Describes a write in one line, with the fields that it changed.

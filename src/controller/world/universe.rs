@@ -8,10 +8,17 @@ use redlock_world::{
 };
 use tokio::{task::JoinHandle, time};
 
-use super::{cluster::ClusterWorld, manifests, story::story};
+use super::{
+    cluster::ClusterWorld,
+    manifests,
+    story::story,
+    workloads::{Workload, WorkloadKind, choose_workloads},
+};
 use crate::clock;
 
 const CLUSTERS: [&str; 3] = ["eu-1", "us-1", "ap-1"];
+/// The password of the masters at the start.
+const FIRST_PASSWORD: &str = "first";
 /// The interval at which a condition is checked.
 const CHECK: Duration = Duration::from_millis(20);
 
@@ -23,6 +30,8 @@ pub(super) struct Universe {
     pub(super) clusters: Vec<ClusterWorld>,
     /// The replicas of the operator in each cluster.
     pub(super) replicas: u32,
+    /// The workloads of a random world.
+    pub(super) workloads: Vec<Workload>,
     /// The masters of each quorum, by name and URL.
     quorums: Vec<(String, Vec<(String, String)>)>,
     seed: u64,
@@ -46,12 +55,16 @@ impl Universe {
             .iter()
             .map(|(name, masters)| (*name, &masters[..]))
             .collect();
+        for master in masters.iter().chain(second.iter()) {
+            master.set_password(Some(FIRST_PASSWORD));
+        }
         let mut running = Vec::new();
         let clusters: Vec<ClusterWorld> = CLUSTERS[..clusters]
             .iter()
             .zip(1..)
             .map(|(name, number)| {
                 let cluster = ClusterWorld::new(name, &network, seed.wrapping_mul(31) + number);
+                cluster.write_password(FIRST_PASSWORD);
                 cluster.install(replicas, &quorums);
                 running.push(cluster.run());
                 cluster
@@ -66,10 +79,40 @@ impl Universe {
             second,
             clusters,
             replicas,
+            workloads: choose_workloads(seed),
             quorums: restored.collect(),
             seed,
             tasks: running,
         }
+    }
+
+    /// Gives all masters a password, and writes it to the Secrets of all clusters.
+    pub(super) fn set_password(&self, password: &str) {
+        for master in self.masters.iter().chain(self.second.iter()) {
+            master.set_password(Some(password));
+        }
+        self.clusters
+            .iter()
+            .for_each(|cluster| cluster.write_password(password));
+    }
+
+    /// Returns the workloads that a lock may name.
+    pub(super) fn workloads_of(&self, lock: &str) -> Vec<Workload> {
+        let own = self.workloads.iter().filter(|workload| workload.lock == lock);
+        own.copied().collect()
+    }
+
+    /// Starts the candidates of the Lease, if it is a workload of this world.
+    pub(super) fn run_candidates(&mut self) {
+        let mut workloads = self.workloads.iter();
+        let Some(lease) = workloads.find(|workload| workload.kind == WorkloadKind::Lease) else {
+            return;
+        };
+        let candidates = self
+            .clusters
+            .iter()
+            .map(|cluster| cluster.run_candidate(lease.name));
+        self.tasks.extend(candidates);
     }
 
     /// Adds a cluster whose objects were restored from a copy of those of the first one.
@@ -78,6 +121,7 @@ impl Universe {
         let seed = self.seed.wrapping_mul(31) + 99;
         let copy = ClusterWorld::with_identity("copy", original, &self.network, seed);
         let quorums = self.quorums.iter().map(|(name, masters)| (&**name, &masters[..]));
+        copy.write_password(FIRST_PASSWORD);
         copy.install(replicas, &quorums.collect::<Vec<_>>());
         copy.create_deployment(workload, 1);
         let mut lock = manifests::lock(workload, &[workload]);

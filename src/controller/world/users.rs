@@ -1,5 +1,6 @@
 //! The people and tools of a random world: the operations that they carry out.
 
+mod administrators;
 mod faults;
 mod tools;
 
@@ -12,9 +13,10 @@ use super::{
     cluster::{ClusterWorld, USER},
     manifests,
     universe::Universe,
-    workloads::{WORKLOADS, Workload},
+    workloads::Workload,
 };
 use crate::{clock, lease::BootInstant};
+use administrators::PasswordRotation;
 use faults::{ClusterFault, QuorumFault};
 use tools::Backup;
 
@@ -35,6 +37,8 @@ pub(super) struct Users {
     backups: Vec<Option<Backup>>,
     /// The time of the last restoration of a backup.
     restored: Option<BootInstant>,
+    /// The last rotation of the password of the masters.
+    rotation: Option<PasswordRotation>,
     /// A description of the operations for a person.
     pub(super) done: Vec<String>,
 }
@@ -50,6 +54,7 @@ impl Users {
             masters_healed: None,
             backups: vec![None; clusters],
             restored: None,
+            rotation: None,
             done: Vec::new(),
         }
     }
@@ -63,7 +68,8 @@ impl Users {
     /// Creates the workloads and some of the locks.
     pub(super) fn begin(&mut self, universe: &Universe) {
         for cluster in &universe.clusters {
-            WORKLOADS
+            universe
+                .workloads
                 .iter()
                 .for_each(|workload| cluster.create_workload(*workload));
         }
@@ -79,14 +85,14 @@ impl Users {
         let cluster = universe.clusters[index].clone();
         let lock = LOCKS[self.random.usize(..LOCKS.len())];
         let alone = universe.clusters.len() == 1;
-        let done = match self.random.u8(..24) {
+        let done = match self.random.u8(..28) {
             0 | 1 => self.delete(&cluster, lock),
             2 | 3 => self.create(universe, lock),
             4 | 5 => self.edit_targets(universe, lock),
             6 if alone => self.move_quorum(&cluster, lock),
             7 if alone => self.pause_lock(&cluster, lock),
             8 => self.step_down(&cluster, lock),
-            9 if alone => self.start_by_hand(&cluster),
+            9 if alone => self.start_by_hand(universe, &cluster),
             10 | 11 => self.crash_operator(&cluster, index),
             12 => self.delete_operator_pod(&cluster, index),
             13 => self.roll_out(&cluster, index),
@@ -96,9 +102,12 @@ impl Users {
             18 => self.heal_quorum(universe).await,
             19 => self.uninstall(&cluster, index),
             20 => self.delete_namespace(&cluster),
-            21 => self.create_namespace(&cluster),
+            21 => self.create_namespace(universe, &cluster),
             22 => self.take_backup(&cluster, index),
-            _ => self.restore_backup(&cluster, index).await,
+            23 => self.restore_backup(&cluster, index).await,
+            24 => self.rotate_password(universe),
+            25 => self.delete_definition(&cluster, index),
+            _ => Self::create_definition(&cluster),
         };
         if let Some(done) = done {
             let now = super::cluster::now();
@@ -107,13 +116,15 @@ impl Users {
     }
 
     fn create(&mut self, universe: &Universe, lock: &str) -> Option<String> {
-        let targets = self.targets(lock);
+        let targets = self.targets(universe, lock);
         Self::create_with(universe, lock, &targets);
         Some(format!("create {lock} {} everywhere", names(&targets)))
     }
 
     fn create_with(universe: &Universe, lock: &str, targets: &[Workload]) {
-        let is_absent = |cluster: &&ClusterWorld| cluster.has_namespace() && cluster.lock(lock).is_none();
+        let is_absent = |cluster: &&ClusterWorld| {
+            cluster.has_namespace() && cluster.has_lock_definition() && cluster.lock(lock).is_none()
+        };
         for cluster in universe.clusters.iter().filter(is_absent) {
             let mut object = manifests::lock(lock, &[]);
             object["spec"]["targets"] = targets.iter().map(|workload| workload.target()).collect();
@@ -121,11 +132,8 @@ impl Users {
         }
     }
 
-    fn targets(&mut self, lock: &str) -> Vec<Workload> {
-        let mut own: Vec<Workload> = WORKLOADS
-            .into_iter()
-            .filter(|workload| workload.lock == lock)
-            .collect();
+    fn targets(&mut self, universe: &Universe, lock: &str) -> Vec<Workload> {
+        let mut own = universe.workloads_of(lock);
         own.retain(|_| self.random.u8(..4) > 0);
         own
     }
@@ -138,7 +146,7 @@ impl Users {
 
     /// Changes the targets in all clusters, as a tool does.
     fn edit_targets(&mut self, universe: &Universe, lock: &str) -> Option<String> {
-        let targets = self.targets(lock);
+        let targets = self.targets(universe, lock);
         let declared: Vec<_> = targets.iter().map(|workload| workload.target()).collect();
         let has_lock = |cluster: &&ClusterWorld| cluster.lock(lock).is_some();
         for cluster in universe.clusters.iter().filter(has_lock) {
@@ -173,8 +181,8 @@ impl Users {
     }
 
     /// Starts a workload of a lock by hand.
-    fn start_by_hand(&mut self, cluster: &ClusterWorld) -> Option<String> {
-        let workload = WORKLOADS[self.random.usize(..WORKLOADS.len())];
+    fn start_by_hand(&mut self, universe: &Universe, cluster: &ClusterWorld) -> Option<String> {
+        let workload = universe.workloads[self.random.usize(..universe.workloads.len())];
         let object = cluster.lock(workload.lock)?;
         let targets = object["spec"]["targets"].as_array();
         let named = targets
@@ -207,8 +215,7 @@ impl Users {
         if self.restored.is_some() {
             // The work of a lock that is younger than the backup runs on without it.
             for lock in LOCKS {
-                let targets = WORKLOADS.into_iter().filter(|workload| workload.lock == lock);
-                Self::create_with(universe, lock, &targets.collect::<Vec<_>>());
+                Self::create_with(universe, lock, &universe.workloads_of(lock));
             }
         }
         self.done

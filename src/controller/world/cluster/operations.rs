@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redlock_world::kubernetes::{ApiSnapshot, DeleteOptions, ObjectKey, ResourceId};
+use redlock_world::kubernetes::{ApiOptions, ApiSnapshot, DeleteOptions, ObjectKey, ResourceId};
 use serde_json::{Value, json};
 
 use super::{ClusterWorld, USER};
@@ -16,6 +16,10 @@ const GITOPS: &str = "gitops";
 
 fn namespace_key() -> ObjectKey {
     ObjectKey::new(ResourceId::NAMESPACES, "", NAMESPACE)
+}
+
+fn lock_definition_key() -> ObjectKey {
+    ObjectKey::new(ResourceId::DEFINITIONS, "", "leaderlocks.redlock.dev")
 }
 
 impl ClusterWorld {
@@ -73,14 +77,16 @@ impl ClusterWorld {
 
     pub(in crate::controller::world) fn create_workload(&self, workload: Workload) {
         self.api
-            .create(USER, &workload.resource(), workload.stopped())
+            .create(USER, &workload.resource(), workload.stopped(&self.name))
             .unwrap();
     }
 
     /// Starts a workload by hand, if it exists.
     pub(in crate::controller::world) fn start_workload(&self, workload: Workload) {
-        if self.api.read(&workload.key()).is_some() {
-            self.api.merge(USER, &workload.key(), workload.start()).unwrap();
+        if let Some(start) = workload.start()
+            && self.api.read(&workload.key()).is_some()
+        {
+            self.api.merge(USER, &workload.key(), start).unwrap();
         }
     }
 
@@ -92,10 +98,10 @@ impl ClusterWorld {
 
     /// Applies the manifest of a workload that exists, as a GitOps tool does.
     pub(in crate::controller::world) fn apply_workload(&self, workload: Workload) {
-        if self.api.read(&workload.key()).is_some() {
-            self.api
-                .apply(GITOPS, &workload.key(), workload.manifest(), true)
-                .unwrap();
+        if let Some(manifest) = workload.manifest()
+            && self.api.read(&workload.key()).is_some()
+        {
+            self.api.apply(GITOPS, &workload.key(), manifest, true).unwrap();
         }
     }
 
@@ -133,6 +139,41 @@ impl ClusterWorld {
         let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
         self.api.create(USER, &ResourceId::NAMESPACES, namespace).unwrap();
         true
+    }
+
+    /// Reports whether the CRD of the locks exists, and is not being deleted.
+    pub(in crate::controller::world) fn has_lock_definition(&self) -> bool {
+        let definition = self.api.read(&lock_definition_key());
+        definition.is_some_and(|definition| definition["metadata"]["deletionTimestamp"].is_null())
+    }
+
+    pub(in crate::controller::world) fn delete_lock_definition(&self) {
+        self.api
+            .delete(USER, &lock_definition_key(), &DeleteOptions::default())
+            .unwrap();
+    }
+
+    /// Creates the CRD of the locks. Returns false if it exists.
+    pub(in crate::controller::world) fn create_lock_definition(&self) -> bool {
+        if self.api.read(&lock_definition_key()).is_some() {
+            return false;
+        }
+        let definitions = ApiOptions::project_definitions();
+        let name = lock_definition_key().name;
+        let locks = definitions.iter().find(|one| one["metadata"]["name"] == *name);
+        let definition = locks.expect("the CRD of the locks").as_ref().clone();
+        self.api
+            .create(USER, &ResourceId::DEFINITIONS, definition)
+            .unwrap();
+        true
+    }
+
+    /// Writes the password of the masters to its Secret.
+    pub(in crate::controller::world) fn write_password(&self, password: &str) {
+        let secret = manifests::password_secret(password);
+        self.api
+            .apply(USER, &manifests::secret_key(), secret, true)
+            .unwrap();
     }
 
     /// Restores a copy of all objects.

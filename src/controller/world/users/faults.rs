@@ -43,7 +43,8 @@ impl Users {
     }
 
     pub(super) fn begin_fault(&mut self, universe: &Universe, index: usize) -> Option<String> {
-        if self.faults[index] != ClusterFault::None || self.quorum_fault == QuorumFault::All {
+        if self.faults[index] != ClusterFault::None || self.quorum_fault == QuorumFault::All || self.rotates()
+        {
             return None;
         }
         let cluster = &universe.clusters[index];
@@ -111,7 +112,7 @@ impl Users {
         let is_early = self
             .masters_healed
             .is_some_and(|healed| clock::now().since(healed) < BETWEEN);
-        if self.quorum_fault != QuorumFault::None || is_early {
+        if self.quorum_fault != QuorumFault::None || is_early || self.rotates() {
             return None;
         }
         let masters = &universe.masters;

@@ -8,7 +8,7 @@ use tokio::time;
 use super::{LOCKS, Users, faults::ClusterFault};
 use crate::{
     clock,
-    controller::world::{cluster::ClusterWorld, universe::Universe, workloads::WORKLOADS},
+    controller::world::{cluster::ClusterWorld, universe::Universe},
     lease::BootInstant,
 };
 
@@ -44,7 +44,8 @@ impl Users {
         }
         self.gitops = Some(now + INTERVAL);
         for cluster in universe.clusters.iter().filter(|cluster| cluster.has_namespace()) {
-            WORKLOADS
+            universe
+                .workloads
                 .iter()
                 .for_each(|workload| cluster.apply_workload(*workload));
             LOCKS.iter().for_each(|lock| cluster.apply_lock(lock));
@@ -60,11 +61,12 @@ impl Users {
     }
 
     /// Creates the namespace again once it is gone, with its workloads.
-    pub(super) fn create_namespace(&mut self, cluster: &ClusterWorld) -> Option<String> {
+    pub(super) fn create_namespace(&mut self, universe: &Universe, cluster: &ClusterWorld) -> Option<String> {
         if !cluster.create_namespace() {
             return None;
         }
-        WORKLOADS
+        universe
+            .workloads
             .iter()
             .for_each(|workload| cluster.create_workload(*workload));
         Some("create the namespace".to_owned())
@@ -95,6 +97,7 @@ impl Users {
             cluster.api.partition(client, Partition::Both);
         }
         cluster.restore(&backup.objects);
+        self.keep_password(cluster);
         time::sleep(STOPPED).await;
         for client in &clients {
             cluster.heal_api(client);
