@@ -16,6 +16,8 @@ pub(super) enum WorldMistake {
     StopsUnelected,
     /// The last replica of a cluster leaves the targets of a lock running whose holder is lost.
     LeavesTargetsOfLostHolder,
+    /// The last replica does not report that it stops the targets.
+    StopsSilently,
     /// The last replica stops targets that continue to run without a majority of the masters.
     StopsContinuingWork,
     /// Targets that continue to run without a majority of the masters are stopped by a replica that starts meanwhile.

@@ -16,7 +16,9 @@ mod takeover;
 
 pub(super) use author::{Author, AuthorFacts, Visibility, author};
 pub(super) use blind::{BlindStatus, adds, claims, rests_until};
-pub(super) use ended::{EndedFacts, EndedReporter, HeldUntilEnd, ended_quorum, ended_status};
+pub(super) use ended::{
+    EndedFacts, EndedReporter, HeldUntilEnd, ended_quorum, ended_status, stopping_status,
+};
 pub(super) use enforced::LockFacts;
 pub(super) use holder::{HolderFacts, taken};
 pub(super) use lock::lock_status;

@@ -2,11 +2,14 @@
 
 use std::{
     collections::{BTreeSet, HashSet},
-    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
-use futures_util::{StreamExt, future::join_all, stream};
+use futures_util::{
+    StreamExt,
+    future::{join, join_all},
+    stream,
+};
 use kube::{Api, Client};
 use serde_json::Value;
 use tokio::{
@@ -111,8 +114,17 @@ impl Core {
             self.executor.order(&stop.key, Command::Stop(stop.halt, done));
             ends.push(time::timeout(stop.halt.by.left(clock::now()), end));
         }
+        let statuses = self.index.stopping_statuses(&stops, &world(&self.executor));
+        let client = &self.executor.kubernetes.clients.urgent;
+        let (ends, written) = join(join_all(ends), write_statuses(client, statuses)).await;
+        for end in written {
+            // A last status that meets another version is written again.
+            if let Written::Lock(object) = end {
+                self.index.keep_object(object);
+            }
+        }
         let mut stopped = Vec::new();
-        for (LastStop { key, plan, .. }, end) in stops.into_iter().zip(join_all(ends).await) {
+        for (LastStop { key, plan, .. }, end) in stops.into_iter().zip(ends) {
             if matches!(end, Ok(Ok(_))) {
                 stopped.push(key);
             } else {
@@ -181,19 +193,12 @@ impl Core {
             time::sleep(TAKEN_OVER).await;
         }
         let started = clock::now();
-        let done = AtomicUsize::new(0);
-        let client = &self.executor.kubernetes.clients.urgent;
-        let writes = last.into_iter().map(|status| write(client.clone(), status));
-        let writing = stream::iter(writes)
-            .buffer_unordered(AT_ONCE)
-            .for_each(|written| {
-                if !matches!(written, Written::Failed(_) | Written::Refused(_)) {
-                    done.fetch_add(1, Ordering::Relaxed);
-                }
-                std::future::ready(())
-            });
-        let _ = time::timeout(STATUSES, writing).await;
-        let written = done.into_inner();
+        let ends = write_statuses(&self.executor.kubernetes.clients.urgent, last).await;
+        let failed = ends
+            .iter()
+            .filter(|end| matches!(end, Written::Failed(_) | Written::Refused(_)))
+            .count();
+        let written = ends.len() - failed;
         if written < count {
             tracing::warn!(
                 written,
@@ -204,6 +209,19 @@ impl Core {
             tracing::info!(statuses = count, took = ?clock::now().since(started), "last statuses written");
         }
     }
+}
+
+/// Writes statuses within a time limit. Returns the ends of the writes that ended in time.
+async fn write_statuses(client: &Client, statuses: Vec<LastStatus>) -> Vec<Written> {
+    let mut ends = Vec::new();
+    let writes = statuses.into_iter().map(|status| write(client.clone(), status));
+    let writing = stream::iter(writes).buffer_unordered(AT_ONCE).for_each(|end| {
+        ends.push(end);
+        std::future::ready(())
+    });
+    // The caller counts the ends that are missing.
+    let _ = time::timeout(STATUSES, writing).await;
+    ends
 }
 
 async fn write(client: Client, status: LastStatus) -> Written {

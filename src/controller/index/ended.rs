@@ -4,20 +4,23 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
 
-use super::{Index, Planted, World};
+use super::{Index, LastStop, Planted, World};
 use crate::{
     api::{
         RedisQuorum, leader_lock::Candidates, lock_status::LeaderLockStatus, quorum_status::RedisQuorumStatus,
     },
     controller::{
         object::ObjectKey,
+        planted::{WorldMistake, plants},
         sibling_answers::Round,
-        status::{EndedFacts, EndedReporter, HeldUntilEnd, claims, ended_quorum, ended_status},
+        status::{
+            EndedFacts, EndedReporter, HeldUntilEnd, claims, ended_quorum, ended_status, stopping_status,
+        },
         writer,
     },
 };
 
-/// A status to write once all locks are given up.
+/// A status to write while the replica ends.
 #[derive(Debug)]
 pub(in crate::controller) enum LastStatus {
     Lock {
@@ -40,6 +43,39 @@ impl Index {
     pub(in crate::controller) fn held_at_end(&self, at: &World<'_>) -> HashSet<ObjectKey> {
         let held = self.locks.known().filter(|key| self.holds(key, at));
         held.cloned().collect()
+    }
+
+    /// Returns the statuses of the locks whose targets are stopped before this replica ends.
+    pub(in crate::controller) fn stopping_statuses(
+        &self,
+        stops: &[LastStop],
+        at: &World<'_>,
+    ) -> Vec<LastStatus> {
+        if plants(WorldMistake::StopsSilently) {
+            return Vec::new();
+        }
+        let statuses = stops.iter().filter_map(|stop| {
+            let object = &self.locks.get(&stop.key)?.object;
+            if self.locks.unreadable.contains_key(&stop.key) || object.metadata.deletion_timestamp.is_some() {
+                return None;
+            }
+            let before = object.status.clone().unwrap_or_default();
+            let generation = object.metadata.generation.unwrap_or_default();
+            let status = stopping_status(&before, generation, &self.replica_name(), at.stamp());
+            Some(LastStatus::Lock {
+                key: stop.key.clone(),
+                version: object.metadata.resource_version.clone().unwrap_or_default(),
+                status: writer::replacement(&before, &status)?,
+                before: Box::new(before),
+                again: true,
+            })
+        });
+        statuses.collect()
+    }
+
+    /// Returns this replica as CLUSTER/IDENTITY.
+    fn replica_name(&self) -> String {
+        format!("{}/{}", self.me.cluster.name(), self.me.identity)
     }
 
     /// Returns the last statuses of the objects that no sibling sees; if the siblings are not known, only those of the
@@ -91,7 +127,7 @@ impl Index {
         let status = ended_status(&EndedFacts {
             before: &before,
             generation: object.metadata.generation.unwrap_or_default(),
-            replica: &format!("{}/{}", self.me.cluster.name(), self.me.identity),
+            replica: &self.replica_name(),
             held,
             agents: plan.is_some_and(|plan| plan.candidates == Candidates::Agents),
             targets: entry.phase.report(),
@@ -114,9 +150,8 @@ impl Index {
             return None;
         }
         let generation = object.metadata.generation.unwrap_or_default();
-        let replica = format!("{}/{}", self.me.cluster.name(), self.me.identity);
         let ended = EndedReporter {
-            replica: &replica,
+            replica: &self.replica_name(),
             cluster: &self.me.cluster.to_string(),
         };
         let status = ended_quorum(&before, generation, &ended, at.stamp());

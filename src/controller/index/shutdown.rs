@@ -5,12 +5,13 @@ use std::collections::{HashMap, HashSet};
 use super::{Effect, Index, Planted, World, targets::has_finalizer};
 use crate::{
     api::{
+        LeaderLock,
         leader_lock::{Candidates, Enforcement, OnQuorumLoss},
         plan::LockPlan,
     },
     controller::{
         index::lock_store::LockEntry,
-        object::ObjectKey,
+        object::{ObjectKey, trim},
         planted::{WorldMistake, plants},
         sibling_answers::Round,
         target_task::{StopRequest, StopScope, TargetReport},
@@ -157,6 +158,15 @@ impl Index {
         let entry = self.locks.get_mut(&report.key);
         if let Some(task) = entry.and_then(|entry| entry.phase.task_mut()) {
             task.last = Some(report);
+        }
+    }
+
+    /// Stores the version of a lock that a write of its status returned, without any decision.
+    pub(in crate::controller) fn keep_object(&mut self, mut object: Box<LeaderLock>) {
+        trim(&mut object.metadata);
+        let entry = self.locks.get_mut(&ObjectKey::of(object.as_ref()));
+        if let Some(entry) = entry.filter(|entry| entry.object.metadata.uid == object.metadata.uid) {
+            entry.object = *object;
         }
     }
 

@@ -92,6 +92,35 @@ pub(in crate::controller) fn ended_status(facts: &EndedFacts<'_>) -> LeaderLockS
     }
 }
 
+/// Returns the status of a lock whose targets the last replica stops before it ends, for this generation of its object.
+pub(in crate::controller) fn stopping_status(
+    before: &LeaderLockStatus,
+    generation: i64,
+    replica: &str,
+    now: Timestamp,
+) -> LeaderLockStatus {
+    let text = format!(
+        "the operator stops: {replica} stops the targets, since no other replica can take the lock over"
+    );
+    let progress = Progress::in_progress(Reason::Stopping, text.clone());
+    let mut conditions = Conditions::new(&before.conditions, generation, now);
+    progress.ready(&mut conditions);
+    conditions.set(ConditionType::Enforced, false, Reason::Stopping, text);
+    progress.abnormal(&mut conditions);
+    let mut targets = before.targets.clone();
+    for target in &mut targets {
+        target.desired = TargetState::Standby;
+        target.observed = TargetState::Changing;
+    }
+    LeaderLockStatus {
+        observed_generation: Some(generation),
+        role: Some(Role::Stopping),
+        targets,
+        conditions: conditions.into_list(),
+        ..before.clone()
+    }
+}
+
 fn stopped_by(replica: &str) -> Progress {
     let text = format!(
         "the operator stopped: {replica} stopped and no other replica of this cluster sees a majority of the masters"

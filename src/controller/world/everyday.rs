@@ -35,7 +35,7 @@ use copied_cluster::copied_cluster;
 use cut_off_holder::cut_off_holder;
 use denied_start::denied_start;
 use denied_stop::{denied_removal, denied_step_down, unconfirmed_stop};
-use last_replica::last_replica;
+use last_replica::{last_replica, shown_last_stop};
 use late_target::late_target;
 use lost_reporter::lost_reporter;
 use neighbours::bad_neighbours;
@@ -79,6 +79,7 @@ enum Scenario {
     LostReporter,
     OrphanedPods,
     LastReplica,
+    ShownLastStop,
     ContinuingWork,
 }
 
@@ -111,6 +112,7 @@ impl Scenario {
             Self::LostReporter => lost_reporter(seed).await,
             Self::OrphanedPods => orphaned_pods(seed).await,
             Self::LastReplica => last_replica(seed).await,
+            Self::ShownLastStop => shown_last_stop(seed).await,
             Self::ContinuingWork => continuing_work(seed).await,
         }
     }

@@ -5,13 +5,20 @@ use std::sync::Arc;
 use redlock_world::kubernetes::{CommittedWrite, ResourceId};
 use serde_json::Value;
 
-use super::{cluster::ClusterWorld, universe::Universe};
+use super::{cluster::ClusterWorld, universe::Universe, workloads::Workload};
 
 /// Returns the clusters in which pods of a workload run.
 pub(super) fn running_in(universe: &Universe, workload: &str) -> Vec<String> {
     let clusters = universe.clusters.iter();
     let running = clusters.filter(|cluster| cluster.running_pods(workload) > 0);
     running.map(|cluster| cluster.name.clone()).collect()
+}
+
+/// Returns the clusters in which a workload of a random world works.
+pub(super) fn works_in(universe: &Universe, workload: Workload) -> Vec<&str> {
+    let clusters = universe.clusters.iter();
+    let working = clusters.filter(|cluster| cluster.works(workload));
+    working.map(|cluster| &*cluster.name).collect()
 }
 
 /// Returns the conditions in the status of an object.
@@ -30,10 +37,26 @@ pub(super) fn has_condition(cluster: &ClusterWorld, lock: &str, kind: &str) -> b
     lock.is_some_and(|lock| is_condition_true(&lock, kind))
 }
 
+/// Reports whether the status of a lock shows this condition as true, for the present generation.
+pub(super) fn is_current(cluster: &ClusterWorld, lock: &str, kind: &str) -> bool {
+    cluster.lock(lock).is_some_and(|lock| {
+        conditions(&lock).any(|condition| {
+            condition["type"] == kind
+                && condition["status"] == "True"
+                && condition["observedGeneration"] == lock["metadata"]["generation"]
+        })
+    })
+}
+
 /// Reports whether the status of a lock shows this cluster as its holder.
 pub(super) fn is_active(cluster: &ClusterWorld, lock: &str) -> bool {
+    shows_role(cluster, lock, "Active")
+}
+
+/// Reports whether the status of a lock shows this role.
+pub(super) fn shows_role(cluster: &ClusterWorld, lock: &str, role: &str) -> bool {
     let lock = cluster.lock(lock);
-    lock.is_some_and(|lock| lock["status"]["role"] == "Active")
+    lock.is_some_and(|lock| lock["status"]["role"] == role)
 }
 
 /// Returns the changes of the replicas of the Deployment `web` since the last call of `take_history`.

@@ -117,6 +117,34 @@ fn the_last_replica_that_ends_leaves_no_holder_and_nothing_enforced() {
 }
 
 #[test]
+fn the_last_replica_shows_that_it_stops_the_targets() {
+    let before = held();
+    let now = Timestamp::from_second(1_763_719_300).unwrap();
+    let status = stopping_status(&before, GENERATION + 1, "eu-1/pod", now);
+    assert_valid(&status.conditions, "the lock");
+    assert_eq!(
+        (status.role, status.observed_generation),
+        (Some(Role::Stopping), Some(GENERATION + 1))
+    );
+    for kind in ["Ready", "Enforced"] {
+        assert_eq!(status_of(&status.conditions, kind), ("False", "Stopping"));
+    }
+    assert_eq!(status_of(&status.conditions, "Reconciling"), ("True", "Stopping"));
+    // The lease is not released yet.
+    assert_eq!(status.holder_identity, before.holder_identity);
+    assert_eq!(
+        status_of(&status.conditions, "Held"),
+        status_of(&before.conditions, "Held")
+    );
+    let targets = status.targets.iter();
+    assert!(
+        targets
+            .map(|target| (target.desired, target.observed))
+            .all(|state| state == (Standby, Changing))
+    );
+}
+
+#[test]
 fn quorum_of_the_last_replica_that_ends_is_not_observed() {
     let mut before = RedisQuorumStatus {
         votes: Some("3/3".to_owned()),

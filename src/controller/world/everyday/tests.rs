@@ -166,8 +166,13 @@ fn work_that_keeps_running_without_masters_survives_a_restart_of_the_operator() 
     holds(Scenario::ContinuingWork);
 }
 
+#[test]
+fn last_replica_shows_that_it_stops_the_work() {
+    holds(Scenario::ShownLastStop);
+}
+
 /// Each mistake, and the scenario that finds it.
-const MISTAKES: [(WorldMistake, Scenario); 20] = [
+const MISTAKES: [(WorldMistake, Scenario); 21] = [
     (
         WorldMistake::DepartsUnrecorded,
         Scenario::Deletion { clusters: 1 },
@@ -189,6 +194,7 @@ const MISTAKES: [(WorldMistake, Scenario); 20] = [
     (WorldMistake::ReportsLate, Scenario::LostReporter),
     (WorldMistake::ForgetsOrphans, Scenario::OrphanedPods),
     (WorldMistake::LeavesTargetsOfLostHolder, Scenario::LastReplica),
+    (WorldMistake::StopsSilently, Scenario::ShownLastStop),
     (WorldMistake::StopsContinuingWork, Scenario::ContinuingWork),
     (WorldMistake::StopsUnconfirmed, Scenario::ContinuingWork),
 ];
