@@ -10,6 +10,12 @@ pub(super) enum WorldMistake {
     RemembersRemoved,
     /// The finalizer is added with the first start only, after the takeover delay.
     GuardsLate,
+    /// A sibling of the holder removes the finalizer of removed targets that the holder still stops.
+    UnguardsBesideHolder,
+    /// A lock keeps its claim on a target that was removed from it, until it is judged again.
+    KeepsFormerClaims,
+    /// A holder that is cut off from the API server waits for a sibling that contends for each of its locks.
+    WaitsForContender,
     /// A paused lock that is deleted is let go, although its targets run.
     LeavesPaused,
     /// A replica that does not coordinate stops targets that the coordinator is responsible for.

@@ -6,6 +6,7 @@ mod changes;
 mod hold;
 mod holder;
 mod record;
+mod renewal;
 
 use std::{
     sync::{
@@ -46,6 +47,7 @@ use hold::{Hold, MissingLease, Move, needed, wait_without_record};
 use holder::OwnHolder;
 pub(crate) use holder::{LeaseFence, ReleaseName};
 use record::{Record, created, freed, renewed, taken};
+use renewal::RenewalSchedule;
 
 /// The field manager that owns the record.
 const MANAGER: &str = "redlock-operator-lease";
@@ -53,8 +55,6 @@ const MANAGER: &str = "redlock-operator-lease";
 const TRIES: usize = 8;
 /// The interval of reads while a stop is not confirmed, even without a watch event.
 const POLL: Duration = Duration::from_secs(5);
-/// The lease duration that is assumed for an unknown candidate: client-go's default.
-const USUAL_DURATION: Duration = Duration::from_secs(15);
 
 pub(super) struct LeaderLease {
     context: TargetContext,
@@ -82,8 +82,8 @@ pub(super) struct LeaderLease {
     warned: Option<FencingToken>,
     /// Whether an event reported that no admission policy protects the record.
     unfenced: bool,
-    /// The time at which the record is due to be renewed; `None` if a policy protects it.
-    renewal: Option<BootInstant>,
+    /// The renewals of the record; none are planned if a policy protects it.
+    renewal: RenewalSchedule,
     /// The pod of the former leader, while it terminates.
     terminating: Option<String>,
 }
@@ -115,7 +115,7 @@ impl LeaderLease {
             free_under: None,
             warned: None,
             unfenced: false,
-            renewal: None,
+            renewal: RenewalSchedule::default(),
             terminating: None,
             context,
         }
@@ -164,7 +164,8 @@ impl LeaderLease {
 
     /// Frees the Lease. A candidate that holds it is already the leader, and keeps it.
     pub(super) async fn start(&mut self, permit: &StartPermit) -> Result<Step, TargetError> {
-        (self.hold, self.terminating, self.renewal) = (Hold::Open, None, None);
+        (self.hold, self.terminating) = (Hold::Open, None);
+        self.renewal.clear();
         let token = permit.token();
         let again = self.free_under == Some(token);
         let mut wrote = false;
@@ -263,7 +264,7 @@ impl LeaderLease {
         let now = clock::now();
         let fresh = self.polled.is_some_and(|polled| now.since(polled) < POLL);
         let early = now < since + self.stop.unwrap_or(LEASE_STOP);
-        let due = self.renewal.is_some_and(|at| at <= now);
+        let due = self.renewal.due().is_some_and(|at| at <= now);
         early && fresh && !due && !self.changed.load(Ordering::SeqCst)
     }
 
@@ -278,16 +279,18 @@ impl LeaderLease {
         if self.terminating.is_some() {
             return Ok(Step::Working(TargetState::Changing));
         }
-        Ok(match self.renewal {
+        Ok(match self.renewal.due() {
             Some(at) => Step::Waiting(at.left(clock::now())),
             None => Step::Done,
         })
     }
 
-    fn plan_renewal(&mut self, found: &Record) {
-        let (duration, _) = found.last_candidate();
-        let every = duration.unwrap_or(USUAL_DURATION) / 3;
-        self.renewal = (!self.context.shared.lease_fence.enforced).then(|| clock::now() + every);
+    fn plan_renewal(&mut self, written: &Record) {
+        if self.context.shared.lease_fence.enforced {
+            self.renewal.clear();
+        } else {
+            self.renewal.plan(written, clock::now());
+        }
     }
 
     /// Renews the record if no policy protects it: candidates before client-go 0.27 do not honour its
@@ -297,11 +300,12 @@ impl LeaderLease {
             return Ok(());
         }
         self.warn_of_missing_fence();
-        let now = clock::now();
-        if self.renewal.is_none_or(|at| at <= now) && permit.holds(Found::Running) {
+        if self.renewal.is_due(found, clock::now()) && permit.holds(Found::Running) {
             self.plan_renewal(found);
             // If the Lease changed in between, the next step reads it again.
-            self.patch(&renewed(found, self::now()), "renewing").await?;
+            if let Write::Done(lease) = self.patch(&renewed(found, self::now()), "renewing").await? {
+                self.plan_renewal(&Record::of(&lease));
+            }
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! reporter, go to the sibling: the process ends as on SIGTERM, and the kubelet starts the next one.
 
 use super::{Index, Planted, World, shutdown::has_successor};
+use crate::api::plan::LockPlan;
 use crate::controller::{
     index::quorum_store::QuorumEntry,
     planted::{WorldMistake, plants},
@@ -28,8 +29,8 @@ impl Index {
         self.end_process();
     }
 
-    /// Reports whether siblings that reach the API server see every quorum that this replica sees, and would take over every
-    /// held lock with targets.
+    /// Reports whether siblings that reach the API server see every quorum that this replica sees, and decide on every held
+    /// lock with targets.
     fn can_be_replaced(&self, round: &Round, at: &World<'_>) -> bool {
         let siblings = match self.plants(Planted::EndsBesideCutOffSibling) {
             true => round.clone(),
@@ -41,6 +42,18 @@ impl Index {
             seen.contains(&name) || !self.quorums.get(&name).is_some_and(QuorumEntry::has_majority)
         });
         let mut locks = self.with_own_targets(at);
-        all_seen && !seen.is_empty() && locks.all(|(_, plan)| has_successor(&siblings, plan))
+        all_seen && !seen.is_empty() && locks.all(|(_, plan)| has_replacement(&siblings, plan))
     }
+
+    /// Reports whether a sibling decides on a lock in place of this replica, which is cut off.
+    pub(super) fn is_replaced(&self, successors: &Round, plan: &LockPlan, at: &World<'_>) -> bool {
+        self.is_cut_off(at) && has_replacement(&successors.in_contact(), plan)
+    }
+}
+
+/// Reports whether one of these siblings, which reach the API server, takes the lock over, or knows why no replica may: the
+/// object may have been deleted or stepped down since this replica saw it.
+fn has_replacement(siblings: &Round, plan: &LockPlan) -> bool {
+    let knows = siblings.sibling_is_responsible(&plan.quorum, &plan.lock_name);
+    has_successor(siblings, plan) || (knows && !plants(WorldMistake::WaitsForContender))
 }

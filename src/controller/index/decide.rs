@@ -171,6 +171,10 @@ impl Index {
         if !entry.phase.is_leaving() {
             let next = self.decision(key, entry, &wanted, at);
             self.carry_out(key, next, &wanted, at);
+            if self.locks.has_other_claims(key) && !plants(WorldMistake::KeepsFormerClaims) {
+                // Other locks may wait for targets that the former plan had.
+                self.due.locks.insert(key.clone());
+            }
         }
         self.writer.push(Item::Lock(key.clone()));
         self.answer_hand_over(key, at);

@@ -271,6 +271,12 @@ impl Locks {
         others
     }
 
+    /// Reports whether the targets in force are others than at the last judgement of the object.
+    pub(super) fn has_other_claims(&self, key: &ObjectKey) -> bool {
+        let entry = self.entries.get(key);
+        entry.is_some_and(|entry| entry.in_force() != entry.in_force_before)
+    }
+
     /// Returns the plan of the object, or its problem, given the other objects.
     pub(super) fn resolution(&self, key: &ObjectKey) -> Option<Result<Arc<LockPlan>, Problem>> {
         let plan = match &self.entries.get(key)?.wanted {

@@ -119,7 +119,7 @@ impl Index {
         let unreadable = unreadable.filter_map(|key| self.locks.get(key)?.phase.active_plan());
         unreadable.for_each(|plan| handed.keep(plan));
         for (key, plan, scope) in self.to_hand_out(successors, at) {
-            let taken = has_successor(successors, plan);
+            let taken = has_successor(successors, plan) || self.is_replaced(successors, plan, at);
             if taken && !self.plants(Planted::StopsDespiteSuccessor) {
                 handed.keep(plan);
                 continue;

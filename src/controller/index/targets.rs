@@ -181,11 +181,13 @@ impl Index {
         }
     }
 
-    /// Reports whether no replica of this cluster may be about to start targets of the lock. While no cluster holds the
-    /// lock, a sibling may win it at any time.
+    /// Reports whether no replica of this cluster may be about to start or stop targets of the lock. While no cluster holds
+    /// the lock, a sibling may win it at any time.
     fn needs_no_finalizer(&self, key: &ObjectKey, plan: &LockPlan, held: bool, at: &World<'_>) -> bool {
         if plan.targets.is_empty() {
-            return true;
+            // Of removed targets, the holder alone waits for the pods; a sibling of the holder reads the objects only.
+            let decides = plan.candidates == Candidates::Agents || self.holds(key, at);
+            return !held || decides || plants(WorldMistake::UnguardsBesideHolder);
         }
         let snapshot = self.snapshot(key, at);
         let elsewhere = snapshot.is_some_and(|snapshot| snapshot.holder.is_some());

@@ -9,6 +9,7 @@ mod denied_stop;
 mod last_replica;
 mod late_target;
 mod lost_reporter;
+mod moved_target;
 mod neighbours;
 mod orphaned_pods;
 mod refused_writes;
@@ -32,12 +33,13 @@ use super::{
 use blind_standby::blind_standby;
 use continuing_work::continuing_work;
 use copied_cluster::copied_cluster;
-use cut_off_holder::cut_off_holder;
+use cut_off_holder::{cut_off_holder, deleted_while_cut_off};
 use denied_start::denied_start;
 use denied_stop::{denied_removal, denied_step_down, unconfirmed_stop};
 use last_replica::{last_replica, shown_last_stop};
 use late_target::late_target;
 use lost_reporter::lost_reporter;
+use moved_target::{deleted_after_removal, moved_target};
 use neighbours::bad_neighbours;
 use orphaned_pods::orphaned_pods;
 use refused_writes::refused_writes;
@@ -63,6 +65,8 @@ enum Scenario {
     TakeoverDelay,
     BlindStandby,
     CutOffHolder,
+    DeletedWhileCutOff,
+    DeletedAfterRemoval,
     CopiedCluster,
     DeniedStart,
     UnreadyAlone,
@@ -96,6 +100,8 @@ impl Scenario {
             Self::TakeoverDelay => takeover_delay(seed).await,
             Self::BlindStandby => blind_standby(seed).await,
             Self::CutOffHolder => cut_off_holder(seed).await,
+            Self::DeletedWhileCutOff => deleted_while_cut_off(seed).await,
+            Self::DeletedAfterRemoval => deleted_after_removal(seed).await,
             Self::CopiedCluster => copied_cluster(seed).await,
             Self::DeniedStart => denied_start(seed).await,
             Self::UnreadyAlone => unready_alone(seed).await,
@@ -264,35 +270,6 @@ async fn removed_target(seed: u64) -> Result<(), String> {
     Err(format!(
         "no lock names the Deployment, and it was switched: {switches:?}"
     ))
-}
-
-/// Moves the target to another lock of the same cluster.
-async fn moved_target(seed: u64) -> Result<(), String> {
-    let (universe, cluster) = with_running_work(seed, 1).await?;
-    cluster.create_lock(manifests::lock("other", &[]));
-    universe
-        .wait("the other lock is held", SOON, |_| {
-            has_condition(&cluster, "other", "Held")
-        })
-        .await?;
-    cluster.change_lock(
-        "other",
-        json!({ "spec": manifests::lock("other", &["web"])["spec"] }),
-    );
-    time::sleep(Duration::from_millis(fastrand::u64(..3_000))).await;
-    cluster.change_lock("web", json!({ "spec": { "targets": [] } }));
-    universe
-        .wait("the other lock runs the target", LATE, |_| {
-            cluster.running_pods("web") == 1 && has_condition(&cluster, "other", "Ready")
-        })
-        .await?;
-    cluster.change_lock(
-        "web",
-        json!({ "spec": { "state": "SteppedDown", "reason": "a test" } }),
-    );
-    universe
-        .keep("the target runs on", SOON, |_| cluster.running_pods("web") == 1)
-        .await
 }
 
 async fn step_down(seed: u64) -> Result<(), String> {

@@ -18,6 +18,8 @@ use crate::{clock, lease::BootInstant};
 /// The time for which two clusters may show a lock as held by themselves, or a status another state than that of the
 /// targets, while all replicas can write.
 const STALE: Duration = Duration::from_secs(5);
+/// The time for which work may run once its lock is gone: the observation of the pods is late.
+const UNGUARDED: Duration = Duration::from_millis(300);
 /// The age of a slot, in minutes, by which it has run.
 const SLOT_AGE: i64 = 2;
 
@@ -29,6 +31,8 @@ pub(super) struct Judge {
     shown_twice: BTreeMap<&'static str, BootInstant>,
     /// The workloads whose state is not the one that the status shows, by cluster, and since when.
     shown_wrongly: BTreeMap<(String, &'static str), BootInstant>,
+    /// The workloads that work although their lock is gone, by cluster, and since when.
+    unguarded: BTreeMap<(String, &'static str), BootInstant>,
     /// The cluster in which each slot of the schedule has run, by its minute.
     slots: BTreeMap<i64, String>,
 }
@@ -40,11 +44,13 @@ impl Judge {
         if users.restores() {
             self.shown_twice.clear();
             self.shown_wrongly.clear();
+            self.unguarded.clear();
             return Ok(());
         }
         for workload in &universe.workloads {
             self.check_work(universe, *workload)?;
             self.check_shown(universe, users, *workload)?;
+            self.check_guarded(universe, users, *workload)?;
         }
         LOCKS
             .into_iter()
@@ -90,6 +96,36 @@ impl Judge {
                         cluster.name
                     ));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that no work runs once its lock is gone. A restored backup may have work without a lock.
+    fn check_guarded(
+        &mut self,
+        universe: &Universe,
+        users: &Users,
+        workload: Workload,
+    ) -> Result<(), String> {
+        if workload.kind == WorkloadKind::Schedule || users.has_restored() {
+            return Ok(());
+        }
+        for cluster in &universe.clusters {
+            let key = (cluster.name.clone(), workload.name);
+            if cluster.lock(workload.lock).is_some() || !cluster.works(workload) {
+                self.unguarded.remove(&key);
+                continue;
+            }
+            let since = *self.unguarded.entry(key).or_insert_with(clock::now);
+            if clock::now().since(since) > UNGUARDED {
+                return Err(format!(
+                    "{:.3}: {}: {} is gone, and {} runs for more than {UNGUARDED:?}",
+                    now(),
+                    cluster.name,
+                    workload.lock,
+                    workload.name
+                ));
             }
         }
         Ok(())

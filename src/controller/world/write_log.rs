@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{clock, lease::BootInstant};
 
-/// The time in which an operator confirms a stop, also that of a Lease.
-const STOPPING: Duration = Duration::from_secs(60);
+/// The time in which an operator confirms a stop, also that of a Lease, and also after the longest lease.
+const STOPPING: Duration = Duration::from_secs(120);
 /// The number of writes of a cluster that a story has.
 const STORY: usize = 60;
 
@@ -131,7 +131,17 @@ fn is_surplus(write: &CommittedWrite) -> bool {
     let is_lease = key.resource == ResourceId::LEASES;
     let is_heartbeat = key.resource == ResourceId::REDIS_QUORUMS;
     let is_run = key.resource == ResourceId::JOBS && key.name.starts_with("report-");
-    is_by_operator(write) && !is_lease && !is_heartbeat && !is_run
+    is_by_operator(write) && !is_lease && !is_heartbeat && !is_run && !is_slot_event(write)
+}
+
+/// Reports whether a write is the event of a slot that runs in another cluster.
+fn is_slot_event(write: &CommittedWrite) -> bool {
+    let after = write
+        .after
+        .as_ref()
+        .filter(|_| write.key.resource == ResourceId::EVENTS);
+    let reason = after.and_then(|event| event["reason"].as_str());
+    reason.is_some_and(|reason| reason.starts_with("Slot"))
 }
 
 /// Reports whether a write changes the object of a workload, or a pod of a pool.

@@ -171,8 +171,18 @@ fn last_replica_shows_that_it_stops_the_work() {
     holds(Scenario::ShownLastStop);
 }
 
+#[test]
+fn lock_that_is_deleted_while_its_holder_is_cut_off_goes_with_its_work() {
+    holds(Scenario::DeletedWhileCutOff);
+}
+
+#[test]
+fn lock_stays_until_the_pods_of_a_removed_target_have_ended() {
+    holds(Scenario::DeletedAfterRemoval);
+}
+
 /// Each mistake, and the scenario that finds it.
-const MISTAKES: [(WorldMistake, Scenario); 21] = [
+const MISTAKES: [(WorldMistake, Scenario); 24] = [
     (
         WorldMistake::DepartsUnrecorded,
         Scenario::Deletion { clusters: 1 },
@@ -182,6 +192,9 @@ const MISTAKES: [(WorldMistake, Scenario); 21] = [
     (WorldMistake::GuardsLate, Scenario::TakeoverDelay),
     (WorldMistake::LeavesPaused, Scenario::PausedDeletion),
     (WorldMistake::StopsUnelected, Scenario::BlindStandby),
+    (WorldMistake::UnguardsBesideHolder, Scenario::DeletedAfterRemoval),
+    (WorldMistake::KeepsFormerClaims, Scenario::MovedTarget),
+    (WorldMistake::WaitsForContender, Scenario::DeletedWhileCutOff),
     (WorldMistake::KeepsLocksCutOff, Scenario::CutOffHolder),
     (WorldMistake::TrustsCopies, Scenario::CopiedCluster),
     (WorldMistake::QueuesByArrival, Scenario::BadNeighbours),

@@ -29,6 +29,11 @@ pub(super) struct Backup {
 }
 
 impl Users {
+    /// Reports whether a backup was ever restored.
+    pub(in crate::controller::world) fn has_restored(&self) -> bool {
+        self.restored.is_some()
+    }
+
     /// Reports whether a backup was restored a short time ago.
     pub(in crate::controller::world) fn restores(&self) -> bool {
         self.restored

@@ -1,0 +1,91 @@
+//! Targets that are removed from a lock while they run, or moved to another one.
+
+use std::time::Duration;
+
+use redlock_world::kubernetes::ResourceId;
+use serde_json::json;
+use tokio::time;
+
+use super::{LATE, SOON, runs_somewhere, with_running_work};
+use crate::controller::world::{
+    cluster::{ClusterWorld, USER},
+    manifests::{self, NAMESPACE},
+    observer::{has_condition, running_in},
+    universe::Universe,
+};
+
+fn set_targets(cluster: &ClusterWorld, lock: &str, targets: &[&str]) {
+    let targets = &manifests::lock(lock, targets)["spec"]["targets"];
+    cluster.change_lock(lock, json!({ "spec": { "targets": targets } }));
+}
+
+/// Moves the target to another lock in two clusters: it is added to the one before it is removed from the other.
+pub(super) async fn moved_target(seed: u64) -> Result<(), String> {
+    let (universe, _) = with_running_work(seed, 2).await?;
+    for cluster in &universe.clusters {
+        cluster.create_lock(manifests::lock("other", &[]));
+    }
+    universe
+        .wait("the other lock is held", SOON, |universe| {
+            let mut clusters = universe.clusters.iter();
+            clusters.any(|cluster| has_condition(cluster, "other", "Held"))
+        })
+        .await?;
+    for cluster in &universe.clusters {
+        set_targets(cluster, "other", &["web"]);
+    }
+    time::sleep(Duration::from_millis(fastrand::u64(..3_000))).await;
+    for cluster in &universe.clusters {
+        set_targets(cluster, "web", &[]);
+    }
+    universe
+        .wait(
+            "the other lock runs the target in one cluster",
+            LATE,
+            |universe| {
+                let mut clusters = universe.clusters.iter();
+                running_in(universe, "web").len() == 1
+                    && clusters.all(|cluster| has_condition(cluster, "other", "Ready"))
+            },
+        )
+        .await?;
+    for cluster in &universe.clusters {
+        cluster.change_lock(
+            "web",
+            json!({ "spec": { "state": "SteppedDown", "reason": "a test" } }),
+        );
+    }
+    universe
+        .keep("the target runs on", SOON, |universe| {
+            running_in(universe, "web").len() == 1
+        })
+        .await
+}
+
+/// Removes the target, whose pods take some time to end, and deletes the lock meanwhile: the object stays until they have
+/// ended.
+pub(super) async fn deleted_after_removal(seed: u64) -> Result<(), String> {
+    let universe = Universe::start(seed, 1, 2);
+    let cluster = universe.clusters[0].clone();
+    let mut deployment = manifests::deployment(NAMESPACE, "web", 0, 20);
+    deployment["spec"]["template"]["metadata"]["annotations"] = json!({ "world/stop-seconds": "12" });
+    cluster
+        .api
+        .create(USER, &ResourceId::DEPLOYMENTS, deployment)
+        .unwrap();
+    let mut lock = manifests::lock("web", &["web"]);
+    lock["spec"]["targets"][0]["stopSeconds"] = json!(25);
+    cluster.create_lock(lock);
+    runs_somewhere(&universe).await?;
+    time::sleep(Duration::from_millis(fastrand::u64(..20_000))).await;
+    set_targets(&cluster, "web", &[]);
+    time::sleep(Duration::from_millis(fastrand::u64(..8_000))).await;
+    cluster.delete_lock("web");
+    universe
+        .wait("the object is gone", SOON, |_| cluster.lock("web").is_none())
+        .await?;
+    match cluster.running_pods("web") {
+        0 => Ok(()),
+        _ => Err("the object is gone, and the work runs".to_owned()),
+    }
+}
