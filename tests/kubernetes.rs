@@ -26,6 +26,8 @@ mod clusters;
 #[path = "kubernetes/commands.rs"]
 mod commands;
 mod common;
+#[path = "kubernetes/conversations.rs"]
+mod conversations;
 #[path = "kubernetes/crds.rs"]
 mod crds;
 #[path = "kubernetes/cut_off.rs"]

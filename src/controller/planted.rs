@@ -10,8 +10,6 @@ pub(super) enum WorldMistake {
     RemembersRemoved,
     /// The finalizer is added with the first start only, after the takeover delay.
     GuardsLate,
-    /// A sibling of the holder removes the finalizer of removed targets that the holder still stops.
-    UnguardsBesideHolder,
     /// A lock keeps its claim on a target that was removed from it, until it is judged again.
     KeepsFormerClaims,
     /// A holder that is cut off from the API server waits for a sibling that contends for each of its locks.

@@ -8,7 +8,6 @@
 mod api_client;
 mod candidate;
 mod cluster;
-mod controllers;
 mod everyday;
 mod judge;
 mod manifests;

@@ -42,6 +42,7 @@ mod shape;
 mod snapshot;
 mod state;
 mod strategic;
+mod typed;
 mod validate;
 mod verbs;
 mod watch;

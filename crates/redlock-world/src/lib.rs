@@ -4,7 +4,9 @@
 #![cfg(debug_assertions)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod control_plane;
 pub mod controllers;
+pub mod conversation;
 pub mod kubernetes;
 pub mod masters;
 pub mod network;

@@ -18,6 +18,8 @@ pub(super) enum Planted {
     FinalizerStays,
     /// The finalizer is removed although a sibling did not answer.
     UnguardsBesideSilence,
+    /// A sibling of the holder removes the finalizer of removed targets that the holder still stops.
+    UnguardsBesideHolder,
     StatusEachTick,
     /// The answer to a write restores an object that is gone.
     AnswerBringsBack,

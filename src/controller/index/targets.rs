@@ -187,7 +187,7 @@ impl Index {
         if plan.targets.is_empty() {
             // Of removed targets, the holder alone waits for the pods; a sibling of the holder reads the objects only.
             let decides = plan.candidates == Candidates::Agents || self.holds(key, at);
-            return !held || decides || plants(WorldMistake::UnguardsBesideHolder);
+            return !held || decides || self.plants(Planted::UnguardsBesideHolder);
         }
         let snapshot = self.snapshot(key, at);
         let elsewhere = snapshot.is_some_and(|snapshot| snapshot.holder.is_some());

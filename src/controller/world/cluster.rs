@@ -11,6 +11,7 @@ use std::{
 
 use jiff::Timestamp;
 use redlock_world::{
+    control_plane::reconcile,
     controllers::{ControllerKind, ControllerSettings, Controllers, RunningPod},
     kubernetes::{ApiOptions, ApiServer, DeleteOptions, LatencyRange, ObjectKey, ResourceId},
     network::Network,
@@ -20,7 +21,6 @@ use tokio::{sync::Notify, task::JoinHandle, time};
 
 use super::{
     candidate::LeaderCandidate,
-    controllers::reconcile,
     manifests::{self, NAMESPACE, OPERATOR_NAMESPACE, OTHER_NAMESPACE},
     observer::is_condition_true,
     replica::{OperatorProcess, ReplicaPod},

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    ClusterObjects, ControllerPlan,
+    ClusterObjects, ControllerPlan, ControllerWrite,
     object::{
         Condition, FieldPath, Object, annotation, count, count_or, flag, is_deleting, is_pod_over, label,
         name, namespace, set_count, set_metadata, status_of, text,
@@ -35,12 +35,10 @@ pub(super) fn reconcile(objects: &dyn ClusterObjects, now: Timestamp) -> Control
         let mut rollout = Rollout::new(owner, &claimed);
         if !is_deleting(deployment) {
             rollout.advance(&sets, &pods, &mut plan);
-            rollout.record_revision(&mut plan);
             rollout.write_replicas(&mut plan);
             rollout.clean_up(&mut plan);
         }
-        let status = rollout.status(now);
-        plan.update_status(KIND, deployment, status);
+        rollout.write_status(now, &mut plan);
     }
     plan
 }
@@ -225,14 +223,23 @@ impl<'a> Rollout<'a> {
         last.unwrap_or(0) + 1
     }
 
-    fn record_revision(&self, plan: &mut ControllerPlan) {
-        let Some(new) = &self.new else { return };
-        let current = revision(&new.set).max(self.next_revision()).to_string();
-        if annotation(self.deployment, REVISION) != Some(&current) {
-            let mut changed = self.deployment.clone();
-            set_metadata(&mut changed, "annotations", REVISION, &current);
-            plan.update(KIND, changed);
+    /// Writes status and revision. The annotation is part of an update of the status, which is no new generation.
+    fn write_status(&self, now: Timestamp, plan: &mut ControllerPlan) {
+        let mut changed = self.deployment.clone();
+        let status = self.status(now);
+        if let Some(new) = self.new.as_ref().filter(|_| !is_deleting(self.deployment)) {
+            let current = revision(&new.set).max(self.next_revision()).to_string();
+            if annotation(self.deployment, REVISION) != Some(&current) {
+                set_metadata(&mut changed, "annotations", REVISION, &current);
+                changed["status"] = status;
+                let kind = KIND.to_owned();
+                return plan.push(ControllerWrite::UpdateStatus {
+                    kind,
+                    object: changed,
+                });
+            }
         }
+        plan.update_status(KIND, self.deployment, status);
     }
 
     fn write_replicas(&self, plan: &mut ControllerPlan) {
@@ -314,14 +321,31 @@ impl<'a> Rollout<'a> {
             true => (true, "MinimumReplicasAvailable"),
             false => (false, "MinimumReplicasUnavailable"),
         };
-        Condition::new("Available", enough, reason, "").set(&mut status, now);
+        set_last(Condition::new("Available", enough, reason, ""), &mut status, now);
         let progress = if self.is_complete() {
             "NewReplicaSetAvailable"
         } else {
             "ReplicaSetUpdated"
         };
-        Condition::new("Progressing", true, progress, "").set(&mut status, now);
+        let progressing = Condition::new("Progressing", true, progress, "");
+        let paused = Condition {
+            status: "Unknown",
+            reason: "DeploymentPaused",
+            ..progressing
+        };
+        let is_paused = flag(self.deployment, "/spec/paused");
+        set_last(if is_paused { paused } else { progressing }, &mut status, now);
         status
+    }
+}
+
+/// Sets a condition; one that changes becomes the last.
+fn set_last(condition: Condition<'_>, status: &mut Value, now: Timestamp) {
+    if condition.set(status, now)
+        && let Some(Value::Array(all)) = status.get_mut("conditions")
+        && let Some(place) = all.iter().position(|one| one["type"] == condition.kind)
+    {
+        all[place..].rotate_left(1);
     }
 }
 

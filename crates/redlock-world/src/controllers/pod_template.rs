@@ -55,6 +55,7 @@ pub(super) fn new_pod(template: &Value, namespace: &str, name: &str, owner: &Val
         "kind": "Pod",
         "metadata": {
             "name": name,
+            "generateName": name.rsplit_once('-').map(|(prefix, _)| format!("{prefix}-")),
             "namespace": namespace,
             "labels": metadata("labels"),
             "annotations": metadata("annotations"),

@@ -253,7 +253,8 @@ impl<'a> Members<'a> {
         let ready = number(&is_pod_ready);
         let replicas = number(&|_| true);
         let recorded = text(self.set, "/status/currentRevision");
-        let complete = updated == replicas && ready == replicas;
+        let wanted = count_or(self.set, "/spec/replicas", 1);
+        let complete = updated == wanted && ready == wanted;
         let current_revision = match recorded.is_empty() || complete {
             true => self.revision.clone(),
             false => recorded.to_owned(),

@@ -48,6 +48,8 @@ fn compare(
         (_, Some(Value::Array(new))) if !new.is_empty() && shape.list_type() != ListType::Atomic => {
             lists(before, new, shape, changed, removed);
         }
+        // Empty metadata of a template: no manager owns it.
+        (None, Some(Value::Object(new))) if new.is_empty() && shape.is_metadata() => {}
         (_, Some(_)) => {
             if let Some(before) = before.filter(|before| before.is_object() || before.is_array()) {
                 removed.union(&FieldSet::of(before, shape));

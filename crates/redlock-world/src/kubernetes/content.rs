@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{
     access::Verb,
     defaults,
-    error::{ApiError, FieldError},
+    error::ApiError,
     managed::FieldConflict,
     merge::{json_patch, merge_patch},
     object::{metadata_of, put},
@@ -13,6 +13,7 @@ use super::{
     resource::ResourceId,
     shape::Shape,
     strategic::strategic_patch,
+    typed,
     write::{Patch, Subresource, WriteRequest},
 };
 
@@ -35,7 +36,11 @@ pub(super) fn complete(
 ) -> Result<(), ApiError> {
     let Some(schema) = &kind.schema else {
         defaults::apply(kind, object);
-        return Ok(());
+        return match typed::mistake(kind, object) {
+            None => Ok(()),
+            Some(why) if request.verb == Verb::Patch => Err(ApiError::invalid_patch(&why)),
+            Some(why) => Err(ApiError::bad_request(why)),
+        };
     };
     let mut unknown = Vec::new();
     schema.prune_root(object, &mut unknown);
@@ -46,8 +51,7 @@ pub(super) fn complete(
             .collect();
         let why = format!("strict decoding error: {}", fields.join(", "));
         if request.verb == Verb::Patch {
-            let error = FieldError::invalid("patch", object, &why);
-            return Err(ApiError::invalid(kind, "", &[error]));
+            return Err(ApiError::invalid_patch(&why));
         }
         let (name, version) = (&kind.kind, &kind.version);
         let why = format!("{name} in version {version:?} cannot be handled as a {name}: {why}");
@@ -106,10 +110,12 @@ pub(super) fn restrict(kind: &ResourceKind, subresource: Subresource, before: &V
         }
         Subresource::Status => {
             keep(after, "spec");
-            let metadata = metadata_of(after);
-            for field in ["labels", "ownerReferences"] {
-                put(metadata, field, before["metadata"].get(field).cloned());
-            }
+            let field = match &*kind.id.plural {
+                "deployments" => "labels",
+                "pods" => "ownerReferences",
+                _ => return,
+            };
+            put(metadata_of(after), field, before["metadata"].get(field).cloned());
         }
     }
 }
@@ -128,27 +134,62 @@ pub(super) fn of_subresource(kind: &ResourceKind, subresource: Subresource, conf
     config
 }
 
+/// Refuses a configuration that cannot be applied.
+pub(super) fn check_config(kind: &ResourceKind, config: &Value) -> Result<(), ApiError> {
+    if config["kind"].is_null() || config["apiVersion"].is_null() {
+        return Err(ApiError::bad_request(
+            "an applied object needs apiVersion and kind",
+        ));
+    }
+    if config["metadata"]["managedFields"]
+        .as_array()
+        .is_some_and(|all| !all.is_empty())
+    {
+        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+    }
+    let mut unknown = Vec::new();
+    if let Some(schema) = &kind.schema {
+        schema.prune_root(&mut config.clone(), &mut unknown);
+    }
+    match unknown.first() {
+        // The server has no better code for it.
+        Some(field) => {
+            let why = format!("failed to create typed patch object: .{field}: field not declared in schema");
+            Err(ApiError::new(500, "", why))
+        }
+        None => Ok(()),
+    }
+}
+
 pub(super) fn apply_conflict(conflicts: &[FieldConflict]) -> ApiError {
     let mut causes = Vec::new();
     for conflict in conflicts {
         for path in &conflict.paths {
-            let message = format!("conflict with {:?}", conflict.manager);
+            let message = format!("conflict with {}", conflict.manager);
             causes.push(json!({"reason": "FieldManagerConflict", "message": message, "field": path}));
         }
     }
     let count = causes.len();
-    let plural = if count == 1 { "" } else { "s" };
-    let texts: Vec<String> = conflicts
-        .iter()
-        .map(|conflict| {
+    let of = |conflict: &FieldConflict| {
+        format!(
+            "conflicts with {}:\n- {}",
+            conflict.manager,
+            conflict.paths.join("\n- ")
+        )
+    };
+    let message = match conflicts {
+        [one] if count == 1 => {
+            let path = one.paths.first().map_or("", String::as_str);
             format!(
-                "conflicts with {:?}: {}",
-                conflict.manager,
-                conflict.paths.join(", ")
+                "Apply failed with 1 conflict: conflict with {}: {path}",
+                one.manager
             )
-        })
-        .collect();
-    let message = format!("Apply failed with {count} conflict{plural}: {}", texts.join("; "));
+        }
+        many => {
+            let texts: Vec<String> = many.iter().map(of).collect();
+            format!("Apply failed with {count} conflicts: {}", texts.join("\n"))
+        }
+    };
     let mut error = ApiError::new(409, "Conflict", message);
     error.details = json!({ "causes": causes });
     error

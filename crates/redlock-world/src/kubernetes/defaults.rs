@@ -36,6 +36,8 @@ pub(super) fn apply(kind: &ResourceKind, object: &mut Value) {
             template(object, "Always");
         }
         "daemonsets" => {
+            let generation = json!({"annotations": {"deprecated.daemonset.template.generation": "1"}});
+            fill(&mut object["metadata"], &generation);
             fill(
                 &mut object["spec"],
                 &json!({"revisionHistoryLimit": 10, "updateStrategy": {"type": "RollingUpdate",
@@ -53,18 +55,34 @@ pub(super) fn apply(kind: &ResourceKind, object: &mut Value) {
                 &json!({"suspend": false, "concurrencyPolicy": "Allow",
                 "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1}),
             );
+            fill(&mut object["spec"]["jobTemplate"], &json!({"metadata": {}}));
             let template = object.pointer_mut("/spec/jobTemplate/spec/template");
             if let Some(template) = template.filter(|template| template.is_object()) {
+                fill(template, &json!({"metadata": {}}));
                 pod_spec(&mut template["spec"], "Never");
             }
         }
+        "customresourcedefinitions" => {
+            let kind = object["spec"]["names"]["kind"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            fill(
+                &mut object["spec"]["names"],
+                &json!({"listKind": format!("{kind}List")}),
+            );
+        }
         "secrets" => secret(object),
         "persistentvolumeclaims" => fill(&mut object["spec"], &json!({"volumeMode": "Filesystem"})),
-        // Only at the creation: the namespace controller removes the finalizer.
-        "namespaces" if object["metadata"]["resourceVersion"].is_null() => {
-            fill(object, &json!({"spec": {"finalizers": ["kubernetes"]}}));
-        }
+        "namespaces" => namespace(object),
         _ => {}
+    }
+}
+
+fn namespace(object: &mut Value) {
+    object["metadata"]["labels"]["kubernetes.io/metadata.name"] = object["metadata"]["name"].clone();
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.retain(|_, value| value.as_array().is_none_or(|all| !all.is_empty()));
     }
 }
 
@@ -93,6 +111,14 @@ fn stateful_set(object: &mut Value) {
             &mut object["spec"]["updateStrategy"],
             &json!({"rollingUpdate": {"partition": 0}}),
         );
+    }
+    let claims = object
+        .pointer_mut("/spec/volumeClaimTemplates")
+        .and_then(Value::as_array_mut);
+    for claim in claims.into_iter().flatten() {
+        let defaults = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "spec": {"volumeMode": "Filesystem"}, "status": {"phase": "Pending"}});
+        fill(claim, &defaults);
     }
     template(object, "Always");
 }
@@ -125,9 +151,15 @@ fn pod_spec(spec: &mut Value, restart: &str) {
             "schedulerName": "default-scheduler", "securityContext": {}}),
     );
     for container in spec["containers"].as_array_mut().into_iter().flatten() {
+        let image = container["image"].as_str().unwrap_or_default();
+        let tag = image.rsplit('/').next().unwrap_or_default().split_once(':');
+        let pull = match tag {
+            None | Some((_, "latest")) if !image.contains('@') => "Always",
+            _ => "IfNotPresent",
+        };
         fill(
             container,
-            &json!({"imagePullPolicy": "IfNotPresent", "resources": {},
+            &json!({"imagePullPolicy": pull, "resources": {},
                 "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}),
         );
     }
@@ -173,11 +205,20 @@ pub(super) fn status(kind: &ResourceKind, object: &Value) -> Option<Value> {
         "persistentvolumeclaims" => Some(json!({"phase": "Pending"})),
         "nodes" => Some(object.get("status").cloned().unwrap_or_else(|| json!({}))),
         "customresourcedefinitions" => Some(json!({"acceptedNames": object["spec"]["names"],
-            "conditions": [{"type": "Established", "status": "True"}], "storedVersions": []})),
+            "conditions": [{"type": "Established", "status": "True"}],
+            "storedVersions": stored_versions(object)})),
+        "daemonsets" => Some(json!({"currentNumberScheduled": 0, "desiredNumberScheduled": 0,
+            "numberMisscheduled": 0, "numberReady": 0})),
         "replicasets" => Some(json!({"replicas": 0})),
         "statefulsets" => Some(json!({"replicas": 0, "availableReplicas": 0})),
         _ => Some(json!({})),
     }
+}
+
+fn stored_versions(definition: &Value) -> Value {
+    let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
+    let stored = versions.filter(|version| version["storage"] == true);
+    stored.map(|version| version["name"].clone()).collect()
 }
 
 #[cfg(test)]

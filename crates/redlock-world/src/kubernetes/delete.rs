@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{
     access::Verb,
-    error::ApiError,
-    metadata::{bump_generation, check_uid},
+    error::{ApiError, FieldError},
+    metadata::bump_generation,
     object::{ObjectKey, finalizers, is_deleting, meta, set_finalizers},
     registry::ResourceKind,
     resource::ResourceId,
@@ -25,6 +25,28 @@ pub enum Propagation {
     Background,
     Foreground,
     Orphan,
+}
+
+impl Propagation {
+    /// Reads a policy; an empty one is that of the kind.
+    pub(super) fn read(text: &str) -> Result<Option<Self>, ApiError> {
+        match text {
+            "" => Ok(None),
+            "Background" => Ok(Some(Self::Background)),
+            "Foreground" => Ok(Some(Self::Foreground)),
+            "Orphan" => Ok(Some(Self::Orphan)),
+            other => {
+                let error = FieldError {
+                    field: "propagationPolicy".to_owned(),
+                    reason: "FieldValueNotSupported",
+                    message: format!(
+                        "Unsupported value: {other:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
+                    ),
+                };
+                Err(ApiError::invalid_options("DeleteOptions", error))
+            }
+        }
+    }
 }
 
 /// The options of a deletion.
@@ -48,21 +70,15 @@ impl DeleteOptions {
         }
     }
 
-    pub(super) fn read(body: &Value) -> Self {
+    pub(super) fn read(body: &Value) -> Result<Self, ApiError> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let propagation = match body["propagationPolicy"].as_str() {
-            Some("Background") => Some(Propagation::Background),
-            Some("Foreground") => Some(Propagation::Foreground),
-            Some("Orphan") => Some(Propagation::Orphan),
-            _ => None,
-        };
-        Self {
+        Ok(Self {
             grace_seconds: body["gracePeriodSeconds"].as_i64(),
-            propagation,
+            propagation: Propagation::read(body["propagationPolicy"].as_str().unwrap_or_default())?,
             uid: text(&body["preconditions"]["uid"]),
             version: text(&body["preconditions"]["resourceVersion"]),
             is_dry_run: body["dryRun"].as_array().is_some_and(|all| !all.is_empty()),
-        }
+        })
     }
 }
 
@@ -82,19 +98,7 @@ impl State {
         options: &DeleteOptions,
     ) -> Result<Deleted, ApiError> {
         let (kind, before) = (self.kind(&key.resource)?, self.get(key)?);
-        check_uid(
-            &key.resource,
-            &key.name,
-            options.uid.as_deref().unwrap_or_default(),
-            &before,
-        )?;
-        let version = meta(&before, "resourceVersion");
-        if let Some(wanted) = options.version.as_deref().filter(|wanted| *wanted != version) {
-            let why = format!(
-                "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {version}"
-            );
-            return Err(ApiError::conflict(&key.resource, &key.name, &why));
-        }
+        check_preconditions(&kind, &before, options)?;
         let protected = ["kube-system", "default", "kube-public"].contains(&&*key.name);
         if key.resource == ResourceId::NAMESPACES && protected {
             return Err(ApiError::forbidden(
@@ -119,15 +123,36 @@ impl State {
         }
         let keeps = self.mark(&kind, &mut after, options);
         if options.is_dry_run {
-            return Ok(Deleted::Pending(Arc::new(after)));
+            let after = Arc::new(after);
+            return Ok(if keeps {
+                Deleted::Pending(after)
+            } else {
+                Deleted::Gone(after)
+            });
         }
         if !keeps {
-            return Ok(Deleted::Gone(self.commit(request.author(), key, None)));
+            let gone = self.commit(request.author(), key, None);
+            return Ok(Deleted::Gone(if kind.id == ResourceId::PODS {
+                Arc::new(self.ended(&gone))
+            } else {
+                gone
+            }));
         }
         if after == *before {
             return Ok(Deleted::Pending(before));
         }
         Ok(Deleted::Pending(self.commit(request.author(), key, Some(after))))
+    }
+
+    /// Returns a pod that is removed, as the answer shows it: without a grace period.
+    fn ended(&self, pod: &Value) -> Value {
+        let mut pod = pod.clone();
+        if !is_deleting(&pod) {
+            bump_generation(&mut pod);
+            pod["metadata"]["deletionTimestamp"] = self.second().into();
+        }
+        pod["metadata"]["deletionGracePeriodSeconds"] = 0.into();
+        pod
     }
 
     /// Marks an object as being deleted; returns false if nothing keeps it.
@@ -149,9 +174,10 @@ impl State {
             object["metadata"]["deletionTimestamp"] = self.second().into();
             bump_generation(object);
         }
-        object["metadata"]["deletionGracePeriodSeconds"] = 0.into();
         if in_spec {
             object["status"]["phase"] = "Terminating".into();
+        } else {
+            object["metadata"]["deletionGracePeriodSeconds"] = 0.into();
         }
         true
     }
@@ -185,6 +211,9 @@ impl State {
             (Some(left), Ok(end)) => end + jiff::SignedDuration::from_secs(grace - left),
             _ => self.now() + jiff::SignedDuration::from_secs(grace),
         };
+        if !is_deleting(pod) {
+            bump_generation(pod);
+        }
         pod["metadata"]["deletionTimestamp"] = second(end).into();
         pod["metadata"]["deletionGracePeriodSeconds"] = grace.into();
         Some(true)
@@ -244,6 +273,26 @@ impl State {
             );
         }
     }
+}
+
+fn check_preconditions(kind: &ResourceKind, object: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
+    for (what, field, wanted) in [
+        ("UID", "uid", &options.uid),
+        ("ResourceVersion", "resourceVersion", &options.version),
+    ] {
+        let found = meta(object, field);
+        if let Some(wanted) = wanted
+            .as_deref()
+            .filter(|wanted| !wanted.is_empty() && *wanted != found)
+        {
+            let why = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). \
+                 The object might have been deleted and then recreated"
+            );
+            return Err(ApiError::unmet(kind, meta(object, "name"), &why));
+        }
+    }
+    Ok(())
 }
 
 fn definition_of(id: &ResourceId) -> ObjectKey {

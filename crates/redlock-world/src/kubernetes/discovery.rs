@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::{error::ApiError, registry::ResourceKind, state::State};
 
 const VERBS: [&str; 8] = [
-    "create",
     "delete",
     "deletecollection",
     "get",
     "list",
     "patch",
+    "create",
     "update",
     "watch",
 ];
@@ -40,6 +40,13 @@ impl State {
             groups.insert(group.to_owned(), vec!["v1".to_owned()]);
         }
         groups
+    }
+
+    /// Reports whether a version of a group is served.
+    pub(super) fn serves(&self, group: &str, version: &str) -> bool {
+        self.kinds
+            .values()
+            .any(|kind| kind.id.group == group && kind.version == version)
     }
 
     pub(super) fn group_list(&self) -> Value {
@@ -92,8 +99,11 @@ fn resources(kind: &ResourceKind) -> Vec<Value> {
     let plural = &kind.id.plural;
     let mut all = vec![json!({
         "name": plural, "singularName": kind.singular, "namespaced": kind.is_namespaced, "kind": kind.kind,
-        "verbs": VERBS, "shortNames": kind.short_names,
+        "verbs": VERBS,
     })];
+    if !kind.short_names.is_empty() {
+        all[0]["shortNames"] = kind.short_names.clone().into();
+    }
     let verbs = ["get", "patch", "update"];
     if kind.has_status {
         all.push(

@@ -84,6 +84,17 @@ impl ApiError {
         Self::of(409, "Conflict", id, name, message)
     }
 
+    /// A deletion whose precondition does not hold: its details name the kind, not the resource.
+    pub(super) fn unmet(kind: &ResourceKind, name: &str, why: &str) -> Self {
+        let mut error = Self::conflict(&kind.id, name, why);
+        error.message = format!(
+            "Operation cannot be fulfilled on {} \"{name}\": {why}",
+            kind.qualified()
+        );
+        error.details["kind"] = kind.kind.clone().into();
+        error
+    }
+
     pub(super) fn modified(id: &ResourceId, name: &str) -> Self {
         let why =
             "the object has been modified; please apply your changes to the latest version and try again";
@@ -93,6 +104,19 @@ impl ApiError {
     pub(super) fn wrong_uid(id: &ResourceId, name: &str, wanted: &str, found: &str) -> Self {
         let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
         Self::conflict(id, name, &why)
+    }
+
+    /// An update of a kind whose updates need a version.
+    pub(super) fn without_version(id: &ResourceId, name: &str) -> Self {
+        let error = FieldError::invalid(
+            "metadata.resourceVersion",
+            &Value::from(0),
+            "must be specified for an update",
+        );
+        let message = format!("{id} \"{name}\" is invalid: {}: {}", error.field, error.message);
+        let mut refused = Self::of(422, "Invalid", id, name, message);
+        refused.details["causes"] = causes(&[error]);
+        refused
     }
 
     pub(super) fn forbidden(id: &ResourceId, name: &str, why: &str) -> Self {
@@ -142,26 +166,55 @@ impl ApiError {
         error
     }
 
+    /// A subresource that the CRD of an object does not have.
+    pub(super) fn no_subresource(id: &ResourceId, name: &str) -> Self {
+        let mut error = Self::of(404, "NotFound", id, name, String::new());
+        error.message = Self::no_resource().message;
+        error
+    }
+
     pub(super) fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
     pub(super) fn invalid(kind: &ResourceKind, name: &str, errors: &[FieldError]) -> Self {
-        let texts: Vec<String> = errors
+        let mut texts: Vec<String> = errors
             .iter()
             .map(|error| format!("{}: {}", error.field, error.message))
             .collect();
+        texts.dedup();
         let text = match &texts[..] {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
         };
         let called = kind.qualified();
-        let causes: Vec<Value> = errors
-            .iter()
-            .map(|error| json!({"reason": error.reason, "message": error.message, "field": error.field}))
-            .collect();
         let mut refused = Self::new(422, "Invalid", format!("{called} \"{name}\" is invalid: {text}"));
-        refused.details = json!({"name": name, "group": kind.id.group, "kind": kind.kind, "causes": causes});
+        refused.details = json!({"kind": kind.kind, "causes": causes(errors)});
+        for (field, text) in [("name", name), ("group", &*kind.id.group)] {
+            if !text.is_empty() {
+                refused.details[field] = text.into();
+            }
+        }
+        refused
+    }
+
+    /// Options of a request that are not valid.
+    pub(super) fn invalid_options(kind: &str, error: FieldError) -> Self {
+        let message = format!(
+            "{kind}.meta.k8s.io \"\" is invalid: {}: {}",
+            error.field, error.message
+        );
+        let mut refused = Self::new(422, "Invalid", message);
+        refused.details = json!({"group": "meta.k8s.io", "kind": kind, "causes": causes(&[error])});
+        refused
+    }
+
+    /// A patch whose result is no object of the kind.
+    pub(super) fn invalid_patch(why: &str) -> Self {
+        let error = FieldError::invalid("patch", &Value::Null, why);
+        let message = format!(" \"\" is invalid: {}: {}", error.field, error.message);
+        let mut refused = Self::new(422, "Invalid", message);
+        refused.details = json!({"causes": causes(&[error])});
         refused
     }
 
@@ -179,13 +232,23 @@ impl ApiError {
     pub fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.clone().into();
+        }
         if !self.details.is_null() {
             status["details"] = self.details.clone();
         }
         status
     }
+}
+
+fn causes(errors: &[FieldError]) -> Value {
+    let causes = errors
+        .iter()
+        .map(|error| json!({"reason": error.reason, "message": error.message, "field": error.field}));
+    causes.collect()
 }
 
 impl std::fmt::Display for ApiError {

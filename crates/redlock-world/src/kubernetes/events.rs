@@ -103,8 +103,7 @@ pub(super) fn deleted(object: &Value, revision: u64) -> Value {
 
 /// Returns the bookmark of a revision.
 pub(super) fn bookmark(kind: &ResourceKind, revision: u64, ends_initial: bool) -> Value {
-    let mut metadata =
-        serde_json::json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+    let mut metadata = serde_json::json!({"resourceVersion": revision.to_string()});
     if ends_initial {
         metadata["annotations"] = serde_json::json!({"k8s.io/initial-events-end": "true"});
     }

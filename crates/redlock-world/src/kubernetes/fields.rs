@@ -46,10 +46,13 @@ impl FieldSet {
         match value {
             Value::Object(fields) if !fields.is_empty() && !shape.is_atomic_map() => {
                 for (name, value) in fields {
-                    self.child(format!("f:{name}")).add(value, shape.field(name));
+                    let field = Self::of(value, shape.field(name));
+                    if !field.is_empty() {
+                        self.children.insert(format!("f:{name}"), field);
+                    }
                 }
             }
-            Value::Array(items) if !items.is_empty() => match shape.list_type() {
+            Value::Array(items) => match shape.list_type() {
                 ListType::Atomic => self.is_member = true,
                 list @ (ListType::Set | ListType::Map(_)) => {
                     for item in items {
@@ -147,11 +150,13 @@ impl FieldSet {
         paths
     }
 
+    /// Adds the paths of all members below `at`.
     fn collect(&self, at: &str, paths: &mut Vec<String>) {
         for (key, child) in &self.children {
             let part = match key.split_once(':') {
                 Some(("f", name)) => format!("{at}.{name}"),
-                Some((_, element)) => format!("{at}[{element}]"),
+                Some(("k", keys)) => format!("{at}[{}]", key_text(keys)),
+                Some((_, element)) => format!("{at}[={element}]"),
                 None => format!("{at}.{key}"),
             };
             if child.is_member {
@@ -160,4 +165,11 @@ impl FieldSet {
             child.collect(&part, paths);
         }
     }
+}
+
+/// Returns the keys of a list element in the form of a path, such as `name="c"`.
+fn key_text(keys: &str) -> String {
+    let keys: Map<String, Value> = serde_json::from_str(keys).unwrap_or_default();
+    let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    keys.join(",")
 }

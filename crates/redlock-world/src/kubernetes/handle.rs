@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::{
     access::Verb,
     discovery, encode,
-    error::ApiError,
+    error::{ApiError, FieldError},
     faults::Refusal,
     request::{ObjectRoute, Parameters, Route},
     reviews,
@@ -106,8 +106,9 @@ impl ApiRequest {
             "application/json-patch+json" => Ok(Patch::Json(body)),
             "application/strategic-merge-patch+json" => Ok(Patch::Strategic(body)),
             "application/apply-patch+yaml" if parameters.text("fieldManager").is_empty() => {
-                let why = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
-                Err(ApiError::new(422, "Invalid", why))
+                let mut error = FieldError::required("fieldManager");
+                error.message.push_str(": is required for apply patch");
+                Err(ApiError::invalid_options("PatchOptions", error))
             }
             "application/apply-patch+yaml" => Ok(Patch::Apply {
                 config: body,
@@ -233,7 +234,13 @@ impl ApiServer {
         {
             return Ok(unary(201, &answer));
         }
+        if !state.serves(&route.resource.group, &route.version) {
+            return Ok(not_served());
+        }
         let kind = state.kind(&route.resource)?;
+        if kind.is_custom() && route.namespace.is_some() && !kind.is_namespaced {
+            return Ok(not_served());
+        }
         if kind.version != route.version || (route.namespace.is_some() && !kind.is_namespaced) {
             return Err(ApiError::no_resource());
         }
@@ -259,6 +266,14 @@ impl ApiServer {
             }
             _ => write(state, caller, request, route, &kind, &parameters),
         }
+    }
+}
+
+/// The answer to a path of a group or version that is not served: it is not JSON.
+fn not_served() -> ApiResponse {
+    ApiResponse {
+        status: 404,
+        body: ApiBody::Unary(Bytes::from_static(b"404 page not found\n")),
     }
 }
 

@@ -19,5 +19,11 @@ pub(super) fn label(job: &mut Value) {
     for (key, value) in labels.as_object().into_iter().flatten() {
         job["spec"]["template"]["metadata"]["labels"][key] = value.clone();
     }
+    if job["metadata"]["labels"]
+        .as_object()
+        .is_none_or(|labels| labels.is_empty())
+    {
+        job["metadata"]["labels"] = job["spec"]["template"]["metadata"]["labels"].clone();
+    }
     job["spec"]["selector"] = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
 }

@@ -19,6 +19,8 @@ pub(super) struct ListRequest {
     pub(super) selector: Selector,
     pub(super) limit: usize,
     pub(super) continue_token: String,
+    /// The revision whose state is wanted; the present one if absent.
+    pub(super) exact: Option<u64>,
 }
 
 /// One page of a list.
@@ -32,7 +34,7 @@ pub(super) struct ListPage {
 
 impl State {
     pub(super) fn list(&self, kind: &ResourceKind, request: &ListRequest) -> Result<ListPage, ApiError> {
-        let (revision, start) = self.position(kind, &request.continue_token)?;
+        let (revision, start) = self.position(kind, request)?;
         let past;
         let empty = BTreeMap::new();
         let present = self.objects.get(&kind.id).unwrap_or(&empty);
@@ -75,10 +77,16 @@ impl State {
     fn position(
         &self,
         kind: &ResourceKind,
-        token: &str,
+        request: &ListRequest,
     ) -> Result<(u64, Option<(String, String)>), ApiError> {
+        let token = &*request.continue_token;
         if token.is_empty() {
-            return Ok((self.revision, None));
+            let revision = request.exact.unwrap_or(self.revision);
+            if revision < self.oldest(kind) {
+                let why = format!("The resourceVersion for the provided list is too old: {revision}");
+                return Err(ApiError::expired(why));
+            }
+            return Ok((revision, None));
         }
         let mut parts = token.splitn(3, '|');
         let revision = parts.next().and_then(|part| part.parse::<u64>().ok());

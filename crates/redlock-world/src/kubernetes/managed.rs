@@ -12,6 +12,7 @@ use super::{
 
 /// The number of managers with operation `Update` that are kept; older ones are combined.
 const MOST_UPDATERS: usize = 10;
+const SCALE: &str = "scale";
 const ANCIENT: &str = "ancient-changes";
 
 /// The manager of a write.
@@ -23,7 +24,7 @@ pub(super) struct Manager<'a> {
     pub(super) time: String,
 }
 
-/// Fields that an apply would take from other managers: the manager, and the paths.
+/// Fields that an apply would take from other managers: the manager as errors name it, and the paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FieldConflict {
     pub(super) manager: String,
@@ -45,7 +46,12 @@ impl Entry {
     fn new(manager: &Manager<'_>, operation: &str, fields: FieldSet) -> Self {
         Self {
             operation: operation.to_owned(),
-            time: manager.time.clone(),
+            // The owners of a scale are recorded without a time.
+            time: if manager.subresource == SCALE {
+                String::new()
+            } else {
+                manager.time.clone()
+            },
             manager: manager.name.to_owned(),
             api_version: manager.api_version.clone(),
             subresource: manager.subresource.to_owned(),
@@ -72,8 +78,11 @@ impl Entry {
     fn write(&self) -> Value {
         let mut entry = json!({
             "manager": self.manager, "operation": self.operation, "apiVersion": self.api_version,
-            "time": self.time, "fieldsType": "FieldsV1", "fieldsV1": self.fields.to_value(),
+            "fieldsType": "FieldsV1", "fieldsV1": self.fields.to_value(),
         });
+        if !self.time.is_empty() {
+            entry["time"] = self.time.clone().into();
+        }
         if !self.subresource.is_empty() {
             entry["subresource"] = self.subresource.clone().into();
         }
@@ -139,22 +148,47 @@ pub(super) fn update(before: &Value, after: &mut Value, shape: Shape<'_>, manage
         return;
     }
     let mut entries = read(before);
+    if !is_tracked(before, &entries, &changed, manager) {
+        return put(metadata_of(after), "managedFields", of(before));
+    }
     for entry in &mut entries {
         entry.fields.subtract(&removed);
         if !entry.is_of(manager, "Update") {
             entry.fields.subtract(&changed);
         }
     }
-    if !changed.is_empty() {
+    if !changed.is_empty() && !owns_nothing(after, manager) {
         match entries.iter_mut().find(|entry| entry.is_of(manager, "Update")) {
             Some(entry) => {
                 entry.fields.union(&changed);
-                entry.time.clone_from(&manager.time);
+                if manager.subresource != SCALE {
+                    entry.time.clone_from(&manager.time);
+                }
             }
             None => entries.push(Entry::new(manager, "Update", changed)),
         }
     }
     write(after, entries);
+}
+
+/// Reports whether the owners of an update are recorded: not for an object without owners, nor by a scale whose replicas
+/// no manager owns.
+fn is_tracked(before: &Value, entries: &[Entry], changed: &FieldSet, manager: &Manager<'_>) -> bool {
+    let is_new = before.get("metadata").is_none();
+    let owned = |entry: &Entry| !entry.fields.intersection(changed).is_empty();
+    match manager.subresource {
+        SCALE => entries.iter().any(owned),
+        _ => is_new || !entries.is_empty(),
+    }
+}
+
+/// Reports whether a write takes fields from their owners, but owns none: a scale omits zero replicas, and a finalization
+/// only removes fields.
+fn owns_nothing(after: &Value, manager: &Manager<'_>) -> bool {
+    match manager.subresource {
+        SCALE => after["spec"]["replicas"] == 0,
+        other => other == "finalize",
+    }
 }
 
 /// Applies a configuration: the manager owns exactly its fields. Returns the object with its owners.
@@ -188,12 +222,9 @@ pub(super) fn apply(
         entry.fields.subtract(&removed);
     }
     let mut entry = Entry::new(manager, "Apply", wanted);
-    if let Some(former) = former
-        && former.fields == entry.fields
-        && changed.is_empty()
-        && removed.is_empty()
-    {
-        entry.time = former.time;
+    if changed.is_empty() && removed.is_empty() {
+        // Only an apply that changes a value has a time.
+        entry.time = former.map(|former| former.time).unwrap_or_default();
     }
     entries.push(entry);
     write(&mut after, entries);
@@ -202,8 +233,16 @@ pub(super) fn apply(
 
 fn conflicts(others: &[Entry], changed: &FieldSet) -> Vec<FieldConflict> {
     let taken = others.iter().map(|entry| FieldConflict {
-        manager: entry.manager.clone(),
+        manager: match entry.operation.as_str() {
+            "Update" => format!("{:?} using {}", entry.manager, entry.api_version),
+            _ => format!("{:?}", entry.manager),
+        },
         paths: entry.fields.intersection(changed).paths(),
     });
     taken.filter(|conflict| !conflict.paths.is_empty()).collect()
+}
+
+/// Returns the owners of an object, as it stores them.
+pub(super) fn of(object: &Value) -> Option<Value> {
+    object["metadata"].get("managedFields").cloned()
 }

@@ -41,11 +41,10 @@ fn json_step(target: &mut Value, step: &Value) -> Result<(), ApiError> {
     let path = step["path"].as_str().unwrap_or_default();
     let from = step["from"].as_str().unwrap_or_default();
     let failed = |why: &str| {
-        ApiError::new(
-            422,
-            "Invalid",
-            format!("the server rejected our request: {path}: {why}"),
-        )
+        let why = format!("the server rejected our request due to an error in our request: {path}: {why}");
+        let mut error = ApiError::new(422, "Invalid", why);
+        error.details = serde_json::json!({});
+        error
     };
     let value = || step.get("value").cloned().unwrap_or(Value::Null);
     match step["op"].as_str().unwrap_or_default() {

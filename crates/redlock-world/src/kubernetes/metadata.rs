@@ -3,11 +3,12 @@
 use serde_json::{Map, Value};
 
 use super::{
-    error::ApiError,
+    error::{ApiError, FieldError},
     object::{finalizers, is_deleting, meta, metadata_of, put},
     registry::ResourceKind,
     resource::ResourceId,
     state::State,
+    write::Subresource,
 };
 
 /// The metadata that an update cannot change.
@@ -22,6 +23,8 @@ const KEPT: [&str; 9] = [
     "generation",
     "managedFields",
 ];
+const OTHER_NAMESPACE: &str =
+    "the namespace of the provided object does not match the namespace sent on the request";
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 impl State {
@@ -34,14 +37,12 @@ impl State {
     ) -> Result<(), ApiError> {
         check_type(kind, object)?;
         if !meta(object, "resourceVersion").is_empty() {
-            return Err(ApiError::bad_request(
-                "resourceVersion should not be set on objects to be created",
-            ));
+            let why = "resourceVersion should not be set on objects to be created";
+            return Err(ApiError::new(500, "", why));
         }
         let stated = meta(object, "namespace");
         if kind.is_namespaced && !stated.is_empty() && stated != namespace {
-            let why = "the namespace of the provided object does not match the namespace sent on the request";
-            return Err(ApiError::bad_request(why));
+            return Err(ApiError::bad_request(OTHER_NAMESPACE));
         }
         let prefix = meta(object, "generateName").to_owned();
         let name = meta(object, "name").to_owned();
@@ -56,7 +57,6 @@ impl State {
             "deletionTimestamp",
             "deletionGracePeriodSeconds",
             "managedFields",
-            "generation",
             "selfLink",
         ] {
             metadata.remove(field);
@@ -154,17 +154,16 @@ pub(super) fn keep_metadata(
         return Err(ApiError::modified(&kind.id, name));
     }
     if version.is_empty() && needs_version {
-        let error = super::error::FieldError::invalid(
-            "metadata.resourceVersion",
-            &Value::from(0),
-            "must be specified for an update",
-        );
-        return Err(ApiError::invalid(kind, name, &[error]));
+        return Err(ApiError::without_version(&kind.id, name));
     }
     let stated = meta(after, "name");
     if !stated.is_empty() && stated != name {
         let why = format!("the name of the object ({stated}) does not match the name on the URL ({name})");
         return Err(ApiError::bad_request(why));
+    }
+    let stated = meta(after, "namespace");
+    if kind.is_namespaced && !stated.is_empty() && stated != meta(before, "namespace") {
+        return Err(ApiError::bad_request(OTHER_NAMESPACE));
     }
     let metadata = metadata_of(after);
     for field in KEPT.iter().chain(&["resourceVersion"]) {
@@ -183,9 +182,37 @@ pub(super) fn check_uid(id: &ResourceId, name: &str, wanted: &str, before: &Valu
     }
 }
 
+/// Refuses a patch that would change the UID or the time of the deletion. Unlike an update with another UID, that is no conflict.
+pub(super) fn check_patched_metadata(
+    kind: &ResourceKind,
+    before: &Value,
+    after: &Value,
+) -> Result<(), ApiError> {
+    for field in ["uid", "deletionTimestamp"] {
+        let wanted = meta(after, field);
+        if !wanted.is_empty() && wanted != meta(before, field) {
+            let error =
+                FieldError::invalid(format!("metadata.{field}"), &wanted.into(), "field is immutable");
+            // The server reports it twice: it validates the metadata in two layers.
+            return Err(ApiError::invalid(
+                kind,
+                meta(before, "name"),
+                &[error.clone(), error],
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Increments the generation if the update changes more than status and metadata.
-pub(super) fn count_generation(kind: &ResourceKind, before: &Value, after: &mut Value) {
-    if kind.has_generation && is_specified_anew(kind, before, after) {
+pub(super) fn count_generation(
+    kind: &ResourceKind,
+    subresource: Subresource,
+    before: &Value,
+    after: &mut Value,
+) {
+    let is_status = subresource == Subresource::Status;
+    if kind.has_generation && !is_status && is_specified_anew(kind, before, after) {
         bump_generation(after);
     }
 }

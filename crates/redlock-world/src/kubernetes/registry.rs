@@ -17,6 +17,8 @@ pub struct ResourceKind {
     pub kind: String,
     pub singular: String,
     pub short_names: Vec<String>,
+    /// The further fields of a custom resource that a field selector may name.
+    pub(super) selectable: Vec<String>,
     pub is_namespaced: bool,
     pub has_status: bool,
     pub has_generation: bool,
@@ -66,6 +68,7 @@ pub(super) fn built_in() -> Vec<Arc<ResourceKind>> {
             .into_iter()
             .filter(|name| !name.is_empty())
             .collect(),
+        selectable: Vec::new(),
         is_namespaced: row.namespaced,
         has_status: row.has_status,
         has_generation: row.has_generation,
@@ -97,6 +100,8 @@ pub(super) fn defined(definition: &Value) -> Option<ResourceKind> {
         counted: pointer("statusReplicasPath").unwrap_or_default(),
         selector: pointer("labelSelectorPath"),
     });
+    let selectable = version["selectableFields"].as_array().into_iter().flatten();
+    let selectable = selectable.filter_map(|field| field["jsonPath"].as_str()?.strip_prefix('.'));
     let kind = names["kind"].as_str()?.to_owned();
     let short_names = names["shortNames"].as_array().into_iter().flatten();
     Some(ResourceKind {
@@ -109,6 +114,7 @@ pub(super) fn defined(definition: &Value) -> Option<ResourceKind> {
         short_names: short_names
             .filter_map(|name| name.as_str().map(str::to_owned))
             .collect(),
+        selectable: selectable.map(str::to_owned).collect(),
         is_namespaced: spec["scope"] == "Namespaced",
         has_status: subresources["status"].is_object(),
         has_generation: true,

@@ -96,7 +96,7 @@ const WORKLOAD: u8 = NAMESPACED | STATUS | GENERATION;
 
 pub(super) const BUILT_IN: &[BuiltIn] = &[
     row(ResourceId::NAMESPACES, "v1", "Namespace", "ns", STATUS),
-    row(ResourceId::PODS, "v1", "Pod", "po", NAMESPACED | STATUS),
+    row(ResourceId::PODS, "v1", "Pod", "po", WORKLOAD),
     row(ResourceId::NODES, "v1", "Node", "no", STATUS),
     row(ResourceId::SECRETS, "v1", "Secret", "", NAMESPACED),
     row(ResourceId::CONFIG_MAPS, "v1", "ConfigMap", "cm", NAMESPACED),

@@ -10,6 +10,7 @@ use super::{
     metadata::check_uid,
     object::{ObjectKey, meta},
     registry::{ResourceKind, ScalePaths},
+    resource::ResourceId,
     state::State,
     write::{Patch, WriteRequest},
 };
@@ -28,7 +29,8 @@ impl State {
         scale: &Value,
     ) -> Result<Arc<Value>, ApiError> {
         let (paths, before) = (paths(kind)?.clone(), self.get(key)?);
-        check_uid(&key.resource, &key.name, meta(scale, "uid"), &before)?;
+        let id = ResourceId::new(&*key.resource.group, format!("{}/scale", key.resource.plural));
+        check_uid(&id, &key.name, meta(scale, "uid"), &before)?;
         let version = meta(scale, "resourceVersion");
         if !version.is_empty() && version != meta(&before, "resourceVersion") {
             return Err(ApiError::modified(&key.resource, &key.name));
@@ -40,9 +42,7 @@ impl State {
             replicas.clone()
         };
         if replicas.as_i64().is_none_or(|count| count < 0) {
-            let why = "must be greater than or equal to 0";
-            let error = FieldError::invalid("spec.replicas", &replicas, why);
-            return Err(ApiError::invalid(kind, &key.name, &[error]));
+            return Err(refused(kind, &key.name, &replicas));
         }
         let mut after = (*before).clone();
         let stored = paths
@@ -65,7 +65,11 @@ impl State {
         key: &ObjectKey,
         patch: &Patch,
     ) -> Result<Arc<Value>, ApiError> {
-        let mut scale = self.scale(key)?;
+        // A patch may set replicas that the object does not have.
+        let mut scale = match self.scale(key) {
+            Err(error) if error.code == 500 => json!({}),
+            scale => scale?,
+        };
         match patch {
             Patch::Merge(patch) | Patch::Strategic(patch) | Patch::Apply { config: patch, .. } => {
                 merge_patch(&mut scale, patch);
@@ -76,6 +80,30 @@ impl State {
     }
 }
 
+fn refused(kind: &ResourceKind, name: &str, replicas: &Value) -> ApiError {
+    let why = "must be greater than or equal to 0";
+    if !replicas.is_i64() {
+        return ApiError::invalid_patch("spec.replicas is not a number");
+    }
+    if kind.is_custom() {
+        return ApiError::invalid(
+            kind,
+            name,
+            &[FieldError::invalid(".spec.replicas", replicas, why)],
+        );
+    }
+    let scale = ResourceKind {
+        id: ResourceId::fixed("autoscaling", "scales"),
+        kind: "Scale".to_owned(),
+        ..kind.clone()
+    };
+    ApiError::invalid(
+        &scale,
+        name,
+        &[FieldError::invalid("spec.replicas", replicas, why)],
+    )
+}
+
 fn paths(kind: &ResourceKind) -> Result<&ScalePaths, ApiError> {
     kind.scale.as_ref().ok_or_else(ApiError::no_resource)
 }
@@ -83,7 +111,10 @@ fn paths(kind: &ResourceKind) -> Result<&ScalePaths, ApiError> {
 fn absent(paths: &ScalePaths) -> ApiError {
     let path = paths.wanted.replace('/', ".");
     let why = format!("Internal error occurred: the spec replicas field {path:?} does not exist");
-    ApiError::new(500, "InternalError", why)
+    let mut error = ApiError::new(500, "InternalError", why);
+    error.details =
+        json!({"causes": [{"message": format!("the spec replicas field {path:?} does not exist")}]});
+    error
 }
 
 fn scale_of(kind: &ResourceKind, paths: &ScalePaths, object: &Value) -> Result<Value, ApiError> {

@@ -23,6 +23,8 @@ pub(super) struct Schema {
     pub(super) is_int_or_string: bool,
     pub(super) list_type: ListType,
     pub(super) is_atomic_map: bool,
+    /// Whether this value, or one below, has CEL rules. They are not evaluated.
+    pub(super) has_rules: bool,
     /// Whether a value below has a default.
     has_defaults: bool,
 }
@@ -65,15 +67,18 @@ impl Schema {
             is_int_or_string: flag("x-kubernetes-int-or-string"),
             list_type: list_type(source),
             is_atomic_map: source["x-kubernetes-map-type"] == "atomic",
+            has_rules: source["x-kubernetes-validations"].is_array(),
             has_defaults: false,
         };
         let below = schema.properties.values();
         let below = below
             .chain(schema.items.as_deref())
             .chain(schema.additional.as_deref());
-        schema.has_defaults = below
-            .into_iter()
-            .any(|one| one.has_defaults || one.default.is_some());
+        let below: Vec<&Self> = below.collect();
+        let has_defaults = below.iter().any(|one| one.has_defaults || one.default.is_some());
+        let has_rules = below.iter().any(|one| one.has_rules);
+        schema.has_defaults = has_defaults;
+        schema.has_rules |= has_rules;
         schema
     }
 

@@ -100,7 +100,7 @@ fn is_selectable(kind: &ResourceKind, field: &str) -> bool {
     };
     let of_event =
         kind.kind == "Event" && (field.starts_with("involvedObject.") || field.starts_with("regarding."));
-    known.contains(&field) || of_event
+    known.contains(&field) || of_event || kind.selectable.iter().any(|one| one == field)
 }
 
 fn requirements(text: &str) -> Result<Vec<Requirement>, ApiError> {
@@ -127,11 +127,16 @@ fn split(text: &str) -> Vec<String> {
 
 fn requirement(part: &str) -> Result<Requirement, ApiError> {
     let one = |key: &str, value: &str| (key.trim().to_owned(), vec![value.trim().to_owned()]);
+    let unusable = |text: &str| text.contains(['=', '!']) || text.contains(char::is_whitespace);
+    let refused = || ApiError::bad_request(format!("unable to parse requirement: {part}"));
     if let Some((key, value)) = part.split_once("!=") {
         let (key, values) = one(key, value);
         return Ok(Requirement::NotIn(key, values));
     }
     if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
+        if key.trim().is_empty() || unusable(value.trim()) {
+            return Err(refused());
+        }
         let (key, values) = one(key, value);
         return Ok(Requirement::In(key, values));
     }
@@ -151,14 +156,10 @@ fn requirement(part: &str) -> Result<Requirement, ApiError> {
         if let Some(key) = left.strip_suffix(" in") {
             return Ok(Requirement::In(key.trim().to_owned(), values));
         }
-        return Err(ApiError::bad_request(format!(
-            "unable to parse requirement: {part}"
-        )));
+        return Err(refused());
     }
     if part.contains(char::is_whitespace) {
-        return Err(ApiError::bad_request(format!(
-            "unable to parse requirement: {part}"
-        )));
+        return Err(refused());
     }
     Ok(Requirement::Exists(part.to_owned()))
 }

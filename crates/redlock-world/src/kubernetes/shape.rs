@@ -88,6 +88,11 @@ impl<'a> Shape<'a> {
         }
     }
 
+    /// Reports whether this is the metadata of a built-in kind, or of a template.
+    pub(super) fn is_metadata(self) -> bool {
+        matches!(self, Self::BuiltIn { field: "metadata" })
+    }
+
     /// Reports whether the writer of a new object of this shape also owns the object itself, beside its fields.
     pub(super) fn owns_new_map(self) -> bool {
         match self {
@@ -100,6 +105,9 @@ impl<'a> Shape<'a> {
                     | "rollingUpdate"
                     | "data"
                     | "conditions"
+                    | "podIPs"
+                    | "series"
+                    | "persistentVolumeClaimRetentionPolicy"
             ),
             Self::Custom(_) | Self::Untyped => true,
             Self::Root(_) => false,

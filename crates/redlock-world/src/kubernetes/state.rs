@@ -98,7 +98,7 @@ impl State {
             changes: BTreeMap::new(),
             restorations: 0,
             logs: BTreeMap::new(),
-            compacted: 0,
+            compacted: options.first_revision,
             history: VecDeque::new(),
             history_lost: 0,
             faults: Faults::default(),

@@ -45,6 +45,7 @@ fn list(target: &mut Value, patch: &[Value], shape: Shape<'_>) {
     let Some(items) = target.as_array_mut() else {
         return;
     };
+    let before: Vec<String> = items.iter().map(|item| element_key(&kind, item)).collect();
     for change in patch {
         let key = element_key(&kind, change);
         let place = items.iter().position(|item| element_key(&kind, item) == key);
@@ -61,4 +62,24 @@ fn list(target: &mut Value, patch: &[Value], shape: Shape<'_>) {
             None => items.push(change.clone()),
         }
     }
+    order(items, patch, &before, &kind);
+}
+
+/// Puts the elements of a patch in its order. Another element stays before the one that it was before.
+fn order(items: &mut Vec<Value>, patch: &[Value], before: &[String], kind: &ListType) {
+    let named: Vec<String> = patch.iter().map(|change| element_key(kind, change)).collect();
+    let (mut patched, others): (Vec<Value>, Vec<Value>) = items
+        .drain(..)
+        .partition(|item| named.contains(&element_key(kind, item)));
+    let place = |item: &Value, keys: &[String]| keys.iter().position(|key| *key == element_key(kind, item));
+    patched.sort_by_key(|item| place(item, &named));
+    let mut others = others.into_iter().peekable();
+    for item in patched {
+        let own = place(&item, before);
+        while let Some(other) = others.next_if(|other| own.is_some() && place(other, before) < own) {
+            items.push(other);
+        }
+        items.push(item);
+    }
+    items.extend(others);
 }

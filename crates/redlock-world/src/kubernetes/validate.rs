@@ -7,6 +7,7 @@ use super::{
     object::{finalizers, is_deleting, meta},
     path::FieldPath,
     registry::ResourceKind,
+    resource::ResourceId,
     schema::Schema,
 };
 
@@ -15,17 +16,44 @@ pub(super) fn check(kind: &ResourceKind, before: Option<&Value>, after: &Value) 
     let mut errors = Vec::new();
     names(after, &mut errors);
     if let Some(before) = before {
-        new_finalizers(before, after, &mut errors);
+        new_finalizers(kind, before, after, &mut errors);
     }
     match &kind.schema {
-        Some(schema) => schema.check(&FieldPath::Root, after, true, &mut errors),
+        Some(schema) => {
+            schema.check(&FieldPath::Root, after, true, &mut errors);
+            if schema.has_rules && errors.iter().any(prevents_rules) {
+                errors.push(FieldError::invalid("<nil>", &Value::Null, UNCHECKED));
+            }
+        }
         None => built_in(kind, before, after, &mut errors),
     }
     if errors.is_empty() {
         Ok(())
+    } else if kind.id == ResourceId::EVENTS {
+        // Events are validated in the form of the core group.
+        let core = ResourceKind {
+            id: ResourceId::CORE_EVENTS,
+            ..kind.clone()
+        };
+        Err(ApiError::invalid(&core, meta(after, "name"), &errors))
     } else {
         Err(ApiError::invalid(kind, meta(after, "name"), &errors))
     }
+}
+
+const UNCHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing \
+                         errors to complete validation";
+
+/// Reports whether the server does not evaluate the CEL rules of an object with this error.
+fn prevents_rules(error: &FieldError) -> bool {
+    matches!(
+        error.reason,
+        "FieldValueNotSupported"
+            | "FieldValueRequired"
+            | "FieldValueTooLong"
+            | "FieldValueTooMany"
+            | "FieldValueTypeInvalid"
+    )
 }
 
 fn names(object: &Value, errors: &mut Vec<FieldError>) {
@@ -33,7 +61,9 @@ fn names(object: &Value, errors: &mut Vec<FieldError>) {
     let allowed =
         |one: char| one.is_ascii_lowercase() || one.is_ascii_digit() || matches!(one, '-' | '.' | ':');
     if name.is_empty() {
-        errors.push(FieldError::required("metadata.name"));
+        let mut error = FieldError::required("metadata.name");
+        error.message.push_str(": name or generateName is required");
+        errors.push(error);
     } else if name.len() > 253 || !name.chars().all(allowed) {
         let why =
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'";
@@ -55,26 +85,34 @@ fn names(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn new_finalizers(before: &Value, after: &Value, errors: &mut Vec<FieldError>) {
+fn new_finalizers(kind: &ResourceKind, before: &Value, after: &Value, errors: &mut Vec<FieldError>) {
     if !is_deleting(before) {
         return;
     }
     let former = finalizers(before);
-    let added: Vec<String> = finalizers(after)
+    let mut added: Vec<String> = finalizers(after)
         .into_iter()
         .filter(|one| !former.contains(one))
         .map(|one| format!("{one:?}"))
         .collect();
+    added.sort();
     if !added.is_empty() {
         let why = format!(
             "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
             added.join(", ")
         );
         errors.push(FieldError::forbidden("metadata.finalizers", &why));
+        if kind.is_custom() {
+            // The server validates the metadata of a custom resource twice.
+            errors.extend(errors.last().cloned());
+        }
     }
 }
 
 fn built_in(kind: &ResourceKind, before: Option<&Value>, after: &Value, errors: &mut Vec<FieldError>) {
+    if kind.id == ResourceId::EVENTS && before.is_none() {
+        event(after, errors);
+    }
     let counts: &[&str] = match &*kind.id.plural {
         "deployments" | "statefulsets" | "replicasets" => &["/spec/replicas"],
         "jobs" => &["/spec/parallelism", "/spec/completions", "/spec/backoffLimit"],
@@ -84,9 +122,6 @@ fn built_in(kind: &ResourceKind, before: Option<&Value>, after: &Value, errors: 
     for path in counts {
         let field = path[1..].replace('/', ".");
         match after.pointer(path) {
-            Some(value) if value.as_i64().is_none() && !value.is_null() => {
-                errors.push(FieldError::invalid(field, value, "must be an integer"));
-            }
             Some(value) if value.as_i64().is_some_and(|count| count < 0) => {
                 errors.push(FieldError::invalid(
                     field,
@@ -120,6 +155,47 @@ fn built_in(kind: &ResourceKind, before: Option<&Value>, after: &Value, errors: 
     }
 }
 
+/// The longest note of an Event.
+const NOTE: usize = 1_024;
+
+fn event(event: &Value, errors: &mut Vec<FieldError>) {
+    let text = |field: &str| event[field].as_str().unwrap_or_default();
+    for field in [
+        "eventTime",
+        "reportingController",
+        "reportingInstance",
+        "action",
+        "reason",
+    ] {
+        if text(field).is_empty() {
+            errors.push(FieldError::required(field));
+        }
+        if field == "reportingController" && text(field).is_empty() {
+            for why in [
+                "name part must be non-empty",
+                "name part must consist of alphanumeric characters",
+            ] {
+                errors.push(FieldError::invalid(field, &"".into(), why));
+            }
+        }
+    }
+    let kind = text("type");
+    if !["Normal", "Warning"].contains(&kind) {
+        errors.push(FieldError::invalid(
+            "type",
+            &"".into(),
+            &format!("has invalid value: {kind}"),
+        ));
+    }
+    if text("note").len() > NOTE {
+        errors.push(FieldError::invalid(
+            "message",
+            &"".into(),
+            "can have at most 1024 characters",
+        ));
+    }
+}
+
 impl Schema {
     fn check(&self, at: &FieldPath<'_>, value: &Value, is_root: bool, errors: &mut Vec<FieldError>) {
         if value.is_null() && self.is_nullable {
@@ -127,8 +203,14 @@ impl Schema {
         }
         if !self.has_type(value) {
             let wanted = self.value_type.as_deref().unwrap_or("integer or string");
-            let why = format!("{at} in body must be of type {wanted}");
-            errors.push(FieldError::invalid(at.to_string(), value, &why));
+            errors.push(FieldError {
+                reason: "FieldValueTypeInvalid",
+                ..FieldError::invalid(
+                    at.to_string(),
+                    value,
+                    &format!("{at} in body must be of type {wanted}"),
+                )
+            });
             return;
         }
         if !self.choices.is_empty() && !self.choices.contains(value) {

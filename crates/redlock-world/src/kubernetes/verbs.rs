@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::{
     access::Verb,
-    delete::{DeleteOptions, Deleted},
+    delete::{DeleteOptions, Deleted, Propagation},
     encode,
-    error::ApiError,
+    error::{ApiError, FieldError},
     handle::{ApiBody, ApiRequest, ApiResponse},
-    list::ListRequest,
+    list::{ListPage, ListRequest},
     registry::ResourceKind,
     request::{ObjectRoute, Parameters},
     state::State,
@@ -40,12 +40,22 @@ pub(super) fn watch_request(
     route: &ObjectRoute,
     parameters: &Parameters,
 ) -> Result<WatchRequest, ApiError> {
+    let sends_initial = parameters.flag("sendInitialEvents");
+    if sends_initial && parameters.text("resourceVersionMatch") != "NotOlderThan" {
+        let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        let error = FieldError {
+            field: "resourceVersionMatch".to_owned(),
+            reason: "FieldValueForbidden",
+            message: format!("Forbidden: {why}"),
+        };
+        return Err(ApiError::invalid_options("ListOptions", error));
+    }
     Ok(WatchRequest {
         namespace: route.namespace.clone(),
         selector: parameters.selector(kind)?,
         version: parameters.text("resourceVersion").to_owned(),
         has_bookmarks: parameters.flag("allowWatchBookmarks"),
-        sends_initial: parameters.flag("sendInitialEvents"),
+        sends_initial,
         timeout: parameters.seconds("timeoutSeconds"),
         is_partial: request.is_partial(),
     })
@@ -60,7 +70,7 @@ pub(super) fn get(
 ) -> Result<ApiResponse, ApiError> {
     let key = route.key();
     state.check_read(caller, Verb::Get, &key)?;
-    match subresource(kind, &route.subresource)? {
+    match subresource(kind, &route.name, &route.subresource)? {
         Subresource::Scale => Ok(unary(200, &state.scale(&key)?)),
         Subresource::Main | Subresource::Status | Subresource::Finalize => {
             Ok(one(200, &*state.get(&key)?, request))
@@ -74,7 +84,13 @@ pub(super) fn list_request(
     parameters: &Parameters,
 ) -> Result<ListRequest, ApiError> {
     let limit = parameters.number("limit").unwrap_or_default();
+    let version = parameters.text("resourceVersion");
+    if !version.is_empty() && version.parse::<u64>().is_err() {
+        return Err(ApiError::bad_request("resourceVersion: Invalid value"));
+    }
+    let is_exact = parameters.text("resourceVersionMatch") == "Exact";
     Ok(ListRequest {
+        exact: version.parse().ok().filter(|_| is_exact),
         namespace: route.namespace.clone(),
         selector: parameters.selector(kind)?,
         limit: usize::try_from(limit).unwrap_or(usize::MAX),
@@ -92,7 +108,10 @@ pub(super) fn list(
 ) -> Result<ApiResponse, ApiError> {
     state.check_read(caller, Verb::List, &route.key())?;
     let page = state.list(kind, &list_request(kind, route, parameters)?)?;
-    let is_partial = request.is_partial();
+    list_body(kind, &page, request.is_partial())
+}
+
+fn list_body(kind: &ResourceKind, page: &ListPage, is_partial: bool) -> Result<ApiResponse, ApiError> {
     let (name, version) = if is_partial {
         (
             "PartialObjectMetadataList".to_owned(),
@@ -114,7 +133,7 @@ pub(super) fn list(
         }
         if is_partial {
             body.extend_from_slice(&encode::bytes(&encode::partial(item)));
-        } else if serde_json::to_writer(&mut body, &**item).is_err() {
+        } else if encode::item(kind, item, &mut body).is_err() {
             return Err(ApiError::new(500, "InternalError", "an object cannot be encoded"));
         }
     }
@@ -125,12 +144,13 @@ pub(super) fn list(
     })
 }
 
-pub(super) fn subresource(kind: &ResourceKind, name: &str) -> Result<Subresource, ApiError> {
+fn subresource(kind: &ResourceKind, object: &str, name: &str) -> Result<Subresource, ApiError> {
     match name {
         "" => Ok(Subresource::Main),
         "status" if kind.has_status => Ok(Subresource::Status),
         "scale" if kind.scale.is_some() => Ok(Subresource::Scale),
         "finalize" if kind.kind == "Namespace" => Ok(Subresource::Finalize),
+        _ if kind.is_custom() => Err(ApiError::no_subresource(&kind.id, object)),
         _ => Err(ApiError::no_resource()),
     }
 }
@@ -146,13 +166,18 @@ pub(super) fn write(
     let is_eviction = kind.kind == "Pod" && route.subresource == "eviction" && request.method == Method::POST;
     if is_eviction {
         let body = request.json()?;
-        state.delete(caller, &route.key(), &DeleteOptions::read(&body["deleteOptions"]))?;
+        state.delete(
+            caller,
+            &route.key(),
+            &DeleteOptions::read(&body["deleteOptions"])?,
+        )?;
         return Ok(unary(
             201,
-            &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}),
+            &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+                "code": 201}),
         ));
     }
-    let options = parameters.write_options(subresource(kind, &route.subresource)?);
+    let options = parameters.write_options(subresource(kind, &route.name, &route.subresource)?);
     let of = |verb| WriteRequest {
         caller,
         verb,
@@ -171,7 +196,9 @@ pub(super) fn write(
         }
         _ => {
             let why = "the server does not allow this method on the requested resource";
-            return Err(ApiError::new(405, "MethodNotAllowed", why));
+            let mut error = ApiError::new(405, "MethodNotAllowed", why);
+            error.details = json!({});
+            return Err(error);
         }
     };
     Ok(one(if is_new { 201 } else { 200 }, &written, request))
@@ -181,7 +208,9 @@ pub(super) fn delete_options(
     request: &ApiRequest,
     parameters: &Parameters,
 ) -> Result<DeleteOptions, ApiError> {
-    let mut options = DeleteOptions::read(&request.json()?);
+    let mut options = DeleteOptions::read(&request.json()?)?;
+    let propagation = Propagation::read(parameters.text("propagationPolicy"))?;
+    options.propagation = options.propagation.or(propagation);
     let grace = parameters
         .number("gracePeriodSeconds")
         .and_then(|seconds| i64::try_from(seconds).ok());
@@ -228,10 +257,5 @@ pub(super) fn delete_all(
         );
         state.delete(caller, &key, &options)?;
     }
-    let items: Vec<&Value> = page.items.iter().map(AsRef::as_ref).collect();
-    let name = format!("{}List", kind.kind);
-    Ok(unary(
-        200,
-        &json!({"kind": name, "apiVersion": kind.api_version(), "metadata": page.metadata(), "items": items}),
-    ))
+    list_body(kind, &page, false)
 }

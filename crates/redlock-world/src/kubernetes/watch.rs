@@ -20,7 +20,7 @@ use tokio::{
 use super::{
     encode,
     error::ApiError,
-    events::{ObjectEvent, bookmark},
+    events::{ObjectEvent, bookmark, deleted},
     handle::Disconnected,
     registry::ResourceKind,
     selector::Selector,
@@ -242,7 +242,19 @@ impl WatchStream {
                 return Step::Wait(due.min(self.deadline));
             }
             (self.cursor, self.last_due) = (event.revision, due);
-            return Step::Emit(line(kind, event.encoded(self.request.is_partial)));
+            return Step::Emit(match (kind, &event.before, &event.after) {
+                // An object that is no longer selected is delivered as it was when it was.
+                ("DELETED", Some(before), Some(_)) => {
+                    let object = deleted(before, event.revision);
+                    let object = if self.request.is_partial {
+                        encode::partial(&object)
+                    } else {
+                        object
+                    };
+                    line(kind, &encode::bytes(&object))
+                }
+                _ => line(kind, event.encoded(self.request.is_partial)),
+            });
         }
         if let Some(at) = self.next_bookmark.filter(|at| now >= *at) {
             self.next_bookmark = next_bookmark(now.max(at), self.deadline);
@@ -300,7 +312,7 @@ fn begin(
     let starts_now = matches!(request.version.as_str(), "" | "0");
     if !starts_now && !request.sends_initial {
         let version = request.version.parse::<u64>();
-        let version = version.map_err(|_| ApiError::bad_request("invalid resource version"))?;
+        let version = version.map_err(|_| ApiError::new(500, "", "resourceVersion: Invalid value"))?;
         let oldest = state.oldest(kind);
         let first = (version < oldest).then(|| expired(version, oldest));
         return Ok((version, first.into_iter().collect()));

@@ -7,12 +7,14 @@ use serde_json::{Value, json};
 use super::{
     access::Verb,
     admission::AdmissionRequest,
-    content::{apply_conflict, change, complete, fill_status, new_status, of_subresource, restrict},
+    content::{
+        apply_conflict, change, check_config, complete, fill_status, new_status, of_subresource, restrict,
+    },
     error::ApiError,
     jobs,
     managed::{self, Manager},
-    metadata::{count_generation, keep_metadata, may_vanish},
-    object::{ObjectKey, meta},
+    metadata::{check_patched_metadata, count_generation, keep_metadata, may_vanish},
+    object::{ObjectKey, meta, metadata_of, put},
     registry::ResourceKind,
     resource::ResourceId,
     shape::Shape,
@@ -112,15 +114,16 @@ impl State {
         let key = ObjectKey::new(id.clone(), if kind.is_namespaced { namespace } else { "" }, name);
         if kind.is_custom() && self.is_definition_ending(id) {
             let why = "create not allowed while custom resource definition is terminating";
-            return Err(ApiError::new(405, "MethodNotAllowed", why));
+            return Err(ApiError::forbidden(id, &key.name, why));
         }
         complete(&kind, &mut object, request)?;
         new_status(&kind, &mut object);
+        self.own_new(&kind, request, &mut object, config);
         if id == &ResourceId::JOBS {
             jobs::label(&mut object);
         }
         if id == &ResourceId::NAMESPACES {
-            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = key.name.clone().into();
+            object["spec"]["finalizers"] = json!(["kubernetes"]);
         }
         self.mutate(request, &key, None, &mut object);
         validate::check(&kind, None, &object)?;
@@ -128,7 +131,6 @@ impl State {
         if self.find(&key).is_some() {
             return Err(ApiError::already_exists(id, &key.name));
         }
-        self.own_new(&kind, request, &mut object, config);
         fill_status(&kind, &mut object);
         if request.options.is_dry_run {
             return Ok(Arc::new(object));
@@ -158,12 +160,12 @@ impl State {
                 fields.remove("status");
             }
             managed::update(&nothing, &mut owned, shape, &manager);
-            object["metadata"]["managedFields"] = owned["metadata"]["managedFields"].take();
+            put(metadata_of(object), "managedFields", managed::of(&owned));
             return;
         };
         let config = of_subresource(kind, Subresource::Main, config);
-        if let Ok(mut applied) = managed::apply(&nothing, &config, shape, &manager, true) {
-            object["metadata"]["managedFields"] = applied["metadata"]["managedFields"].take();
+        if let Ok(applied) = managed::apply(&nothing, &config, shape, &manager, true) {
+            put(metadata_of(object), "managedFields", managed::of(&applied));
         }
     }
 
@@ -214,12 +216,14 @@ impl State {
         let is_apply = matches!(patch, Patch::Apply { .. });
         match patch {
             Patch::Apply { config, force } => {
+                check_config(&kind, config)?;
                 let config = of_subresource(&kind, request.options.subresource, config);
                 let shape = Shape::of(kind.schema.as_deref());
                 let manager = request.manager(&kind, self);
                 let applied = managed::apply(&before, &config, shape, &manager, *force);
                 after = applied.map_err(|conflicts| apply_conflict(&conflicts))?;
                 let managed = after["metadata"]["managedFields"].clone();
+                check_patched_metadata(&kind, &before, &after)?;
                 keep_metadata(&kind, &before, &mut after, false)?;
                 after["metadata"]["managedFields"] = managed;
             }
@@ -231,6 +235,7 @@ impl State {
             patch => {
                 after = (*before).clone();
                 change(&kind, &mut after, patch)?;
+                check_patched_metadata(&kind, &before, &after)?;
                 keep_metadata(&kind, &before, &mut after, false)?;
             }
         }
@@ -243,6 +248,7 @@ impl State {
         key: &ObjectKey,
         config: &Value,
     ) -> Result<Arc<Value>, ApiError> {
+        check_config(&*self.kind(&key.resource)?, config)?;
         let uid = meta(config, "uid");
         if !uid.is_empty() {
             let why = format!(
@@ -269,7 +275,7 @@ impl State {
         restrict(kind, request.options.subresource, before, &mut after);
         self.mutate(request, key, Some(before), &mut after);
         validate::check(kind, Some(before), &after)?;
-        count_generation(kind, before, &mut after);
+        count_generation(kind, request.options.subresource, before, &mut after);
         self.admit(request, key, Some(before), Some(&after))?;
         if !is_owned {
             let (shape, manager) = (Shape::of(kind.schema.as_deref()), request.manager(kind, self));

@@ -3,7 +3,7 @@
 use crate::controller::index::Planted;
 
 /// Each planted mistake, and a part of the message of the rule that finds it.
-pub(super) const ALL: [(Planted, &str); 32] = [
+pub(super) const ALL: [(Planted, &str); 33] = [
     (
         Planted::StartsWithoutFinalizer,
         "may be started without a finalizer",
@@ -23,7 +23,8 @@ pub(super) const ALL: [(Planted, &str); 32] = [
         "released, and its targets were not stopped",
     ),
     (Planted::FinalizerStays, "kept by its finalizer"),
-    (Planted::UnguardsBesideSilence, "loses its finalizer"),
+    (Planted::UnguardsBesideSilence, "and a sibling did not answer"),
+    (Planted::UnguardsBesideHolder, "beside the holder"),
     (Planted::StatusEachTick, "no rest"),
     (Planted::AnswerBringsBack, "it is gone, and not forgotten"),
     (Planted::ClaimsWithoutAuthority, "its status names this replica"),

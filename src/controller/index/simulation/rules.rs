@@ -17,7 +17,7 @@ use willing::WillingSeen;
 
 use super::outside::{Outside, Owner};
 use crate::{
-    api::leader_lock::DeletionPolicy,
+    api::leader_lock::{Candidates, DeletionPolicy},
     controller::{
         index::{
             AfterStop, Effect, FinalizerEnd, Index, Input, drain::Purpose, has_finalizer,
@@ -303,7 +303,7 @@ fn may_start(key: &ObjectKey, guarded: bool, index: &Index) -> Result<(), String
     Ok(())
 }
 
-/// Checks that an active lock that is not being deleted keeps its finalizer while a sibling may run its targets.
+/// Checks that an active lock that is not being deleted keeps its finalizer while a sibling may run or stop its targets.
 fn may_unguard(key: &ObjectKey, index: &Index, outside: &Outside) -> Result<(), String> {
     let Some(entry) = index.locks.get(key) else {
         return Ok(());
@@ -313,7 +313,12 @@ fn may_unguard(key: &ObjectKey, index: &Index, outside: &Outside) -> Result<(), 
     // A lock that was withdrawn and stopped has no report yet.
     let active = plan.is_some_and(|plan| !plan.targets.is_empty()) && entry.phase.report().is_some();
     // The lease of this replica excludes its siblings.
-    let holds = index.holds(key, &super::world(outside));
+    let at = &super::world(outside);
+    let holds = index.holds(key, at);
+    let is_holders = plan.is_some_and(|plan| plan.candidates == Candidates::Operator);
+    if is_holders && !deleted && !holds && index.held_by_us(key, at) {
+        return Err(format!("{key}: loses its finalizer beside the holder"));
+    }
     if active && !deleted && !holds && !sees(entry, outside) && index.asking.round.is_silent() {
         return Err(format!(
             "{key}: loses its finalizer, and a sibling did not answer"

@@ -120,11 +120,11 @@ fn the_last_replica_that_ends_leaves_no_holder_and_nothing_enforced() {
 fn the_last_replica_shows_that_it_stops_the_targets() {
     let before = held();
     let now = Timestamp::from_second(1_763_719_300).unwrap();
-    let status = stopping_status(&before, GENERATION + 1, "eu-1/pod", now);
+    let status = stopping_status(&before, GENERATION, "eu-1/pod", now);
     assert_valid(&status.conditions, "the lock");
     assert_eq!(
         (status.role, status.observed_generation),
-        (Some(Role::Stopping), Some(GENERATION + 1))
+        (Some(Role::Stopping), Some(GENERATION))
     );
     for kind in ["Ready", "Enforced"] {
         assert_eq!(status_of(&status.conditions, kind), ("False", "Stopping"));

@@ -79,13 +79,26 @@ pub(super) async fn deleted_after_removal(seed: u64) -> Result<(), String> {
     runs_somewhere(&universe).await?;
     time::sleep(Duration::from_millis(fastrand::u64(..20_000))).await;
     set_targets(&cluster, "web", &[]);
-    time::sleep(Duration::from_millis(fastrand::u64(..8_000))).await;
+    let moment = Duration::from_millis(fastrand::u64(..8_000));
+    universe
+        .keep("the finalizer stands while the pods run", moment, |_| {
+            cluster.running_pods("web") == 0 || is_guarded(&cluster)
+        })
+        .await?;
     cluster.delete_lock("web");
     universe
-        .wait("the object is gone", SOON, |_| cluster.lock("web").is_none())
+        .keep("the object stays while the pods run", SOON, |_| {
+            cluster.running_pods("web") == 0 || is_guarded(&cluster)
+        })
         .await?;
-    match cluster.running_pods("web") {
-        0 => Ok(()),
-        _ => Err("the object is gone, and the work runs".to_owned()),
+    match cluster.lock("web") {
+        None => Ok(()),
+        Some(_) => Err("the work is stopped, and the object is not gone".to_owned()),
     }
+}
+
+/// Reports whether the lock has a finalizer.
+fn is_guarded(cluster: &ClusterWorld) -> bool {
+    let lock = cluster.lock("web");
+    lock.is_some_and(|lock| lock["metadata"]["finalizers"].is_array())
 }

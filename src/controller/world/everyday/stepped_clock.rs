@@ -6,8 +6,8 @@ use tokio::time;
 
 use super::{runs_elsewhere, with_running_work};
 
-/// The lease of 30 s, the stop and the start. An end that only the wrong clock shows is up to 61 s away.
-const TAKEOVER: Duration = Duration::from_secs(40);
+/// The lease of 30 s, the takeover delay of 10 s, and the start. An end that only the wrong clock shows is up to 61 s away.
+const TAKEOVER: Duration = Duration::from_secs(45);
 
 /// The other cluster takes the lock over as soon as the lease has ended on the masters whose clocks are right.
 pub(super) async fn stepped_clock(seed: u64) -> Result<(), String> {

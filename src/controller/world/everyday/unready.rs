@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::time;
 
 use super::{LATE, SOON, manifests, number, running_in, runs_somewhere, switches};
 use crate::controller::world::{
@@ -107,6 +108,8 @@ pub(super) async fn hand_over_to_stepped_down(seed: u64) -> Result<(), String> {
             token().is_some() && clusters.contains(&universe.clusters[1].id())
         })
         .await?;
+    // A cluster shows within seconds of its start that it declines a lock.
+    time::sleep(Duration::from_secs(5)).await;
     let until = now().as_second() + 60;
     let request = json!({
         "id": "1", "to": universe.clusters[1].id(), "token": token(), "notAfter": until,

@@ -97,7 +97,9 @@ impl Store {
             return false;
         }
         let mut next = if status {
-            Value::clone(&stored)
+            let mut next = Value::clone(&stored);
+            next["metadata"]["annotations"] = object["metadata"]["annotations"].clone();
+            next
         } else {
             object.clone()
         };

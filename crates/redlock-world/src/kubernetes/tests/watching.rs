@@ -267,7 +267,10 @@ async fn controllers_follow_the_revision_without_a_watch() {
 #[tokio::test(start_paused = true)]
 async fn event_objects_expire_after_an_hour() {
     let server = server();
-    let event = |name: &str| json!({"metadata": {"namespace": "default", "name": name}});
+    let event = |name: &str| {
+        json!({"metadata": {"namespace": "default", "name": name}, "eventTime": "2026-01-01T00:00:00.000000Z",
+            "reportingController": "c", "reportingInstance": "i", "action": "A", "reason": "R", "type": "Normal"})
+    };
     server.create("u", &ResourceId::EVENTS, event("old")).unwrap();
     tokio::time::advance(Duration::from_secs(3_601)).await;
     server.create("u", &ResourceId::EVENTS, event("new")).unwrap();

@@ -154,12 +154,9 @@ async fn merge_patch_checks_version_and_uid() {
     assert_eq!((code, &error["reason"]), (409, &json!("Conflict")));
     let other = json!({"metadata": {"uid": "other", "labels": {"a": "b"}}});
     let (code, error) = send(&server, Method::PATCH, &format!("{LOCKS}/l"), MERGE, other).await;
-    assert_eq!(code, 409);
-    assert!(
-        error["message"]
-            .as_str()
-            .unwrap()
-            .contains("Precondition failed: UID")
+    assert_eq!(
+        (code, &error["details"]["causes"][0]["field"]),
+        (422, &json!("metadata.uid"))
     );
     let (code, _) = send(&server, Method::PATCH, &format!("{LOCKS}/none"), MERGE, json!({})).await;
     assert_eq!(code, 404);

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use redlock_world::{
+use serde_json::{Value, json};
+
+use crate::{
     controllers::{ClusterObjects, ControllerWrite, Controllers, PlannedWrite, Propagation},
     kubernetes::{
         self, ApiError, ApiServer, DeleteOptions, ObjectKey, ResourceId, Subresource, WriteOptions,
     },
 };
-use serde_json::{Value, json};
 
 /// The kinds that the controllers read, with their resources.
 const KINDS: [(&str, ResourceId); 15] = [
@@ -57,8 +58,8 @@ impl ClusterObjects for ApiObjects<'_> {
     }
 }
 
-/// Carries out what the controllers write now. Returns the time at which they have to be called again.
-pub(super) fn reconcile(
+/// Carries out the writes of the controllers. Returns whether there was one, and the time of the next call.
+pub fn reconcile(
     api: &ApiServer,
     controllers: &mut Controllers,
     now: jiff::Timestamp,
