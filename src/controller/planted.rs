@@ -10,6 +10,8 @@ pub(super) enum WorldMistake {
     RemembersRemoved,
     /// The finalizer is added with the first start only, after the takeover delay.
     GuardsLate,
+    /// The finalizer of removed targets goes once their objects are switched, although their pods run.
+    UnguardsUnconfirmed,
     /// A lock keeps its claim on a target that was removed from it, until it is judged again.
     KeepsFormerClaims,
     /// A holder that is cut off from the API server waits for a sibling that contends for each of its locks.

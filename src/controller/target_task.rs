@@ -34,6 +34,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream::SelectAll};
 use tokio::{sync::mpsc, time};
 
+pub(super) use goal::has_room;
 pub(super) use handle::{
     Command, Config, Handle, Permissions, StopRequest, StopScope, TakeoverWait, TargetReport,
 };

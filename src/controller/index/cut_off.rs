@@ -9,6 +9,7 @@ use crate::controller::{
     index::quorum_store::QuorumEntry,
     planted::{WorldMistake, plants},
     sibling_answers::Round,
+    target_task::has_room,
 };
 
 impl Index {
@@ -55,5 +56,7 @@ impl Index {
 /// object may have been deleted or stepped down since this replica saw it.
 fn has_replacement(siblings: &Round, plan: &LockPlan) -> bool {
     let knows = siblings.sibling_is_responsible(&plan.quorum, &plan.lock_name);
-    has_successor(siblings, plan) || (knows && !plants(WorldMistake::WaitsForContender))
+    // A sibling that only observes stops the targets between the end of the lease and the start of another cluster.
+    let leaves_time = plan.is_fenced() || has_room(plan.takeover_delay, plan.longest_stop());
+    has_successor(siblings, plan) || (knows && leaves_time && !plants(WorldMistake::WaitsForContender))
 }

@@ -4,10 +4,13 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
 
-use super::{Index, LastStop, Planted, World};
+use super::{Index, LastStop, Planted, World, targets::paused};
 use crate::{
     api::{
-        RedisQuorum, leader_lock::Candidates, lock_status::LeaderLockStatus, quorum_status::RedisQuorumStatus,
+        RedisQuorum,
+        leader_lock::Candidates,
+        lock_status::{LeaderLockStatus, Role},
+        quorum_status::RedisQuorumStatus,
     },
     controller::{
         object::ObjectKey,
@@ -56,7 +59,8 @@ impl Index {
         }
         let statuses = stops.iter().filter_map(|stop| {
             let object = &self.locks.get(&stop.key)?.object;
-            if self.locks.unreadable.contains_key(&stop.key) || object.metadata.deletion_timestamp.is_some() {
+            let unread = self.locks.unreadable.contains_key(&stop.key);
+            if unread || paused(object).is_some() || object.metadata.deletion_timestamp.is_some() {
                 return None;
             }
             let before = object.status.clone().unwrap_or_default();
@@ -120,7 +124,8 @@ impl Index {
         let left = self.locks.unreadable.contains_key(key)
             || object.metadata.deletion_timestamp.is_some()
             || seen_by_siblings.contains(&object.spec.quorum_ref.name);
-        if left || !claims(&before) {
+        let claims = claims(&before) || before.role == Some(Role::Stopping);
+        if left || !claims {
             return None;
         }
         let plan = entry.phase.active_plan();

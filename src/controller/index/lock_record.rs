@@ -131,10 +131,10 @@ impl Index {
             .targets
             .into_iter()
             .filter(|target| entry.key_of(target).is_some_and(|key| !declared.contains(&key)))
-            // A target of another lock is no longer one of this lock.
+            // A target that another lock switches is no longer one of this lock. A lock that only declares it waits.
             .filter(|target| {
-                let other = entry.key_of(target).and_then(|what| self.locks.taken(key, &what));
-                other.is_none()
+                let what = entry.key_of(target);
+                what.is_none_or(|what| self.locks.switched_by_other(key, &what).is_none())
             })
             .collect();
         if gone.is_empty() || plan.enforcement == Enforcement::Observe {

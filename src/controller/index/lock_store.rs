@@ -298,12 +298,17 @@ impl Locks {
 
     /// Returns the other object that owns this target: an older one, or one that still has to stop it.
     pub(super) fn taken(&self, key: &ObjectKey, what: &TargetKey) -> Option<&ObjectKey> {
+        let older = self.targets.first(what).filter(|first| *first != key);
+        older.or_else(|| self.switched_by_other(key, what))
+    }
+
+    /// Returns the other object under which this target is switched.
+    pub(super) fn switched_by_other(&self, key: &ObjectKey, what: &TargetKey) -> Option<&ObjectKey> {
         let in_force = |other: &&ObjectKey| {
             let entry = self.entries.get(other);
             *other != key && entry.is_some_and(|entry| entry.in_force().contains(what))
         };
-        let older = self.targets.first(what).filter(|first| *first != key);
-        older.or_else(|| self.targets.of(what).find(in_force))
+        self.targets.of(what).find(in_force)
     }
 
     /// Returns the objects that are active on this lock.

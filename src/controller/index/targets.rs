@@ -24,6 +24,14 @@ use crate::{
     lease::Holder,
 };
 
+/// Reports whether no target runs, and the task has stopped each target that was removed. A target that was only read may have
+/// pods that end.
+fn is_settled(report: &TargetReport, plan: &LockPlan) -> bool {
+    let has_removed = plan.targets.is_empty() && !report.has.is_empty();
+    let forgets = plants(WorldMistake::UnguardsUnconfirmed);
+    !report.runs && (!has_removed || report.unswitchable || forgets)
+}
+
 impl Index {
     /// Starts, updates or ends the target task of an active lock.
     pub(super) fn apply_targets(&mut self, key: &ObjectKey, at: &World<'_>) {
@@ -171,7 +179,7 @@ impl Index {
             if entry.record().as_ref() != Some(&record) {
                 self.set_finalizer(key, FinalizerChange::Add(record), at);
             }
-        } else if guarded && !report.runs && self.needs_no_finalizer(key, &plan, held, at) {
+        } else if guarded && is_settled(report, &plan) && self.needs_no_finalizer(key, &plan, held, at) {
             // The sibling that sees the holder of the lock may be about to start the targets.
             if !self.responsibility_is_known(key, at) {
                 self.due.finalizers.insert(key.clone());
@@ -185,7 +193,7 @@ impl Index {
     /// the lock, a sibling may win it at any time.
     fn needs_no_finalizer(&self, key: &ObjectKey, plan: &LockPlan, held: bool, at: &World<'_>) -> bool {
         if plan.targets.is_empty() {
-            // Of removed targets, the holder alone waits for the pods; a sibling of the holder reads the objects only.
+            // The holder may stop removed targets.
             let decides = plan.candidates == Candidates::Agents || self.holds(key, at);
             return !held || decides || self.plants(Planted::UnguardsBesideHolder);
         }

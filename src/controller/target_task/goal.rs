@@ -88,7 +88,7 @@ const RELIED_UPON: Duration = Duration::from_secs(2);
 
 /// Reports whether there is time for a stop between the end of a lease and the start of another cluster. Without that
 /// time the holder cannot leave its targets to a sibling, which may fail, too.
-pub(super) fn has_room(takeover_delay: Duration, stop: Duration) -> bool {
+pub(in crate::controller) fn has_room(takeover_delay: Duration, stop: Duration) -> bool {
     takeover_delay >= stop + MARGIN
 }
 

@@ -22,6 +22,11 @@ const RETRY_PERIOD: Duration = Duration::from_secs(2);
 /// The duration of a Lease that the operator holds.
 const WITHHELD_SECONDS: i64 = 2_147_483_647;
 
+/// Returns the present time as a Lease records it, in microseconds.
+fn present_time() -> String {
+    format!("{:.6}", now())
+}
+
 /// Returns a Lease that the operator of this cluster holds, so that no candidate leads.
 pub(super) fn withheld_lease(name: &str, cluster: &str) -> Value {
     json!({
@@ -31,8 +36,8 @@ pub(super) fn withheld_lease(name: &str, cluster: &str) -> Value {
         "spec": {
             "holderIdentity": format!("redlock.dev/{cluster}"),
             "leaseDurationSeconds": WITHHELD_SECONDS,
-            "acquireTime": now().to_string(),
-            "renewTime": now().to_string(),
+            "acquireTime": present_time(),
+            "renewTime": present_time(),
         },
     })
 }
@@ -143,8 +148,8 @@ impl LeaseElection {
         record["spec"] = json!({
             "holderIdentity": self.identity,
             "leaseDurationSeconds": LEASE_SECONDS,
-            "acquireTime": acquired.map_or_else(|| now().to_string(), str::to_owned),
-            "renewTime": now().to_string(),
+            "acquireTime": acquired.map_or_else(present_time, str::to_owned),
+            "renewTime": present_time(),
         });
         record
     }

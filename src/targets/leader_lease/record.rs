@@ -29,6 +29,7 @@ pub(super) struct Record {
     pub(super) holder: String,
     pub(super) duration: Option<Duration>,
     pub(super) acquired: Option<Timestamp>,
+    pub(super) renewed: Option<Timestamp>,
     pub(super) transitions: i32,
     /// The value in the annotation of the operator.
     pub(super) former_duration: Option<Duration>,
@@ -46,6 +47,7 @@ impl Record {
             holder: spec.holder_identity.unwrap_or_default(),
             duration: spec.lease_duration_seconds.and_then(seconds),
             acquired: spec.acquire_time.map(|time| time.0),
+            renewed: spec.renew_time.map(|time| time.0),
             transitions: spec.lease_transitions.unwrap_or_default(),
             former_duration: annotation(FORMER_DURATION)
                 .and_then(|text| text.parse().ok())

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::record::Record;
 use crate::lease::BootInstant;
 
@@ -18,8 +20,8 @@ pub(super) struct RenewalSchedule {
 
 #[derive(Clone, Debug)]
 struct PlannedRenewal {
-    /// The version of the record when the renewal was planned.
-    version: Option<String>,
+    /// The last renewal when the next one was planned. A candidate ignores other changes, too.
+    renewed: Option<Timestamp>,
     due: BootInstant,
 }
 
@@ -51,7 +53,7 @@ impl RenewalSchedule {
         match &self.planned {
             None => true,
             Some(planned) if now < planned.due => false,
-            Some(planned) if planned.version == found.version => true,
+            Some(planned) if planned.renewed == found.renewed => true,
             Some(_) => {
                 self.plan_after(found, interval(found) * 6 / 5, now);
                 false
@@ -61,7 +63,7 @@ impl RenewalSchedule {
 
     fn plan_after(&mut self, found: &Record, pause: Duration, now: BootInstant) {
         self.planned = Some(PlannedRenewal {
-            version: found.version.clone(),
+            renewed: found.renewed,
             due: now + pause,
         });
     }
@@ -75,9 +77,9 @@ mod tests {
         BootInstant::from_nanos(seconds * 1_000_000_000)
     }
 
-    fn version(version: &str) -> Record {
+    fn renewed(number: i64) -> Record {
         Record {
-            version: Some(version.to_owned()),
+            renewed: Timestamp::from_second(number).ok(),
             ..Record::default()
         }
     }
@@ -85,20 +87,20 @@ mod tests {
     #[test]
     fn one_of_two_replicas_renews_the_record_and_the_other_one_after_its_end() {
         let (mut first, mut second) = (RenewalSchedule::default(), RenewalSchedule::default());
-        assert!(first.is_due(&version("1"), at(0)));
-        first.plan(&version("2"), at(0));
-        second.plan(&version("2"), at(1));
+        assert!(first.is_due(&renewed(1), at(0)));
+        first.plan(&renewed(2), at(0));
+        second.plan(&renewed(2), at(1));
         let mut present = 2;
         for second_of in 1..60 {
-            let found = version(&present.to_string());
+            let found = renewed(present);
             if first.is_due(&found, at(second_of)) {
                 present += 1;
-                first.plan(&version(&present.to_string()), at(second_of));
+                first.plan(&renewed(present), at(second_of));
             }
-            let found = version(&present.to_string());
+            let found = renewed(present);
             assert!(!second.is_due(&found, at(second_of)), "{second_of}");
         }
-        let found = version(&present.to_string());
+        let found = renewed(present);
         let last = 55;
         let taken = (60..).find(|now| second.is_due(&found, at(*now))).unwrap();
         assert!(taken - last < 15, "{taken}: within the duration of a candidate");

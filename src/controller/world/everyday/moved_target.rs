@@ -62,8 +62,8 @@ pub(super) async fn moved_target(seed: u64) -> Result<(), String> {
         .await
 }
 
-/// Removes the target, whose pods take some time to end, and deletes the lock meanwhile: the object stays until they have
-/// ended.
+/// Removes the target, whose pods take some time to end, and deletes the lock meanwhile, in half of the worlds during a
+/// rollout of the operator: the object stays until the pods have ended.
 pub(super) async fn deleted_after_removal(seed: u64) -> Result<(), String> {
     let universe = Universe::start(seed, 1, 2);
     let cluster = universe.clusters[0].clone();
@@ -79,6 +79,10 @@ pub(super) async fn deleted_after_removal(seed: u64) -> Result<(), String> {
     runs_somewhere(&universe).await?;
     time::sleep(Duration::from_millis(fastrand::u64(..20_000))).await;
     set_targets(&cluster, "web", &[]);
+    if seed.is_multiple_of(2) {
+        time::sleep(Duration::from_millis(fastrand::u64(100..2_000))).await;
+        cluster.roll_out_operator(1);
+    }
     let moment = Duration::from_millis(fastrand::u64(..8_000));
     universe
         .keep("the finalizer stands while the pods run", moment, |_| {

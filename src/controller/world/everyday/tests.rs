@@ -182,7 +182,7 @@ fn lock_stays_until_the_pods_of_a_removed_target_have_ended() {
 }
 
 /// Each mistake, and the scenario that finds it.
-const MISTAKES: [(WorldMistake, Scenario); 23] = [
+const MISTAKES: [(WorldMistake, Scenario); 24] = [
     (
         WorldMistake::DepartsUnrecorded,
         Scenario::Deletion { clusters: 1 },
@@ -192,6 +192,7 @@ const MISTAKES: [(WorldMistake, Scenario); 23] = [
     (WorldMistake::GuardsLate, Scenario::TakeoverDelay),
     (WorldMistake::LeavesPaused, Scenario::PausedDeletion),
     (WorldMistake::StopsUnelected, Scenario::BlindStandby),
+    (WorldMistake::UnguardsUnconfirmed, Scenario::DeletedAfterRemoval),
     (WorldMistake::KeepsFormerClaims, Scenario::MovedTarget),
     (WorldMistake::WaitsForContender, Scenario::DeletedWhileCutOff),
     (WorldMistake::KeepsLocksCutOff, Scenario::CutOffHolder),
