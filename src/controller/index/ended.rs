@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Index, LastStop, Planted, World, targets::paused};
 use crate::{
     api::{
-        RedisQuorum,
+        LeaderLock, RedisQuorum,
         leader_lock::Candidates,
         lock_status::{LeaderLockStatus, Role},
         quorum_status::RedisQuorumStatus,
@@ -41,6 +41,24 @@ pub(in crate::controller) enum LastStatus {
     },
 }
 
+impl LastStatus {
+    /// Returns the write that turns the status of a lock into this one; `None` if it cannot be computed.
+    fn of_lock(
+        object: &LeaderLock,
+        before: LeaderLockStatus,
+        status: &LeaderLockStatus,
+        again: bool,
+    ) -> Option<Self> {
+        Some(Self::Lock {
+            key: ObjectKey::of(object),
+            version: object.metadata.resource_version.clone().unwrap_or_default(),
+            status: writer::replacement(&before, status)?,
+            before: Box::new(before),
+            again,
+        })
+    }
+}
+
 impl Index {
     /// Returns the locks that this replica holds.
     pub(in crate::controller) fn held_at_end(&self, at: &World<'_>) -> HashSet<ObjectKey> {
@@ -66,13 +84,7 @@ impl Index {
             let before = object.status.clone().unwrap_or_default();
             let generation = object.metadata.generation.unwrap_or_default();
             let status = stopping_status(&before, generation, &self.replica_name(), at.stamp());
-            Some(LastStatus::Lock {
-                key: stop.key.clone(),
-                version: object.metadata.resource_version.clone().unwrap_or_default(),
-                status: writer::replacement(&before, &status)?,
-                before: Box::new(before),
-                again: true,
-            })
+            LastStatus::of_lock(object, before, &status, true)
         });
         statuses.collect()
     }
@@ -124,6 +136,7 @@ impl Index {
         let left = self.locks.unreadable.contains_key(key)
             || object.metadata.deletion_timestamp.is_some()
             || seen_by_siblings.contains(&object.spec.quorum_ref.name);
+        // This replica itself has written Stopping, also over a status that claims nothing.
         let claims = claims(&before) || before.role == Some(Role::Stopping);
         if left || !claims {
             return None;
@@ -138,13 +151,7 @@ impl Index {
             targets: entry.phase.report(),
             now: at.stamp(),
         });
-        Some(LastStatus::Lock {
-            key: key.clone(),
-            version: object.metadata.resource_version.clone().unwrap_or_default(),
-            status: writer::replacement(&before, &status)?,
-            before: Box::new(before),
-            again: !matches!(held, HeldUntilEnd::No),
-        })
+        LastStatus::of_lock(object, before, &status, !matches!(held, HeldUntilEnd::No))
     }
 
     fn last_of_quorum(&self, name: &str, at: &World<'_>) -> Option<LastStatus> {
