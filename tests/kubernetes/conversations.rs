@@ -10,8 +10,8 @@ use http_body::Body as _;
 use kube::Client;
 use kube::client::Body;
 use redlock_world::conversation::{
-    AnswerDifference, CALLER, ConversationFile, ConversationPlayer, ConversationServer, PlayMode,
-    ServerAnswer, differences,
+    CALLER, ConversationFile, ConversationPlayer, ConversationServer, PlayMode, ServerAnswer,
+    assert_no_differences, differences,
 };
 use redlock_world::kubernetes::ApiRequest;
 
@@ -71,11 +71,5 @@ async fn real_control_plane_answers_as_recorded() {
             }
         }
     }
-    let report: Vec<String> = all.iter().map(AnswerDifference::to_string).collect();
-    assert!(
-        report.is_empty(),
-        "{} differences\n{}",
-        report.len(),
-        report.join("\n")
-    );
+    assert_no_differences(&all);
 }

@@ -20,7 +20,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use differences::{AnswerDifference, differences};
+pub use differences::{AnswerDifference, assert_no_differences, differences};
 pub use play::{ConversationPlayer, PlayMode};
 pub use server::{AnswerBody, CALLER, ConversationServer, ServerAnswer};
 pub use simulated::SimulatedCluster;

@@ -4,7 +4,8 @@
 
 use redlock_world::{
     conversation::{
-        AnswerDifference, ConversationFile, ConversationPlayer, PlayMode, SimulatedCluster, differences,
+        AnswerDifference, ConversationFile, ConversationPlayer, PlayMode, SimulatedCluster,
+        assert_no_differences, differences,
     },
     runtime,
 };
@@ -17,13 +18,7 @@ fn simulated_cluster_answers_as_recorded() {
     for file in ConversationFile::all() {
         all.extend(runtime::run(SEED, played(&file)));
     }
-    let report: Vec<String> = all.iter().map(AnswerDifference::to_string).collect();
-    assert!(
-        report.is_empty(),
-        "{} differences\n{}",
-        report.len(),
-        report.join("\n")
-    );
+    assert_no_differences(&all);
 }
 
 async fn played(file: &ConversationFile) -> Vec<AnswerDifference> {

@@ -141,6 +141,23 @@ async fn with_running_work(seed: u64, clusters: usize) -> Result<(Universe, Clus
     Ok((universe, active))
 }
 
+/// Starts a world of one cluster in which a lock runs a Deployment whose pods take some seconds to end, within a longer grace
+/// period.
+async fn with_slow_work(
+    seed: u64,
+    stop_seconds: u32,
+    grace: u32,
+) -> Result<(Universe, ClusterWorld), String> {
+    let universe = Universe::start(seed, 1, 2);
+    let cluster = universe.clusters[0].clone();
+    cluster.create_slow_deployment("web", stop_seconds, grace);
+    let mut lock = manifests::lock("web", &["web"]);
+    lock["spec"]["targets"][0]["stopSeconds"] = json!(grace + 5);
+    cluster.create_lock(lock);
+    runs_somewhere(&universe).await?;
+    Ok((universe, cluster))
+}
+
 /// Waits until the work runs in one cluster, and returns it.
 async fn runs_somewhere(universe: &Universe) -> Result<ClusterWorld, String> {
     universe

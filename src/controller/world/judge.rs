@@ -23,16 +23,38 @@ const UNGUARDED: Duration = Duration::from_millis(300);
 /// The age of a slot, in minutes, by which it has run.
 const SLOT_AGE: i64 = 2;
 
+/// The states that must not last, and since when each was seen without a break.
+#[derive(Debug)]
+struct LastingStates<K>(BTreeMap<K, BootInstant>);
+
+impl<K> Default for LastingStates<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Ord> LastingStates<K> {
+    /// Records whether a state is seen now. Reports whether it has lasted for longer than `longest`.
+    fn lasts(&mut self, key: K, is_seen: bool, longest: Duration) -> bool {
+        if !is_seen {
+            self.0.remove(&key);
+            return false;
+        }
+        let since = *self.0.entry(key).or_insert_with(clock::now);
+        clock::now().since(since) > longest
+    }
+}
+
 /// The observations so far.
 #[derive(Debug, Default)]
 pub(super) struct Judge {
     pub(super) writes: WriteLog,
-    /// The locks that two clusters show as held by themselves, and since when.
-    shown_twice: BTreeMap<&'static str, BootInstant>,
-    /// The workloads whose state is not the one that the status shows, by cluster, and since when.
-    shown_wrongly: BTreeMap<(String, &'static str), BootInstant>,
-    /// The workloads that work although their lock is gone, by cluster, and since when.
-    unguarded: BTreeMap<(String, &'static str), BootInstant>,
+    /// The locks that two clusters show as held by themselves.
+    shown_twice: LastingStates<&'static str>,
+    /// The workloads whose state is not the one that the status shows, by cluster.
+    shown_wrongly: LastingStates<(String, &'static str)>,
+    /// The workloads that work although their lock is gone, by cluster.
+    unguarded: LastingStates<(String, &'static str)>,
     /// The cluster in which each slot of the schedule has run, by its minute.
     slots: BTreeMap<i64, String>,
 }
@@ -42,9 +64,7 @@ impl Judge {
     pub(super) fn check(&mut self, universe: &Universe, users: &Users) -> Result<(), String> {
         self.writes.follow(universe)?;
         if users.restores() {
-            self.shown_twice.clear();
-            self.shown_wrongly.clear();
-            self.unguarded.clear();
+            (self.shown_twice, self.shown_wrongly, self.unguarded) = Default::default();
             return Ok(());
         }
         for workload in &universe.workloads {
@@ -113,12 +133,8 @@ impl Judge {
         }
         for cluster in &universe.clusters {
             let key = (cluster.name.clone(), workload.name);
-            if cluster.lock(workload.lock).is_some() || !cluster.works(workload) {
-                self.unguarded.remove(&key);
-                continue;
-            }
-            let since = *self.unguarded.entry(key).or_insert_with(clock::now);
-            if clock::now().since(since) > UNGUARDED {
+            let is_unguarded = cluster.lock(workload.lock).is_none() && cluster.works(workload);
+            if self.unguarded.lasts(key, is_unguarded, UNGUARDED) {
                 return Err(format!(
                     "{:.3}: {}: {} is gone, and {} runs for more than {UNGUARDED:?}",
                     now(),
@@ -144,12 +160,8 @@ impl Judge {
                 && is_named(cluster, workload)
                 && is_current(cluster, workload.lock, "Enforced");
             let active = is_active(cluster, workload.lock);
-            if !is_known || cluster.is_declared(workload) == active {
-                self.shown_wrongly.remove(&key);
-                continue;
-            }
-            let since = *self.shown_wrongly.entry(key).or_insert_with(clock::now);
-            if clock::now().since(since) > STALE {
+            let is_wrong = is_known && cluster.is_declared(workload) != active;
+            if self.shown_wrongly.lasts(key, is_wrong, STALE) {
                 return Err(format!(
                     "{:.3}: {}: the status of {} shows active = {active} and Enforced, and {} is not so for more than {STALE:?}",
                     now(),
@@ -180,12 +192,7 @@ impl Judge {
             users.can_report(*index) && !cluster.operators().is_empty() && is_active(cluster, lock)
         });
         let shown: Vec<&str> = shown.map(|(_, cluster)| &*cluster.name).collect();
-        if shown.len() < 2 {
-            self.shown_twice.remove(lock);
-            return Ok(());
-        }
-        let since = *self.shown_twice.entry(lock).or_insert_with(clock::now);
-        if clock::now().since(since) <= STALE {
+        if !self.shown_twice.lasts(lock, shown.len() > 1, STALE) {
             return Ok(());
         }
         Err(format!(

@@ -26,9 +26,14 @@ fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
     object["status"]["conditions"].as_array().into_iter().flatten()
 }
 
+/// Reports whether this is a true condition of the kind.
+fn is_true(condition: &Value, kind: &str) -> bool {
+    condition["type"] == kind && condition["status"] == "True"
+}
+
 /// Reports whether the status of an object shows this condition as true.
 pub(super) fn is_condition_true(object: &Value, kind: &str) -> bool {
-    conditions(object).any(|condition| condition["type"] == kind && condition["status"] == "True")
+    conditions(object).any(|condition| is_true(condition, kind))
 }
 
 /// Reports whether the status of a lock shows this condition as true.
@@ -41,9 +46,7 @@ pub(super) fn has_condition(cluster: &ClusterWorld, lock: &str, kind: &str) -> b
 pub(super) fn is_current(cluster: &ClusterWorld, lock: &str, kind: &str) -> bool {
     cluster.lock(lock).is_some_and(|lock| {
         conditions(&lock).any(|condition| {
-            condition["type"] == kind
-                && condition["status"] == "True"
-                && condition["observedGeneration"] == lock["metadata"]["generation"]
+            is_true(condition, kind) && condition["observedGeneration"] == lock["metadata"]["generation"]
         })
     })
 }

@@ -52,6 +52,7 @@ pub(super) fn is_told(write: &CommittedWrite) -> bool {
     resources.contains(&write.key.resource)
         && !is_heartbeat
         && !write.caller.starts_with("kube-")
+        && !write.caller.starts_with("kubelet-")
         && !write.caller.starts_with("system:")
 }
 

@@ -14,6 +14,7 @@ use super::{
     manifests,
     universe::Universe,
     workloads::Workload,
+    write_log::is_named,
 };
 use crate::{clock, lease::BootInstant};
 use administrators::PasswordRotation;
@@ -184,18 +185,13 @@ impl Users {
     fn start_by_hand(&mut self, universe: &Universe, cluster: &ClusterWorld) -> Option<String> {
         let workload = universe.workloads[self.random.usize(..universe.workloads.len())];
         let object = cluster.lock(workload.lock)?;
-        let targets = object["spec"]["targets"].as_array();
-        let named = targets
-            .into_iter()
-            .flatten()
-            .any(|target| target["name"] == workload.name);
         // While a lock has no finalizer or is paused, its targets may be a person's.
         let metadata = &object["metadata"];
         let guarded = metadata["finalizers"]
             .as_array()
             .is_some_and(|all| !all.is_empty());
         let paused = !metadata["annotations"]["redlock.dev/paused"].is_null();
-        if !named || !guarded || paused || !metadata["deletionTimestamp"].is_null() {
+        if !is_named(cluster, workload) || !guarded || paused || !metadata["deletionTimestamp"].is_null() {
             return None;
         }
         cluster.start_workload(workload);

@@ -94,6 +94,21 @@ pub fn differences(name: &str, conversation: &Conversation, answers: &[Value]) -
     all
 }
 
+/// Checks that there is no difference.
+///
+/// # Panics
+///
+/// Panics with all differences if there is one.
+pub fn assert_no_differences(all: &[AnswerDifference]) {
+    let report: Vec<String> = all.iter().map(AnswerDifference::to_string).collect();
+    assert!(
+        report.is_empty(),
+        "{} differences\n{}",
+        report.len(),
+        report.join("\n")
+    );
+}
+
 /// Reports whether an answer has no difference from the recorded one.
 pub(super) fn equal_answers(recorded: &Value, answer: &Value) -> bool {
     without_unmodelled(recorded) == without_unmodelled(answer)

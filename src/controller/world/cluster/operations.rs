@@ -30,6 +30,21 @@ impl ClusterWorld {
             .unwrap();
     }
 
+    /// Creates a stopped Deployment whose pods take some seconds to end.
+    pub(in crate::controller::world) fn create_slow_deployment(
+        &self,
+        name: &str,
+        stop_seconds: u32,
+        grace: u32,
+    ) {
+        let mut deployment = manifests::deployment(NAMESPACE, name, 0, grace);
+        deployment["spec"]["template"]["metadata"]["annotations"] =
+            json!({ "world/stop-seconds": stop_seconds.to_string() });
+        self.api
+            .create(USER, &ResourceId::DEPLOYMENTS, deployment)
+            .unwrap();
+    }
+
     /// Sets whether new pods of a workload become ready.
     pub(in crate::controller::world) fn set_ready(&self, name: &str, ready: bool) {
         let annotations = json!({ "world/ready": ready.to_string() });

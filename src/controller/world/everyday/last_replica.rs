@@ -2,17 +2,10 @@
 
 use std::time::Duration;
 
-use redlock_world::kubernetes::ResourceId;
-use serde_json::json;
 use tokio::time;
 
-use super::{LATE, SOON, runs_elsewhere, runs_somewhere, with_running_work};
-use crate::controller::world::{
-    cluster::USER,
-    manifests::{self, NAMESPACE},
-    observer::{has_reason, running_in, shows_role},
-    universe::Universe,
-};
+use super::{LATE, SOON, runs_elsewhere, with_running_work, with_slow_work};
+use crate::controller::world::observer::{has_reason, running_in, shows_role};
 
 /// Ends all processes of the operator with SIGKILL. Their successors hold no lock yet when they end in the ordinary way: the
 /// work is stopped, since no process is left that would stop it later.
@@ -42,18 +35,7 @@ pub(super) async fn last_replica(seed: u64) -> Result<(), String> {
 /// Scales the operator to zero while it holds the lock of work that takes 20 s to end: the status shows that the targets are
 /// being stopped, and then that they are stopped.
 pub(super) async fn shown_last_stop(seed: u64) -> Result<(), String> {
-    let universe = Universe::start(seed, 1, 2);
-    let cluster = universe.clusters[0].clone();
-    let mut deployment = manifests::deployment(NAMESPACE, "web", 0, 30);
-    deployment["spec"]["template"]["metadata"]["annotations"] = json!({ "world/stop-seconds": "20" });
-    cluster
-        .api
-        .create(USER, &ResourceId::DEPLOYMENTS, deployment)
-        .unwrap();
-    let mut lock = manifests::lock("web", &["web"]);
-    lock["spec"]["targets"][0]["stopSeconds"] = json!(35);
-    cluster.create_lock(lock);
-    runs_somewhere(&universe).await?;
+    let (universe, cluster) = with_slow_work(seed, 20, 30).await?;
     time::sleep(Duration::from_secs(5)).await;
     cluster.scale_operator(0);
     universe

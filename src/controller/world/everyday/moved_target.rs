@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use redlock_world::kubernetes::ResourceId;
 use serde_json::json;
 use tokio::time;
 
-use super::{LATE, SOON, runs_somewhere, with_running_work};
+use super::{LATE, SOON, with_running_work, with_slow_work};
 use crate::controller::world::{
-    cluster::{ClusterWorld, USER},
-    manifests::{self, NAMESPACE},
+    cluster::ClusterWorld,
+    manifests,
     observer::{has_condition, running_in},
-    universe::Universe,
 };
 
 fn set_targets(cluster: &ClusterWorld, lock: &str, targets: &[&str]) {
@@ -65,18 +63,7 @@ pub(super) async fn moved_target(seed: u64) -> Result<(), String> {
 /// Removes the target, whose pods take some time to end, and deletes the lock meanwhile, in half of the worlds during a
 /// rollout of the operator: the object stays until the pods have ended.
 pub(super) async fn deleted_after_removal(seed: u64) -> Result<(), String> {
-    let universe = Universe::start(seed, 1, 2);
-    let cluster = universe.clusters[0].clone();
-    let mut deployment = manifests::deployment(NAMESPACE, "web", 0, 20);
-    deployment["spec"]["template"]["metadata"]["annotations"] = json!({ "world/stop-seconds": "12" });
-    cluster
-        .api
-        .create(USER, &ResourceId::DEPLOYMENTS, deployment)
-        .unwrap();
-    let mut lock = manifests::lock("web", &["web"]);
-    lock["spec"]["targets"][0]["stopSeconds"] = json!(25);
-    cluster.create_lock(lock);
-    runs_somewhere(&universe).await?;
+    let (universe, cluster) = with_slow_work(seed, 12, 20).await?;
     time::sleep(Duration::from_millis(fastrand::u64(..20_000))).await;
     set_targets(&cluster, "web", &[]);
     if seed.is_multiple_of(2) {
