@@ -67,6 +67,8 @@ LABEL org.opencontainers.image.title=redlock-operator \
       org.opencontainers.image.revision=$REVISION
 COPY --from=build /out/ /
 ENV PATH=/usr/local/bin:/usr/bin:/bin
+# Each thread of the runtime would have a heap of its own: with 10,000 locks, 26 MiB more.
+ENV MALLOC_ARENA_MAX=2
 # A numeric user: runAsNonRoot cannot verify a name.
 USER 65532:65532
 ENTRYPOINT ["/usr/local/bin/redlock"]

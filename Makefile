@@ -136,8 +136,9 @@ soak-leases: ## Action Lease with client-go and kube-schedulers: 24 moves, and t
 soak-registers: tools ## One master loses its memory beside 150 processes and 50,000 locks; ARGS='REDLOCK_PROCESSES=30 REDLOCK_LOCKS=10000'
 	$(ARGS) $(CARGO) test --profile simulation --package redlock-client --test redis -- --ignored --nocapture --exact restore::many_processes_and_locks
 
-prove-run: tools ## What `redlock run` promises, 20 trials of each failure, more than 12 minutes; ARGS='REDLOCK_TRIALS=3 REDLOCK_ROWS=network-cut'
+prove-run: tools ## What `redlock run` promises, 20 trials of each failure and 400 slots, more than 12 minutes; ARGS='REDLOCK_TRIALS=3 REDLOCK_ROWS=network-cut REDLOCK_SLOTS=20'
 	$(ARGS) $(CARGO) test --test prove -- --ignored --nocapture --exact every_row
+	$(ARGS) $(CARGO) test --test run -- --ignored --nocapture --exact once_per::three_hosts_run_many_slots_once
 
 csi-sanity: ## csi-sanity of kubernetes-csi on the CSI driver of node fencing
 	@CARGO='$(CARGO)' scripts/csi-sanity

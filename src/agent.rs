@@ -6,16 +6,18 @@
 mod answer;
 mod error;
 mod http;
+mod listen;
 mod open;
 mod post;
 mod step_down;
 mod watch;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{task::JoinError, time};
 
 pub(crate) use error::AgentError;
+pub(crate) use listen::ListenAddress;
 
 use crate::{
     clock,
@@ -24,7 +26,7 @@ use crate::{
     lease::{HolderIdentity, LockName},
     masters::MastersConfig,
     operator::{
-        error::{ProcessError, listen},
+        error::ProcessError,
         process::Process,
         process_limits::{HttpClients, set_process_limits},
         quorum::QuorumEnded,
@@ -43,7 +45,7 @@ const ENDING: Duration = Duration::from_millis(1_800);
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) lock: LockName,
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: ListenAddress,
     pub(crate) identity: HolderIdentity,
     /// The lease duration; `None` derives it from the stop grace.
     pub(crate) lease_duration: Option<Duration>,
@@ -69,10 +71,10 @@ pub(crate) struct Quorum {
 pub(crate) async fn run(options: Options) -> Result<(), AgentError> {
     let signals = Signals::listen().map_err(ProcessError::Signals)?;
     set_process_limits(HttpClients {
-        addresses: 1,
+        addresses: 2,
         long_answers: http::READERS as u64,
     });
-    let listener = listen(options.listen)?;
+    let listeners = options.listen.bind()?;
     let cluster = options.quorum.config.cluster.clone();
     let state = ProcessState::new(
         "agent",
@@ -85,21 +87,24 @@ pub(crate) async fn run(options: Options) -> Result<(), AgentError> {
             ..InUse::default()
         },
     )?;
+    let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok());
+    let addresses: Vec<String> = addresses.map(|address| address.to_string()).collect();
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         lock = %options.lock,
         identity = %options.identity,
         %cluster,
-        listen = %listener.local_addr().unwrap_or(options.listen),
+        listen = %addresses.join(", "),
         "agent started"
     );
     let mut process = Process::new(signals, state.clone());
     let post = Arc::new(Post::new(state, options.lock.clone(), options.stop_grace));
-    let served = vec![ServedAddress {
+    let routes = http::routes(&post);
+    let served = listeners.into_iter().map(|listener| ServedAddress {
         listener,
-        routes: http::routes(&post),
-    }];
-    process.spawn("serves HTTP", serve_on_thread(served));
+        routes: routes.clone(),
+    });
+    process.spawn("serves HTTP", serve_on_thread(served.collect()));
     let mut agent = Agent { process, post };
     let end = agent.contend(&options).await;
     agent.process.shut_down().await;

@@ -10,7 +10,7 @@ mod connection;
 mod demo;
 mod doctor;
 mod drain;
-mod duration;
+mod empty;
 mod exit;
 mod fence;
 mod hand_over;
@@ -26,6 +26,7 @@ mod replay;
 mod reseal;
 mod run;
 mod session;
+mod source;
 mod status;
 mod top;
 
@@ -37,7 +38,7 @@ pub use connection::{ConnectionArgs, QuorumArgs};
 pub use exit::{Exit, Failure};
 pub use place::{KubernetesArgs, PlaceArgs};
 
-use self::called::Called;
+use self::{called::Called, source::FromVariable};
 use crate::telemetry::logs::Flush;
 
 /// Elects one active replica for every declared lock, with Redlock leases on independent Redis masters.
@@ -113,11 +114,11 @@ pub fn main() -> ExitCode {
     }
     // The texts of a plugin name the other commands, so the plugin needs all of them.
     let command = if called == Called::Redlock && words.get(1).is_some_and(|word| word == RUN) {
-        parse::<RunAlone>(words, called).map(|cli| cli.command.into())
+        parse::<RunAlone>(words, called).map(|(cli, given)| (cli.command.into(), given))
     } else {
-        parse::<Cli>(words, called).map(|cli| cli.command)
+        parse::<Cli>(words, called).map(|(cli, given)| (cli.command, given))
     };
-    let command = match command {
+    let (command, given) = match command {
         Ok(command) => command,
         Err(e) => return exit::usage(&e),
     };
@@ -128,15 +129,29 @@ pub fn main() -> ExitCode {
     drop(log);
     match result {
         Ok(exit) => exit.into(),
-        Err(failure) => failure.report(),
+        Err(failure) => failure.naming(&given).report(),
     }
 }
 
-/// Parses the arguments. Their description is dropped before the command runs.
-fn parse<P: Parser>(words: Vec<OsString>, called: Called) -> Result<P, clap::Error> {
-    let mut program = called.command(P::command());
-    let matches = program.try_get_matches_from_mut(words)?;
-    P::from_arg_matches(&matches).map_err(|e| e.format(&mut program))
+/// Parses the arguments, and returns those that variables gave as well. Their description is dropped before the command runs.
+fn parse<P: Parser>(words: Vec<OsString>, called: Called) -> Result<(P, Vec<FromVariable>), clap::Error> {
+    let program = called.command(P::command());
+    let empty::Words { kept: words, removed } = empty::without_empty_flags(&program, words);
+    empty::report(&removed);
+    empty::report(&empty::empty_variables(source::subcommand(&program, &words)));
+    let mut program = empty::without_empty_variables(program);
+    let matches = match program.try_get_matches_from_mut(&words) {
+        Ok(matches) => matches,
+        Err(mut error) => {
+            // With the variables that are empty, which the user may have to set.
+            let mut known = called.command(P::command());
+            known.build();
+            source::name_variables(&mut error, &known, &words);
+            return Err(error);
+        }
+    };
+    let parsed = P::from_arg_matches(&matches).map_err(|e| e.format(&mut program))?;
+    Ok((parsed, source::from_variables(&program, &matches)))
 }
 
 fn run(command: Command, called: Called) -> Result<Exit, Failure> {

@@ -8,6 +8,7 @@ mod body;
 mod connection;
 mod connection_table;
 mod large_answers;
+mod read_only;
 mod server_thread;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::{
     connection::LongAnswer,
     large_answers::{LargeAnswerPlace, LargeAnswers},
+    read_only::read_only,
     server_thread::{ServedAddress, bind, serve_on_thread},
 };
 use self::{connection::serve_connection, connection_table::OpenConnections};

@@ -65,7 +65,7 @@ pub(crate) struct Options {
 /// Returns an error if a setting cannot be used at the start, or if a task ends.
 pub(crate) async fn run(options: Options) -> Result<(), NodeAgentError> {
     let mut signals = Signals::listen().map_err(ProcessError::Signals)?;
-    let (clients, contact) = Clients::infer().await?;
+    let (clients, contact) = Clients::infer()?;
     set_process_limits(HttpClients {
         addresses: 1,
         long_answers: 0,

@@ -3,8 +3,11 @@
 //! Owns no source of objects: [`crate::standalone`] reads them from files, [`crate::controller`] from an API server.
 
 pub(crate) mod access;
+pub(crate) mod api_server;
 pub(crate) mod config;
+pub(crate) mod duration;
 pub(crate) mod error;
+pub(crate) mod given;
 pub(crate) mod guarded;
 pub(crate) mod http;
 pub(crate) mod metrics_watcher;

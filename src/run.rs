@@ -9,14 +9,18 @@
 //! The wrapper refuses to begin a command that it cannot stop in time, and to release a lock while a process
 //! of the group runs.
 
+mod claim;
 mod election;
 mod group;
 mod guard;
 mod guardian;
+mod hold;
 mod launcher;
+mod once;
 mod process;
 mod progress;
 mod record;
+mod schedule;
 mod signals;
 mod terminal;
 mod timings;
@@ -25,21 +29,24 @@ mod work;
 
 use std::{ffi::OsString, io, process::ExitStatus, time::Duration};
 
-use nix::sys::signal::Signal;
+use nix::sys::{prctl, signal::Signal};
 use redlock_node::cgroup::CgroupError;
 use thiserror::Error;
 
+pub(crate) use claim::slot_now;
 pub(crate) use election::Ended;
 pub(crate) use guard::Unguarded;
+pub(crate) use once::{OnCrash, OncePer, Taken};
 pub(crate) use process::dispatch;
+pub(crate) use schedule::Schedule;
 
 use self::{
-    election::Election, guard::Guard, launcher::Launcher, progress::Progress, signals::Signals,
-    terminal::Terminal, wait::Waited, work::End,
+    claim::ClaimResult, election::Election, guard::Guard, launcher::Launcher, once::SlotClaim,
+    progress::Progress, signals::Signals, terminal::Terminal, wait::Waited, work::End,
 };
 use crate::{
     clock,
-    lease::{BootInstant, HolderIdentity, LockName, Timings, timing::TimingError},
+    lease::{BootInstant, HolderIdentity, LockName, Nonce, Timings, timing::TimingError},
     masters::{AdoptError, ConfigError, Masters, MastersConfig},
 };
 
@@ -62,6 +69,10 @@ pub(crate) struct Options {
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) patience: Patience,
+    /// The slot that must be claimed before the command begins.
+    pub(crate) once_per: Option<OncePer>,
+    /// The time for which the lock is held at least, once it was acquired for the command.
+    pub(crate) hold_at_least: Duration,
     /// Whether to contend again after a loss, and to start the command again.
     pub(crate) service: bool,
     pub(crate) lease_duration: Option<Duration>,
@@ -98,6 +109,8 @@ pub(crate) enum Outcome {
     Lost,
     /// Another process holds the lock.
     NotAcquired,
+    /// The slot, as messages name it, can never belong to this run.
+    SlotTaken { slot: String, taken: Taken },
     /// Too few masters could be asked. `auth`: whether user, password or rights are a reason.
     NoQuorum { why: String, auth: bool },
     /// A signal asked this process to end before the command began.
@@ -113,6 +126,13 @@ pub(crate) enum RunError {
     Masters(#[from] ConfigError),
     #[error(transparent)]
     Timings(#[from] TimingError),
+    #[error("drawing the random number of the run: {0}")]
+    Random(getrandom::Error),
+    #[error(
+        "--once-per: {slot} is {seconds} s ahead of the clocks of the masters, and would make them refuse every slot \
+         before it: set the clock of this host (chrony, ntpd)"
+    )]
+    SlotAhead { slot: String, seconds: u64 },
     #[error("listening for signals")]
     Signals(#[source] io::Error),
     #[error("starting a process of redlock (/proc must be mounted)")]
@@ -142,7 +162,13 @@ struct Wrapper {
     guard: Guard,
     progress: Progress,
     terminal: Option<Terminal>,
+    /// The claim of the slot, if the run has one.
+    claim: Option<SlotClaim>,
+    /// The time of the next read of the slot, while this process waits for the lock.
+    reads_slot_at: BootInstant,
     began: BootInstant,
+    /// The time by which masters must answer a run that does not wait for them: first to be found, then to grant the lock.
+    answers_by: BootInstant,
     /// Whether a majority of the masters has answered once. Later, the wrapper waits for unreachable masters.
     found: bool,
     /// The first signal that asked this process to end.
@@ -158,14 +184,18 @@ struct Wrapper {
 /// early. No process of the command runs then, except that one may run after [`RunError::Search`].
 pub(crate) async fn run(place: Place, options: Options) -> Result<Outcome, RunError> {
     let began = clock::now();
+    hide_environment().map_err(RunError::Start)?;
     group::inherit_orphans().map_err(RunError::Start)?;
     let mut wrapper = Wrapper {
         signals: Signals::listen().map_err(RunError::Signals)?,
         guard: Guard::start(options.contain)?,
         progress: Progress::new(options.lock.clone(), options.quiet, began),
         terminal: Terminal::held(),
+        claim: claim_of(&options)?,
+        reads_slot_at: began,
         options,
         began,
+        answers_by: began + Masters::FIRST_POLL_TIMEOUT,
         found: false,
         asked_to_end: None,
     };
@@ -178,6 +208,7 @@ pub(crate) async fn run(place: Place, options: Options) -> Result<Outcome, RunEr
             Waited::Over(outcome) => return Ok(outcome),
         },
     };
+    wrapper.expects_answers(&opened.0);
     let timings = timings::of(&wrapper.options, opened.0.fingerprint().longest_lease())?;
     let mut election = Election::start(opened, &wrapper.options, timings).await?;
     let end = wrapper.run(&mut election, launcher, &timings).await;
@@ -192,7 +223,40 @@ pub(crate) async fn run(place: Place, options: Options) -> Result<Outcome, RunEr
     end
 }
 
+/// Hides the environment of this process from the command, which has the same user: it may contain a password, and
+/// `/proc/<pid>/environ` shows the environment of the start.
+fn hide_environment() -> io::Result<()> {
+    Ok(prctl::set_dumpable(false)?)
+}
+
+/// Returns the claim of the slot, with a random number that no other run has.
+fn claim_of(options: &Options) -> Result<Option<SlotClaim>, RunError> {
+    let Some(once) = options.once_per else {
+        return Ok(None);
+    };
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(RunError::Random)?;
+    let nonce = Nonce(u128::from_le_bytes(bytes));
+    Ok(Some(SlotClaim::new(once, &options.identity, nonce)))
+}
+
 impl Wrapper {
+    /// Reports whether the signal asks this process to end. SIGHUP and SIGQUIT ask many services for something else, such
+    /// as to read their configuration again.
+    fn is_asked_to_end_by(&self, signal: Signal) -> bool {
+        if self.options.service {
+            signals::ends_service(signal)
+        } else {
+            signals::ends(signal)
+        }
+    }
+
+    /// Gives the masters their time to answer an attempt to acquire the lock, where the run does not wait for them.
+    fn expects_answers(&mut self, masters: &Masters) {
+        let limit = masters.fingerprint().acquire_limit();
+        self.answers_by = clock::now() + limit.max(Masters::FIRST_POLL_TIMEOUT);
+    }
+
     fn launcher(&self) -> Result<Launcher, RunError> {
         Launcher::start(&self.options, self.guard.cgroup())
     }
@@ -220,13 +284,34 @@ impl Wrapper {
                 Waited::For(authority) => authority,
                 Waited::Over(outcome) => return Ok(outcome),
             };
+            let held_since = clock::now();
+            let authority = match self.claim(election, &launcher, authority).await? {
+                ClaimResult::Mine(renewed) => renewed,
+                ClaimResult::LeaseEnded => {
+                    self.expects_answers(&election.masters);
+                    continue;
+                }
+                ClaimResult::Over(outcome) => return Ok(outcome),
+            };
             match self.work(election, launcher, authority, timings).await? {
-                End::Exited(status) => return Ok(Outcome::Exited(status)),
+                End::Exited(status) => {
+                    self.record_end(election, status).await;
+                    let until = held_since + self.options.hold_at_least;
+                    self.hold(election, authority, until).await;
+                    return Ok(Outcome::Exited(status));
+                }
                 End::Asked(signal) => return Ok(Outcome::Interrupted(signal)),
-                End::Lost if !self.options.service || self.asked_to_end.is_some() => {
+                // No other run can have the slot of this one.
+                End::TooLate if self.claim.is_some() => {
+                    launchers = 1;
+                    let why = "the lease ended before the command began; it is acquired again";
+                    launcher = self.launch_again(why)?;
+                    self.expects_answers(&election.masters);
+                }
+                End::Lost | End::TooLate if !self.options.service || self.asked_to_end.is_some() => {
                     return Ok(Outcome::Lost);
                 }
-                End::Lost => {
+                End::Lost | End::TooLate => {
                     launchers = 1;
                     launcher = self
                         .launch_again("the command was stopped; it is started again with the next lease")?;

@@ -7,6 +7,8 @@
 mod answers;
 #[path = "agent/bad_input.rs"]
 mod bad_input;
+#[path = "agent/clients.rs"]
+mod clients;
 mod common;
 #[path = "agent/fixture.rs"]
 mod fixture;
@@ -14,6 +16,8 @@ mod fixture;
 mod grace;
 #[path = "agent/http_attack.rs"]
 mod http_attack;
+#[path = "agent/load_balancer.rs"]
+mod load_balancer;
 #[path = "agent/losing.rs"]
 mod losing;
 #[allow(dead_code)]

@@ -12,6 +12,8 @@ mod break_lock;
 mod common;
 #[path = "commands/doctor.rs"]
 mod doctor;
+#[path = "commands/empty.rs"]
+mod empty;
 #[path = "commands/examples.rs"]
 mod examples;
 #[path = "commands/fence.rs"]

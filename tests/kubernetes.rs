@@ -58,6 +58,8 @@ mod handed_on;
 mod in_use;
 #[path = "rules/judge.rs"]
 mod judge;
+#[path = "kubernetes/kubectl_environment.rs"]
+mod kubectl_environment;
 #[path = "kubernetes/label_pods.rs"]
 mod label_pods;
 #[path = "kubernetes/late_pod.rs"]
@@ -76,6 +78,8 @@ mod many_jobs;
 mod memory;
 #[path = "kubernetes/metrics_access.rs"]
 mod metrics_access;
+#[path = "kubernetes/neighbours.rs"]
+mod neighbours;
 #[path = "kubernetes/node.rs"]
 mod node;
 #[path = "kubernetes/node_agent.rs"]

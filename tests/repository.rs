@@ -28,6 +28,8 @@ mod install_lint_tools;
 mod install_servers;
 #[path = "repository/install_tools.rs"]
 mod install_tools;
+#[path = "common/programs.rs"]
+mod installed;
 #[path = "repository/krew.rs"]
 mod krew;
 #[path = "repository/layers.rs"]
@@ -47,6 +49,8 @@ mod pages_of_commands;
 mod programs;
 #[path = "repository/protocol.rs"]
 mod protocol;
+#[path = "repository/published.rs"]
+mod published;
 #[path = "repository/release.rs"]
 mod release;
 #[path = "repository/source.rs"]

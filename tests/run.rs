@@ -22,11 +22,15 @@ mod launcher;
 mod loss;
 #[path = "run/old_tools.rs"]
 mod old_tools;
+#[path = "run/once_per.rs"]
+mod once_per;
 #[allow(dead_code)]
 #[path = "commands/program.rs"]
 mod program;
 #[path = "run/signals.rs"]
 mod signals;
+#[path = "run/systemd.rs"]
+mod systemd;
 #[path = "run/terminal.rs"]
 mod terminal;
 #[path = "run/trace.rs"]

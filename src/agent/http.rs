@@ -10,7 +10,7 @@ use axum::{
         IntoResponse, Response,
         sse::{KeepAlive, Sse},
     },
-    routing::{get, post as on_post},
+    routing::post as on_post,
 };
 use tokio::{sync::Semaphore, time};
 
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     clock,
-    http_server::LongAnswer,
+    http_server::{LongAnswer, read_only},
     operator::http::{ANSWER, Role, health},
 };
 
@@ -42,10 +42,10 @@ pub(super) fn routes(post: &Arc<Post>) -> Router {
         readers: Arc::new(Semaphore::new(READERS)),
     };
     Router::new()
-        .route("/", get(leader))
-        .route("/v1/lock", get(lock))
-        .route("/v1/active", get(active))
-        .route("/v1/watch", get(watch))
+        .route("/", read_only(leader))
+        .route("/v1/lock", read_only(lock))
+        .route("/v1/active", read_only(active))
+        .route("/v1/watch", read_only(watch))
         .route("/v1/step-down", on_post(step_down))
         .with_state(desk)
         .merge(health().with_state(post.state.clone()))
@@ -179,6 +179,7 @@ mod tests {
         });
         assert_eq!(status(address, "GET /livez").await, "503");
         assert_eq!(status(address, "GET /v1/active").await, "503");
+        assert_eq!(status(address, "OPTIONS /v1/active").await, "503");
         // No task runs that could carry out the step-down.
         assert_eq!(status(address, "POST /v1/step-down").await, "503");
         serving.abort();

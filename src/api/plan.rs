@@ -40,8 +40,18 @@ pub struct QuorumPlan {
     /// At least one master is reached by TLS.
     pub needs_tls: bool,
     pub auth_secret: Option<SecretRef>,
+    pub auth_keys: AuthKeys,
     pub tls_secret: Option<SecretRef>,
     pub shared_lock_names: Vec<SharedLockNames>,
+}
+
+/// The keys of `auth_secret` for all masters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthKeys {
+    pub password: String,
+    pub username: String,
+    /// The manifest names the key of the user, so that the Secret must have it.
+    pub needs_username: bool,
 }
 
 /// One master of a [`QuorumPlan`].

@@ -49,7 +49,8 @@ pub struct RedisQuorumStatus {
 
     /// `Ready` (a majority votes), `Degraded` (some masters do not), `Safe` (no master is configured in a way that can lose leases), `Reconciling`,
     /// `Stalled`: exactly one of these two and `Ready` is true. `ReplicasReady` is false while `notReadyReplicas` names a
-    /// replica. `SiblingsUnreachable` names the replicas that do not answer the reporter. `Terminating` names what keeps an object that is being deleted.
+    /// replica. `SiblingsUnreachable` names the replicas that do not answer the reporter. `SingleMaster` is `True` for a quorum of one
+    /// master. `Terminating` names what keeps an object that is being deleted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[schemars(transform = super::conditions::bounded)]

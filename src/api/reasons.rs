@@ -106,11 +106,15 @@ pub(super) const CONDITION_REASON: &str = "is read only with condition: give the
 pub(super) const ANNOTATION_TRUST: &str = "cannot be judged by observedGeneration where an annotation is switched, since \
     annotations do not change the generation: set trustStatusWithoutGeneration: true, or leave stoppedWhen out";
 
+pub(super) const CLUSTER_NAME: &str =
+    "is not the name of a cluster: do not use \":\", \"|\", \"/\", white space or control characters";
+
 // RedisQuorum
 
-pub(super) const QUORUM_SIZE: &str = "is not a number of masters that can form a quorum: declare 3, 5 or 7";
+pub(super) const QUORUM_SIZE: &str =
+    "is not a number of masters that can form a quorum: declare 1, 3, 5 or 7";
 
-pub(super) const URL_SHAPE: &str = "write redis://HOST[:PORT][/DATABASE], or rediss:// for TLS";
+pub(super) const URL_SHAPE: &str = crate::masters::URL_SHAPE;
 
 pub(super) const CREDENTIALS: &str =
     "contains a user or password, which every reader of this object can see: use auth for the credentials";
@@ -121,6 +125,12 @@ pub(super) const SERVER_OF_ITS_OWN: &str = "give each master a server of its own
 pub(super) const MASTERS_CHANGED: &str = "cannot be renamed, added or removed: the names and the number are part of \
     the fingerprint on the masters; create another RedisQuorum (on the same servers with another keyPrefix), or \
     delete this one once no lock uses it";
+
+pub(super) const SECRET_KEY: &str =
+    "is not a key of a Secret: use 1 to 253 letters, digits, \"-\", \"_\" and \".\", such as redis-password";
+
+pub(super) const KEY_OF_A_MASTER: &str = "is a key of one master alone, and no other master may learn its value: name a key for \
+    all masters, such as redis-password";
 
 pub(super) const KEY_PREFIX: &str = "is not a key prefix: use 1 to 64 letters, digits, \"-\", \"_\", \".\" and \"/\"; with \":\", it could be below another prefix, \
      whose user can read and write its keys";

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::quorum_status::RedisQuorumStatus;
 use super::rules;
 
-/// N = 2f+1 independent Redis masters (3, 5 or 7) that grant leases together. A lock is held by the candidate that
+/// N = 2f+1 independent Redis masters (3, 5 or 7, or 1 for a trial) that grant leases together. A lock is held by the candidate that
 /// holds its lease on a majority of them.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
@@ -48,11 +48,12 @@ use super::rules;
 #[x_kube(validation = rules::masters_stay())]
 #[x_kube(validation = rules::key_prefix_characters(), validation = rules::key_prefix_stays())]
 #[x_kube(validation = rules::longest_lease_stays(), validation = rules::tls_of_use())]
+#[x_kube(validation = rules::key_of_all_masters("passwordKey"), validation = rules::key_of_all_masters("usernameKey"))]
 #[serde(rename_all = "camelCase")]
 pub struct RedisQuorumSpec {
-    /// The masters: 3, 5 or 7 servers that share nothing, without failover replicas behind them. Their names and number
-    /// cannot change; another set is another RedisQuorum with another keyPrefix. The url of a master may change.
-    #[schemars(length(min = 3, max = 7))]
+    /// The masters: 3, 5 or 7 servers that share nothing, without failover replicas behind them; or 1, which tolerates no
+    /// loss and is shown by the condition `SingleMaster`. Their names and number cannot change; another set is another RedisQuorum with another keyPrefix. The url of a master may change.
+    #[schemars(length(min = 1, max = 7))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub masters: Vec<Master>,
 
@@ -119,13 +120,26 @@ pub struct Master {
 }
 
 /// The source of the user and password.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = rules::secret_key("passwordKey"), validation = rules::secret_key("usernameKey"))]
 #[serde(rename_all = "camelCase")]
 pub struct QuorumAuth {
     /// A Secret with the keys `username` (absent: the default user) and `password`. The keys `MASTER.username` and
     /// `MASTER.password` are for the master of this name alone: no other master learns them. With one such password for each
-    /// master, `password` may be absent.
+    /// master, `password` may be absent. White space around a value is no part of it, and an empty value counts as absent.
     pub secret_ref: SecretRef,
+
+    /// Key of the password of all masters, for a Secret that another chart or operator made, such as `redis-password`. Default
+    /// `password`. Not the key of one master.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub password_key: Option<String>,
+
+    /// Key of the user of all masters. The Secret must have it, and an empty value stands for the default user. Default
+    /// `username`, which may be absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub username_key: Option<String>,
 }
 
 /// The source of the certificates.

@@ -6,7 +6,6 @@
 mod graces;
 mod leftovers;
 mod lock;
-mod master_url;
 mod name;
 mod patch;
 mod problems;
@@ -16,10 +15,10 @@ mod set;
 mod target;
 mod update;
 
+pub use crate::masters::redact;
 pub use graces::{Grace, Graces};
 pub use leftovers::{leftovers, recorded_targets};
 pub use lock::{LockNames, validate_lock};
-pub use master_url::redact;
 pub(crate) use name::is_api_version;
 pub use problems::FieldError;
 pub use quorum::{check_key_prefix, validate_quorum};

@@ -43,6 +43,8 @@ words! {
         ReplicasReady: "no replica of the operator reports that it is not ready because of the quorum",
         SiblingsUnreachable: "ready replicas of the operator in this cluster do not answer the replica that reports. For \
             information: `Ready` does not depend on it. Only quorums for which it was true once have it",
+        SingleMaster: "the quorum has one master: no lock is held while that server is away, and one server is believed. For \
+            information: `Ready` does not depend on it. Only quorums with one master have it",
         Terminating: "the quorum is being deleted, and is kept until no lock uses it",
     }
 }
@@ -107,6 +109,7 @@ words! {
         AllVote: "every master votes",
         Fit: "no master is configured in a way that can lose leases",
         Unfit: "a master is configured in a way that can lose leases",
+        OneMaster: "`spec.masters` has one server",
         InUse: "locks of this or another cluster use the quorum",
         NoneReported: "no replica reports that it is not ready",
         ReplicaNotReady: "a replica reports that it is not ready",

@@ -1,16 +1,17 @@
 //! `redlock agent`.
 
-use std::{env, net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use clap::Args;
 
 use super::{
     Exit, Failure, QuorumArgs,
-    process::{LogArgs, address, ended, host_name},
+    empty::variable,
+    process::{LogArgs, ended, host_name},
     session,
 };
 use crate::{
-    agent::{self, AgentError, Quorum},
+    agent::{self, AgentError, ListenAddress, Quorum},
     lease::{HolderIdentity, LockName},
 };
 
@@ -31,16 +32,15 @@ pub(super) struct AgentArgs {
     /// The lock, by its name on the masters: for a LeaderLock, NAMESPACE/NAME unless its spec.lockName differs.
     #[arg(value_name = "LOCK", value_parser = session::users_lock)]
     lock: LockName,
-    /// Address of the HTTP API for the app. Every client that reaches the address may read; only clients on the same
-    /// machine or in the same pod may request a step-down.
+    /// Address of the HTTP API for the app; localhost:PORT stands for 127.0.0.1 and ::1. Every client that reaches the
+    /// address may read; only clients on the same machine or in the same pod may request a step-down.
     #[arg(
         long,
         env = "REDLOCK_LISTEN",
         value_name = "ADDR",
-        value_parser = address,
-        default_value = "127.0.0.1:4040"
+        default_value = "localhost:4040"
     )]
-    listen: SocketAddr,
+    listen: ListenAddress,
     /// Duration of a lease: after a crash, no candidate is active for this long. Defaults to 15s, or stop grace + 25s,
     /// or the longest lease of the quorum.
     #[arg(
@@ -93,7 +93,8 @@ const OF_THE_POD: [&str; 3] = ["POD_NAMESPACE", "POD_NAME", "POD_UID"];
 /// Returns the identity in the form that the operator expects when it labels the pod of the holder. If no
 /// variable of the downward API is set, returns the host name.
 fn of_the_pod() -> Result<HolderIdentity, Failure> {
-    let parts = OF_THE_POD.map(|name| env::var(name).ok().filter(|value| !value.is_empty()));
+    let parts = OF_THE_POD.map(variable);
+    let parts: Vec<Option<String>> = parts.into_iter().collect::<Result<_, _>>()?;
     let missing: Vec<&str> = OF_THE_POD
         .into_iter()
         .zip(&parts)

@@ -1,17 +1,22 @@
 //! The flags that name the masters and the identity for connections, the same for every command.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Exit, Failure};
+use super::{
+    Exit, Failure,
+    empty::{is_set, variable},
+};
 use crate::{
     api::validate::check_key_prefix,
-    lease::ClusterId,
-    masters::{Credentials, MastersConfig, Secret, Tls},
-    operator::masters_config,
+    lease::{ClusterId, identity::IdentityError},
+    masters::{ConfigError, Credentials, MastersConfig, Secret, Tls},
+    operator::{given::given, masters_config},
     standalone::manifests::load_quorum,
 };
+
+const MASTERS: &str = "REDLOCK_MASTERS";
 
 /// The credentials and the cluster for connections to the masters.
 #[derive(Args, Clone, Debug, Default)]
@@ -33,7 +38,7 @@ pub struct ConnectionArgs {
     #[arg(long, env = "REDLOCK_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
     /// Own cluster, NAME or NAME/UID.
-    #[arg(long, env = "REDLOCK_CLUSTER", default_value = "local/local")]
+    #[arg(long, env = "REDLOCK_CLUSTER", default_value = "local/local", value_parser = cluster)]
     pub cluster: ClusterId,
 }
 
@@ -62,19 +67,30 @@ pub struct QuorumArgs {
     pub connection: ConnectionArgs,
 }
 
+fn cluster(text: &str) -> Result<ClusterId, String> {
+    let text = given(text).unwrap_or_default();
+    text.parse().map_err(|error: IdentityError| error.to_string())
+}
+
 fn key_prefix(text: &str) -> Result<String, String> {
     check_key_prefix(text)
         .map(|()| text.to_owned())
         .map_err(|reason| format!("it {reason}"))
 }
 
-fn read(flag: &str, path: &PathBuf) -> Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|e| {
-        Failure::new(
-            Exit::Config,
-            format!("--{flag} {}: cannot be read: {e}", path.display()),
-        )
-    })
+/// Returns the text of a file without the white space around it, or `None` if it is empty.
+fn read(flag: &str, path: &Path) -> Result<Option<String>, Failure> {
+    let failure =
+        |reason: String| Failure::new(Exit::Config, format!("--{flag} {}: {reason}", path.display()));
+    let bytes = std::fs::read(path).map_err(|error| failure(format!("cannot be read: {error}")))?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| failure("is not text in UTF-8".to_owned()))?;
+    Ok(given(text).map(str::to_owned))
+}
+
+fn lacks(empty: &str, other: &str) -> Failure {
+    let message =
+        format!("--{empty}: the file is empty, and that of --{other} is not: give both, or neither");
+    Failure::new(Exit::Config, message)
 }
 
 impl ConnectionArgs {
@@ -97,26 +113,24 @@ impl ConnectionArgs {
     /// Reads the user, and the password from the file or the environment.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be read, or a user is given without a password.
+    /// Returns an error if a file or variable cannot be read, or a user is given without a password.
     pub fn credentials(&self) -> Result<Credentials, Failure> {
+        let username = self.username.as_deref().and_then(given);
         let password = match &self.password_file {
-            Some(path) => Some(
-                read("password-file", path)?
-                    .trim_end_matches(['\r', '\n'])
-                    .to_owned(),
-            ),
-            None => std::env::var("REDLOCK_PASSWORD").ok().filter(|p| !p.is_empty()),
+            Some(path) => read("password-file", path)?,
+            None => variable("REDLOCK_PASSWORD")?,
         };
-        if let Some(username) = self.username.as_ref().filter(|_| password.is_none()) {
+        if let Some(username) = username.filter(|_| password.is_none()) {
             // Without a password, the client would not send the user, and the server would use its default user.
-            let message = format!(
-                "--username {username}: no password is given: add --password-file (an empty file for a user without \
-                 one) or REDLOCK_PASSWORD"
-            );
+            let reason = match &self.password_file {
+                Some(path) => format!("--password-file {} is empty: write the password", path.display()),
+                None => "no password is given: add --password-file or REDLOCK_PASSWORD".to_owned(),
+            };
+            let message = format!("--username {username}: {reason} (any text for a user without one)");
             return Err(Failure::new(Exit::Config, message));
         }
         Ok(Credentials {
-            username: self.username.clone(),
+            username: username.map(str::to_owned),
             password: password.map(Secret::new),
             ..Credentials::default()
         })
@@ -127,9 +141,16 @@ impl ConnectionArgs {
     /// # Errors
     /// Returns an error if a file cannot be read.
     pub fn tls(&self) -> Result<Tls, Failure> {
-        let file =
-            |flag, path: &Option<PathBuf>| path.as_ref().map(|p| read(flag, p).map(Secret::new)).transpose();
-        let client = file("tls-cert", &self.tls_cert)?.zip(file("tls-key", &self.tls_key)?);
+        let file = |flag, path: &Option<PathBuf>| match path {
+            Some(path) => read(flag, path).map(|text| text.map(Secret::new)),
+            None => Ok(None),
+        };
+        let client = match (file("tls-cert", &self.tls_cert)?, file("tls-key", &self.tls_key)?) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            (None, Some(_)) => return Err(lacks("tls-cert", "tls-key")),
+            (Some(_), None) => return Err(lacks("tls-key", "tls-cert")),
+        };
         Ok(Tls {
             ca: file("tls-ca", &self.tls_ca)?,
             client,
@@ -142,8 +163,7 @@ impl QuorumArgs {
     /// Reports whether flags or REDLOCK_MASTERS name the masters.
     #[must_use]
     pub fn named(&self) -> bool {
-        let exported = || std::env::var_os("REDLOCK_MASTERS").is_some_and(|urls| !urls.is_empty());
-        !self.masters.is_empty() || self.config.is_some() || exported()
+        !self.masters.is_empty() || self.config.is_some() || is_set(MASTERS)
     }
 
     /// Returns the masters that the flags or the manifest name. With bare urls, the longest lease and T_acquire are the
@@ -167,17 +187,17 @@ impl QuorumArgs {
             let config = masters_config(&plan, (credentials, tls), cluster, false);
             return Ok((Some(plan.name), config));
         }
-        let exported = std::env::var("REDLOCK_MASTERS").unwrap_or_default();
-        let given: Vec<&str> = match &self.masters[..] {
-            [] if exported.is_empty() => {
+        let exported = variable(MASTERS)?;
+        let listed: Vec<&str> = match (&self.masters[..], &exported) {
+            ([], None) => {
                 let needed =
                     "no masters given: give --masters URL,… or --config FILE, or set REDLOCK_MASTERS";
                 return Err(Failure::new(Exit::Usage, needed));
             }
-            [] => exported.split(',').collect(),
-            flags => flags.iter().map(String::as_str).collect(),
+            ([], Some(exported)) => exported.split(',').collect(),
+            (flags, _) => flags.iter().map(String::as_str).collect(),
         };
-        let urls = given.into_iter().map(str::trim).filter(|url| !url.is_empty());
+        let urls = listed.into_iter().filter_map(given);
         let config = MastersConfig {
             key_prefix: self.key_prefix.clone(),
             credentials,
@@ -186,6 +206,13 @@ impl QuorumArgs {
             reseal: false,
             ..MastersConfig::new(urls)
         };
+        let source = if self.masters.is_empty() {
+            MASTERS
+        } else {
+            "--masters"
+        };
+        let wrong = |error: ConfigError| Failure::new(Exit::Config, format!("{source}: {error}"));
+        config.check_masters().map_err(wrong)?;
         Ok((None, config))
     }
 }

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use super::{Exit, Failure, session};
+use super::{Exit, Failure, empty::entries, session};
 use crate::inspect::{cluster::ClusterOptions, drain};
 
 /// Stop the operator of this cluster and all workloads under its locks.
@@ -56,11 +56,10 @@ pub(super) async fn run(args: DrainArgs) -> Result<Exit, Failure> {
         namespace: args.namespace,
     };
     let cluster = options.open().await?;
-    let namespaces = args.watch_namespaces.into_iter().filter(|name| !name.is_empty());
     let options = drain::DrainOptions {
         deployment: args.deployment,
         gone: args.gone,
-        namespaces: namespaces.collect(),
+        namespaces: entries(&args.watch_namespaces),
         fencing: args.fencing,
         timeout: args.timeout,
     };

@@ -2,6 +2,8 @@
 
 use std::{fmt, io::Write, process::ExitCode};
 
+use super::source::{self, FromVariable};
+
 /// The result that the process reports at its end. The numbers are those of `sysexits.h` where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -24,6 +26,8 @@ pub enum Exit {
     LeaseLost,
     /// The state of some of the requested clusters is not known.
     Partial,
+    /// No run is known to have the slot, and no run can have it.
+    SlotLost,
     /// A signal ended the process.
     Signal(u8),
     /// The code of the command that was run, or a code that the user requested.
@@ -44,6 +48,7 @@ impl Exit {
             Self::Config => 78,
             Self::LeaseLost => 79,
             Self::Partial => 80,
+            Self::SlotLost => 81,
             Self::Signal(number) => 128_u8.saturating_add(number),
             Self::Command(code) => code,
         }
@@ -86,6 +91,14 @@ impl Failure {
             source = cause.source();
         }
         Self { exit, message }
+    }
+
+    /// Returns the failure with the names of variables in place of the flags that they stand for.
+    pub(super) fn naming(self, given: &[FromVariable]) -> Self {
+        Self {
+            message: source::named(&self.message, given),
+            ..self
+        }
     }
 
     pub(super) fn report(self) -> ExitCode {

@@ -41,11 +41,7 @@ pub(super) async fn run(args: InitArgs) -> Result<Exit, Failure> {
         }
         config.longest_lease = longest;
     }
-    let urls: Vec<String> = config
-        .masters
-        .iter()
-        .map(|m| masters::without_credentials(&m.url))
-        .collect();
+    let urls: Vec<String> = config.masters.iter().map(|m| masters::redact(&m.url)).collect();
     let session = Session::open(config, None)
         .await
         .map_err(|e| Failure::caused(Exit::Config, &e))?;

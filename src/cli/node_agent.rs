@@ -7,6 +7,7 @@ use redlock_node::spec::Access;
 
 use super::{
     ConnectionArgs, Exit, Failure,
+    empty::entries,
     process::{LogArgs, ServeArgs, ended},
 };
 use crate::node_agent::{self, NodeAgentError};
@@ -21,7 +22,7 @@ use crate::node_agent::{self, NodeAgentError};
 #[command(after_help = "Example:
   redlock node-agent --node-name node-1 --cluster eu-1 --state-dir /run/redlock")]
 pub(super) struct NodeAgentArgs {
-    /// Name of the Node object.
+    /// Name of the Node object, from spec.nodeName by the downward API.
     #[arg(long, env = "NODE_NAME", value_name = "NAME")]
     node_name: String,
     /// The table that is shared with the node guardian: a directory on tmpfs.
@@ -54,10 +55,6 @@ pub(super) async fn run(args: NodeAgentArgs) -> Result<Exit, Failure> {
     args.log.start()?;
     let connection = args.connection;
     let cluster_name = connection.name_of_the_cluster()?;
-    if args.node_name.is_empty() {
-        let message = "--node-name \"\": expected the name of the Node object; set NODE_NAME from spec.nodeName by the downward API";
-        return Err(Failure::new(Exit::Config, message));
-    }
     // A file that is missing at the start is a mistake in the mounts.
     access(&connection)?;
     let options = node_agent::Options {
@@ -65,10 +62,10 @@ pub(super) async fn run(args: NodeAgentArgs) -> Result<Exit, Failure> {
         state_dir: args.state_dir,
         cgroup_root: args.cgroup_root,
         kubelet_dir: args.kubelet_dir,
-        runtime_classes: args.fencing_runtime_classes.into_iter().collect(),
+        runtime_classes: entries(&args.fencing_runtime_classes),
         listen: args.serve.listen,
         cluster_name,
-        namespaces: args.serve.watch_namespaces,
+        namespaces: entries(&args.serve.watch_namespaces),
         access: Box::new(move || access(&connection).map_err(|failure| failure.to_string())),
     };
     ended(

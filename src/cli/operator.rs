@@ -1,11 +1,12 @@
 //! `redlock operator`.
 
-use std::{env, net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{ArgAction, Args};
 
 use super::{
     ConnectionArgs, Exit, Failure,
+    empty::{entries, variable},
     process::{LogArgs, ServeArgs, address, ended, host_name},
 };
 use crate::{
@@ -163,7 +164,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
             require_token: args.require_token,
             identity,
             cluster_name: args.connection.name_of_the_cluster()?,
-            namespaces: args.serve.watch_namespaces,
+            namespaces: entries(&args.serve.watch_namespaces),
             siblings: args
                 .pod_selector
                 .map(|selector| siblings(selector, args.coordination_lease))
@@ -174,7 +175,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
                 release: args.release,
             },
             allowed_fields: args.target_fields.into_iter().collect(),
-            runtime_classes: args.fencing_runtime_classes.into_iter().collect(),
+            runtime_classes: entries(&args.fencing_runtime_classes),
             api_requests_per_second: args.api_requests_per_second,
             quorums_file: args.quorums_file,
             new_password: args.new_password_secret,
@@ -209,8 +210,7 @@ fn new_secret(text: &str) -> Result<controller::NewSecret, String> {
 /// Returns this replica's pod, from the downward API, with the selector of its siblings.
 fn siblings(selector: String, coordination_lease: Option<String>) -> Result<controller::Siblings, Failure> {
     let pod = |name| {
-        let value = env::var(name).ok().filter(|value| !value.is_empty());
-        value.ok_or_else(|| {
+        variable(name)?.ok_or_else(|| {
             let message = format!("--pod-selector needs {name}: set it from the downward API");
             Failure::new(Exit::Config, message)
         })

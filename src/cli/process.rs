@@ -1,11 +1,11 @@
 //! The flags of a long-running process, and its parts that commands share.
 
-use std::{env, fs, net::SocketAddr};
+use std::{fs, net::SocketAddr};
 
 use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
 
-use super::{Exit, Failure};
+use super::{Exit, Failure, empty::variable};
 use crate::{lease::HolderIdentity, operator::signals::Signals, telemetry::logs};
 
 /// Which locks of the API server a process follows, and where it serves what it knows.
@@ -59,17 +59,18 @@ impl From<LogFormat> for logs::Format {
 impl LogArgs {
     /// Starts the log: events are written from this point.
     pub(super) fn start(self) -> Result<(), Failure> {
-        let level = self
-            .log_level
-            .or_else(|| env::var("RUST_LOG").ok().filter(|level| !level.is_empty()))
-            .unwrap_or_else(|| "info".to_owned());
+        let level = match self.log_level {
+            Some(level) => level,
+            None => variable("RUST_LOG")?.unwrap_or_else(|| "info".to_owned()),
+        };
         logs::start(self.log_format.into(), &level).map_err(|e| Failure::caused(Exit::Usage, &e))
     }
 }
 
 /// Parses the address to listen on.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse()
+    text.trim()
+        .parse()
         .map_err(|_| "not an address: write IP:PORT, such as 127.0.0.1:8080 or [::]:8080".to_owned())
 }
 

@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use redlock_client::trace;
 
-use super::{Exit, Failure, session};
+use super::{Exit, Failure, empty::is_set, session};
 use crate::lease::trace::{Replay, Summary};
 
 /// The variable that names the file. Each process appends its id to the name.
@@ -27,7 +27,7 @@ pub(super) struct ReplayArgs {
 
 /// Records this process if the environment requests it.
 pub(super) fn record() -> Result<(), Failure> {
-    let Some(path) = env::var_os(VARIABLE).filter(|path| !path.is_empty()) else {
+    let Some(path) = env::var_os(VARIABLE).filter(|_| is_set(VARIABLE)) else {
         return Ok(());
     };
     match trace::record(Path::new(&path)) {

@@ -2,11 +2,11 @@
 
 use std::{ffi::OsString, os::unix::process::ExitStatusExt, process, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use nix::sys::signal::Signal;
 
 use super::{
-    Exit, Failure, PlaceArgs,
+    Exit, Failure, PlaceArgs, empty,
     place::Place,
     process::{level, on_this_host},
     session,
@@ -18,9 +18,12 @@ use crate::{
         timing::{TimingError, TimingField},
     },
     masters::MastersConfig,
-    run::{self, Options, Outcome, Patience, RunError},
+    run::{self, OnCrash, OncePer, Options, Outcome, Patience, RunError, Schedule},
     telemetry::logs,
 };
+
+/// The longest time for which a lock is held after its command.
+const LONGEST_HOLD: Duration = Duration::from_secs(24 * 3_600);
 
 /// Run a command only while a lock is held.
 ///
@@ -31,9 +34,12 @@ use crate::{
 /// The command finds the lock, the fencing token and its own identity in REDLOCK_LOCK, REDLOCK_TOKEN and REDLOCK_HOLDER;
 /// REDLOCK_PASSWORD is removed from the environment.
 ///
+/// With --once-per, the command runs once for each slot of a schedule, on whichever of the hosts that start redlock at
+/// that time, even if their clocks differ by up to a minute. --on-crash retry repeats a run that did not end.
+///
 /// Exits with the command's own code, 128 + n if signal n ended it, 126 or 127 if it cannot be run, 75 if another
-/// candidate holds the lock, 69 without a quorum, 77 if user or password are not accepted, and 79 if the lease was lost
-/// and the command stopped.
+/// candidate holds the lock, 0 if another run has the slot of --once-per and 81 if no run can have it, 69 without a quorum,
+/// 77 if user or password are not accepted, and 79 if the lease was lost and the command stopped.
 #[derive(Args, Debug)]
 #[command(
     mut_arg("namespace", |namespace| namespace.short(None)),
@@ -67,9 +73,20 @@ pub(super) struct RunArgs {
     /// Wait for the lock for at most this number of seconds; fractions are allowed.
     #[arg(short = 'w', long, visible_alias = "wait", value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// Exit code when the lock was not acquired.
-    #[arg(short = 'E', long, value_name = "CODE", default_value_t = Exit::NotAcquired.code())]
-    conflict_exit_code: u8,
+    /// Exit code when the lock was not acquired, and when another run has the slot. Default: 75, and 0 for the slot.
+    #[arg(short = 'E', long, value_name = "CODE")]
+    conflict_exit_code: Option<u8>,
+    /// Run the command once for each slot of a schedule, whatever the number of hosts that start it: a cron expression in
+    /// the time zone of this host, such as '0 2 * * *' or @daily, or a duration such as 5m or 24h.
+    #[arg(long, value_name = "SCHEDULE", value_parser = Schedule::parse, conflicts_with = "service")]
+    once_per: Option<Schedule>,
+    /// With --once-per, what happens to the slot of a run that did not end, such as after a crash of its host: skip it, or
+    /// run it again (retry) on a host that waits for the lock or starts redlock later in the same slot.
+    #[arg(long, value_name = "ACTION", requires = "once_per", default_value = "skip")]
+    on_crash: CrashAction,
+    /// Hold the lock for at least this time, even if the command ends earlier; at most 1440m.
+    #[arg(long, value_name = "DURATION", value_parser = hold)]
+    hold_at_least: Option<Duration>,
     /// How long one lease lasts. Default: 15s, or the duration that --stop-grace requires.
     #[arg(long, env = "REDLOCK_LEASE_DURATION", value_name = "DURATION", value_parser = session::duration)]
     lease_duration: Option<Duration>,
@@ -99,14 +116,32 @@ pub(super) struct RunArgs {
     place: PlaceArgs,
 }
 
+/// The values of `--on-crash`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum CrashAction {
+    Retry,
+    Skip,
+}
+
+impl From<CrashAction> for OnCrash {
+    fn from(action: CrashAction) -> Self {
+        match action {
+            CrashAction::Retry => Self::Retry,
+            CrashAction::Skip => Self::Skip,
+        }
+    }
+}
+
 pub(super) async fn run(args: RunArgs) -> Result<Exit, Failure> {
     if let Some(level) = &args.log_level {
         logs::start(logs::Format::Text, level).map_err(|e| Failure::caused(Exit::Usage, &e))?;
     }
+    // Before anything that takes time: the slot is that of the start.
+    let once_per = once_per(&args)?;
     let (place, lock, declared) = find(&args).await?;
     let mut words = match args.command {
         Some(command) => {
-            let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+            let shell = empty::value("SHELL");
             vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), command]
         }
         None => args.argv,
@@ -124,6 +159,8 @@ pub(super) async fn run(args: RunArgs) -> Result<Exit, Failure> {
             (false, Some(time)) => Patience::For(time),
             (false, None) => Patience::Forever,
         },
+        once_per,
+        hold_at_least: args.hold_at_least.unwrap_or_default(),
         service: args.service,
         lease_duration: args.lease_duration.or(declared),
         stop_grace: args.stop_grace,
@@ -132,6 +169,10 @@ pub(super) async fn run(args: RunArgs) -> Result<Exit, Failure> {
         quiet: args.quiet,
     };
     let outcome = run::run(place, options).await.map_err(|error| failure(&error))?;
+    ended(outcome, &lock, args.conflict_exit_code)
+}
+
+fn ended(outcome: Outcome, lock: &LockName, on_conflict: Option<u8>) -> Result<Exit, Failure> {
     match outcome {
         Outcome::Exited(status) => Ok(match (status.code(), status.signal()) {
             (Some(code), _) => Exit::Command(u8::try_from(code).unwrap_or(u8::MAX)),
@@ -142,13 +183,36 @@ pub(super) async fn run(args: RunArgs) -> Result<Exit, Failure> {
             Err(Failure::new(Exit::LeaseLost, message))
         }
         // As in flock, the exit code is the only report.
-        Outcome::NotAcquired => Ok(Exit::Command(args.conflict_exit_code)),
+        Outcome::NotAcquired => Ok(conflict(on_conflict)),
+        // The slot runs, on another host: no failure.
+        Outcome::SlotTaken { taken, .. } if taken.is_of_a_run() => {
+            Ok(on_conflict.map_or(Exit::Ok, Exit::Command))
+        }
+        Outcome::SlotTaken { slot, taken } => {
+            let message = format!("lock {lock}: {slot}: {taken}; no run is known to have the slot");
+            Err(Failure::new(Exit::SlotLost, message))
+        }
         Outcome::NoQuorum { why, auth } => {
             let exit = if auth { Exit::Auth } else { Exit::NoQuorum };
             Err(Failure::new(exit, format!("lock {lock}: no quorum: {why}")))
         }
         Outcome::Interrupted(signal) => Ok(Exit::Signal(u8::try_from(signal as i32).unwrap_or(0))),
     }
+}
+
+fn conflict(code: Option<u8>) -> Exit {
+    code.map_or(Exit::NotAcquired, Exit::Command)
+}
+
+/// Returns the slot of this run.
+fn once_per(args: &RunArgs) -> Result<Option<OncePer>, Failure> {
+    let Some(schedule) = &args.once_per else {
+        return Ok(None);
+    };
+    let slot = run::slot_now(schedule, std::env::var_os("TZ"));
+    let slot = slot.map_err(|error| Failure::new(Exit::Config, format!("--once-per: {error}")))?;
+    let on_crash = args.on_crash.into();
+    Ok(Some(OncePer { slot, on_crash }))
 }
 
 /// Returns the masters, the name of the lock there, and the lease duration that its object declares.
@@ -178,7 +242,7 @@ async fn find(args: &RunArgs) -> Result<(run::Place, LockName, Option<Duration>)
             "{object}: its state is {:?}: candidates of this cluster do not contend",
             spec.state
         );
-        return Err(Failure::new(Exit::Command(args.conflict_exit_code), message));
+        return Err(Failure::new(conflict(args.conflict_exit_code), message));
     }
     let config = cluster.masters_config(&quorum, &given).await?;
     let seconds = spec
@@ -201,7 +265,9 @@ fn reseals(config: MastersConfig) -> MastersConfig {
 fn failure(error: &RunError) -> Failure {
     match error {
         RunError::Adopt(error) => session::adopt_failure(error),
-        RunError::Masters(_) | RunError::Contain(_) => Failure::caused(Exit::Config, error),
+        RunError::Masters(_) | RunError::Contain(_) | RunError::SlotAhead { .. } => {
+            Failure::caused(Exit::Config, error)
+        }
         RunError::Timings(error) => {
             let value = error.value().as_secs_f64();
             let flag = match error.field() {
@@ -224,6 +290,14 @@ fn failure(error: &RunError) -> Failure {
 /// Returns an identity that distinguishes the processes of one host.
 fn identity() -> Result<HolderIdentity, Failure> {
     on_this_host(&format!("/{}", process::id()))
+}
+
+/// Parses the time for which the lock is held at least.
+fn hold(text: &str) -> Result<Duration, String> {
+    let time = session::duration(text)?;
+    let fits = time <= LONGEST_HOLD;
+    fits.then_some(time)
+        .ok_or_else(|| format!("{text:?} is longer than 1440m: write a shorter duration"))
 }
 
 /// Parses seconds as flock does.

@@ -111,5 +111,5 @@ pub(super) fn lock(text: &str) -> Result<LockName, String> {
 }
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    super::duration::parse(text)
+    crate::operator::duration::parse(text)
 }

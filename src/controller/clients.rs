@@ -3,14 +3,18 @@
 mod contact;
 mod renewed;
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use kube::{Client, Config};
 use tokio::sync::watch;
 
 use self::contact::ContactViews;
 use super::error::ConfigurationError;
-use crate::{clock, lease::BootInstant};
+use crate::{
+    clock,
+    lease::BootInstant,
+    operator::api_server::{self, chain},
+};
 
 /// Timeout of a connection attempt, and of a write.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -38,11 +42,8 @@ pub(crate) struct Clients {
 impl Clients {
     /// Creates the clients from the pod's ServiceAccount or from KUBECONFIG, and the task that detects and replaces
     /// silent connections.
-    pub(crate) async fn infer() -> Result<(Self, impl Future<Output = ()> + Send + use<>), ConfigurationError>
-    {
-        let mut config = Config::infer()
-            .await
-            .map_err(|error| ConfigurationError::NoCluster(reason(&error)))?;
+    pub(crate) fn infer() -> Result<(Self, impl Future<Output = ()> + Send + use<>), ConfigurationError> {
+        let mut config = api_server::infer().map_err(|error| ConfigurationError::NoCluster(chain(&error)))?;
         config.connect_timeout = Some(CONNECT);
         config.read_timeout = Some(READ);
         config.write_timeout = Some(CONNECT);
@@ -75,17 +76,5 @@ impl Clients {
             answered,
         };
         Ok((clients, keeping))
-    }
-}
-
-/// Returns the text of the kubeconfig's error. The error repeats its cause, and its wrapper repeats both.
-fn reason(error: &dyn Error) -> String {
-    let text = error
-        .source()
-        .map_or_else(|| error.to_string(), ToString::to_string);
-    let cause = error.source().and_then(Error::source).map(ToString::to_string);
-    match cause.filter(|cause| !text.ends_with(cause.as_str())) {
-        Some(cause) => format!("{text}: {cause}"),
-        None => text,
     }
 }

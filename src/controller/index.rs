@@ -182,7 +182,7 @@ impl Index {
             Input::NotReplaced(retired, error) => self.on_not_replaced(&retired, error, at),
             Input::InitializationBegun(quorum, end) => self.on_initialization_begun(&quorum, end, at),
             Input::Initialized(quorum, end) => self.on_initialized(&quorum, end),
-            Input::Counter(key, written, largest) => self.on_counter(&key, written, largest, at),
+            Input::Counter(written, largest) => self.on_counter(written, largest, at),
             Input::Clusters(quorum, reporters) => self.on_clusters(&quorum, &reporters),
             Input::Willing(quorum, answers) => self.on_willing(&quorum, answers, at),
             Input::Retired(retired, outcome) => self.on_retired(&retired, outcome, at),
@@ -304,14 +304,14 @@ impl Index {
     }
 
     /// Stops inferring statuses once a replica with more knowledge has written one.
-    fn follow_others(&mut self, object: &LeaderLock) {
+    fn follow_others(&mut self, object: &LeaderLock, now: BootInstant) {
         let key = ObjectKey::of(object);
         let unknown = self.locks.get(&key).is_some_and(|entry| entry.status.unknown);
         if unknown
             && !is_unknown(object)
             && let Some(entry) = self.quorums.get_mut(&object.spec.quorum_ref.name)
         {
-            entry.reporting.contradict();
+            entry.reporting.contradict(now);
         }
     }
 

@@ -40,6 +40,14 @@ pub(super) enum WorldMistake {
     HoldsUnswitchable,
     /// A replica reports only once the Lease of the coordinator has ended.
     ReportsLate,
+    /// Every replica reports on a quorum without a majority.
+    ReportsEverywhere,
+    /// The status of a lock that names no usable quorum shows a standby, although the last valid spec is in force.
+    HidesLockInForce,
+    /// The token of a former quorum is reported as one that no master issued.
+    ComparesTokensOfQuorums,
+    /// A status that another replica has written, or a backup, counts until a majority votes.
+    TrustsRestoredStatus,
     /// The requests of all namespaces wait in one queue.
     QueuesByArrival,
     /// Every holder with the UID of this cluster counts as a sibling.

@@ -5,13 +5,15 @@ use crate::api::validate::FieldError;
 pub(super) use crate::api::vocabulary::ConditionReason as Reason;
 
 impl Reason {
-    /// Reports whether a lock with a lease keeps the lease: a typo must not stop the work that the lock
-    /// guards.
+    /// Reports whether a lock that was contended for stays in force: a typo must not stop the work that the lock guards.
+    /// The name, or the lock, of the other ones belongs to another cluster or object.
     pub(super) const fn leaves_in_force(self) -> bool {
-        matches!(
-            self,
-            Self::InvalidSpec | Self::StopBudgetTooShort | Self::TargetTaken
-        )
+        !self.is_of_another_cluster() && !matches!(self, Self::DuplicateLockName)
+    }
+
+    /// Reports whether the spec itself is not valid, whatever the other objects are.
+    pub(super) const fn is_of_the_spec(self) -> bool {
+        matches!(self, Self::InvalidSpec | Self::StopBudgetTooShort)
     }
 
     /// Reports whether the problem may disappear shortly after a start.

@@ -95,7 +95,7 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
         addresses: 1 + u64::from(options.listen_details.is_some()),
         long_answers: 0,
     });
-    let (clients, contact) = Clients::infer().await?;
+    let (clients, contact) = Clients::infer()?;
     let front = HttpFront::listen(&options, &clients)?;
     let surroundings = Surroundings {
         signals,

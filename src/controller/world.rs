@@ -13,6 +13,7 @@ mod judge;
 mod manifests;
 mod observer;
 mod random;
+mod rates;
 mod replica;
 mod story;
 mod universe;

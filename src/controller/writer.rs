@@ -3,7 +3,7 @@
 //! A status is computed when its turn comes.
 
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     time::Duration,
 };
 
@@ -63,7 +63,10 @@ pub(super) struct Queue {
     /// The items being written; `again` holds those pushed during their write.
     writing: HashSet<Item>,
     again: HashSet<Item>,
-    later: BTreeMap<BootInstant, Vec<Item>>,
+    /// The next check of each object that is checked again without a change. One time suffices: each check decides
+    /// anew whether, and when, another one follows.
+    later: BTreeSet<(BootInstant, Item)>,
+    next_check: HashMap<Item, BootInstant>,
     /// The time before which no write starts: the API server was unreachable at the last attempt.
     rest_until: Option<BootInstant>,
 }
@@ -78,16 +81,25 @@ impl Queue {
         }
     }
 
+    /// Queues the status of this object for a check at this time, unless an earlier check is due.
     pub(super) fn push_later(&mut self, item: Item, at: BootInstant) {
-        self.later.entry(at).or_default().push(item);
+        let before = self.next_check.get(&item).copied();
+        if before.is_some_and(|before| before <= at) {
+            return;
+        }
+        if let Some(before) = self.next_check.insert(item.clone(), at) {
+            self.later.remove(&(before, item.clone()));
+        }
+        self.later.insert((at, item));
     }
 
     /// Returns the next object to check, if another write may start.
     pub(super) fn next(&mut self, now: BootInstant) -> Option<Item> {
-        while let Some(due) = self.later.first_entry().filter(|entry| *entry.key() <= now) {
-            for item in due.remove() {
-                self.push(item);
-            }
+        while self.later.first().is_some_and(|(at, _)| *at <= now)
+            && let Some((_, item)) = self.later.pop_first()
+        {
+            self.next_check.remove(&item);
+            self.push(item);
         }
         if self.writing.len() >= AT_ONCE || self.rest_until.is_some_and(|until| now < until) {
             return None;
@@ -206,6 +218,21 @@ mod tests {
             replacement(&before, &status),
             Some(json!({ "holderIdentity": null, "fencingToken": 4 }))
         );
+    }
+
+    #[test]
+    fn object_has_one_next_check_the_earliest() {
+        let at = |seconds: u64| BootInstant::from_nanos(seconds * 1_000_000_000);
+        let item = || Item::Quorum("one".into());
+        let mut queue = Queue::default();
+        for later in [7, 5, 6] {
+            queue.push_later(item(), at(later));
+        }
+        assert_eq!(queue.next(at(4)), None);
+        assert_eq!(queue.next(at(5)), Some(item()));
+        assert_eq!(queue.next(at(9)), None);
+        queue.push_later(item(), at(10));
+        assert_eq!(queue.next(at(10)), Some(item()));
     }
 
     #[test]

@@ -9,19 +9,25 @@ mod objects;
 
 use std::{env, path::PathBuf, time::Duration};
 
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Client, Config};
 
 pub use error::{Blame, ClusterError};
 pub use masters::Given;
 pub use objects::{DeclaredLock, Unread};
 pub(in crate::inspect) use objects::{check_quorum, plan};
 
+use crate::operator::{
+    api_server::{configure, no_kubeconfig, read_kubeconfig},
+    given::given,
+};
+
 /// A user waits at a terminal: an API server that takes longer to answer counts as unreachable.
 const CONNECT: Duration = Duration::from_secs(5);
 const READ: Duration = Duration::from_secs(15);
+
+fn set(variable: &str) -> bool {
+    env::var(variable).is_ok_and(|value| given(&value).is_some())
+}
 
 /// The cluster, and a namespace of it.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +60,6 @@ impl ClusterOptions {
     /// Reports whether the flags name a cluster, or this machine has a kubeconfig or is a pod.
     #[must_use]
     pub fn is_somewhere(&self) -> bool {
-        let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
         self.kubeconfig.is_some()
             || set("KUBECONFIG")
             || set("KUBERNETES_SERVICE_HOST")
@@ -66,7 +71,7 @@ impl ClusterOptions {
     /// # Errors
     /// Returns an error if the kubeconfig is missing or cannot be used, or does not have the context.
     pub async fn open(&self) -> Result<Cluster, ClusterError> {
-        let mut config = self.config().await?;
+        let mut config = self.config()?;
         config.connect_timeout = Some(CONNECT);
         config.read_timeout = Some(READ);
         config.write_timeout = Some(CONNECT);
@@ -82,16 +87,14 @@ impl ClusterOptions {
         })
     }
 
-    async fn config(&self) -> Result<Config, ClusterError> {
-        let kubeconfig = match &self.kubeconfig {
-            Some(file) => Kubeconfig::read_from(file),
-            None => match Kubeconfig::read() {
-                // Without a kubeconfig, a pod uses its service account. A named context needs a kubeconfig.
-                Err(_) if self.in_pod() => return Config::incluster().map_err(ClusterError::pod),
-                read => read,
-            },
+    fn config(&self) -> Result<Config, ClusterError> {
+        let kubeconfig = match read_kubeconfig(self.kubeconfig.as_deref()) {
+            // Without a kubeconfig, a pod uses its service account. A named context needs a kubeconfig.
+            Err(error) if self.in_pod() && no_kubeconfig(&error) => {
+                return Config::incluster().map_err(ClusterError::pod);
+            }
+            read => read.map_err(|error| ClusterError::kubeconfig(error.into()))?,
         };
-        let kubeconfig = kubeconfig.map_err(ClusterError::kubeconfig)?;
         if let Some(context) = &self.context {
             let known: Vec<&str> = kubeconfig.contexts.iter().map(|c| c.name.as_str()).collect();
             if !known.contains(&context.as_str()) {
@@ -101,17 +104,10 @@ impl ClusterOptions {
                 });
             }
         }
-        let options = KubeConfigOptions {
-            context: self.context.clone(),
-            ..KubeConfigOptions::default()
-        };
-        Config::from_custom_kubeconfig(kubeconfig, &options)
-            .await
-            .map_err(ClusterError::kubeconfig)
+        configure(kubeconfig, self.context.as_deref()).map_err(ClusterError::kubeconfig)
     }
 
     fn in_pod(&self) -> bool {
-        let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
-        self.context.is_none() && !set("KUBECONFIG") && set("KUBERNETES_SERVICE_HOST")
+        self.kubeconfig.is_none() && self.context.is_none() && set("KUBERNETES_SERVICE_HOST")
     }
 }

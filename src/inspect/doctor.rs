@@ -112,6 +112,7 @@ pub async fn examine(session: &Session, lease_duration: Duration) -> Result<Diag
                 unix_now: now,
                 lease_duration,
                 command_timeout: timings.command_timeout(None),
+                is_only_one: seen.len() == 1,
             };
             MasterDiagnosis {
                 name: status.name.clone(),

@@ -14,7 +14,7 @@ use tokio::time;
 
 use crate::{
     clock,
-    http_server::LargeAnswers,
+    http_server::{LargeAnswers, read_only},
     operator::{
         error::ProcessError,
         http::{ANSWER, metrics_response},
@@ -33,8 +33,8 @@ struct State {
 pub(super) fn routes(agent: Agent) -> Result<Router, ProcessError> {
     let metrics = NodeMetrics::new().map_err(ProcessError::Metrics)?;
     Ok(Router::new()
-        .route("/livez", get(livez))
-        .route("/readyz", get(readyz))
+        .route("/livez", read_only(livez))
+        .route("/readyz", read_only(readyz))
         .route("/metrics", get(scrape))
         .with_state(Arc::new(State { agent, metrics })))
 }

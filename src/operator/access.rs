@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
+use super::given::given;
 use crate::{
     api::{plan::QuorumPlan, redis_quorum::SecretRef},
     masters::{Credentials, MasterLogin, Secret, Tls},
@@ -32,7 +33,13 @@ pub enum SecretError {
         secret: String,
         key: String,
     },
-    #[error("{field}: key {key:?} of Secret {secret} is not text")]
+    #[error("{field}: key {key:?} of Secret {secret} is empty")]
+    KeyEmpty {
+        field: &'static str,
+        secret: String,
+        key: String,
+    },
+    #[error("{field}: key {key:?} of Secret {secret} is not text in UTF-8")]
     NoText {
         field: &'static str,
         secret: String,
@@ -68,13 +75,18 @@ pub(crate) fn credentials(plan: &QuorumPlan, data: Option<&Data>) -> Result<Cred
             own.insert(name.clone(), MasterLogin { username, password });
         }
     }
-    let password = secret.text("password")?;
+    let keys = &plan.auth_keys;
+    let password = secret.text(&keys.password)?;
     // Without a password, the client would send no user, and the server would use its default user.
     if password.is_none() && own.len() < plan.masters.len() {
-        return Err(secret.lacks("password"));
+        return Err(secret.lacks(&keys.password));
+    }
+    // A misspelt key would stand for the default user.
+    if keys.needs_username && !secret.data.contains_key(&keys.username) {
+        return Err(secret.lacks(&keys.username));
     }
     Ok(Credentials {
-        username: secret.text("username")?,
+        username: secret.text(&keys.username)?,
         password: password.map(Secret::new),
         own,
     })
@@ -123,13 +135,13 @@ impl<'a> Contents<'a> {
         format!("{}/{}", self.reference.namespace, self.reference.name)
     }
 
-    /// Returns one value, without the line break that `kubectl create secret --from-file` keeps.
+    /// Returns one value. `kubectl create secret --from-file` keeps a line break at its end.
     fn text(&self, key: &str) -> Result<Option<String>, SecretError> {
         let Some(bytes) = self.data.get(key) else {
             return Ok(None);
         };
         match std::str::from_utf8(bytes) {
-            Ok(text) => Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned())),
+            Ok(text) => Ok(given(text).map(str::to_owned)),
             Err(_) => Err(SecretError::NoText {
                 field: self.field,
                 secret: self.secret(),
@@ -149,11 +161,13 @@ impl<'a> Contents<'a> {
         }
     }
 
+    /// Returns the error of a key that is missing, or whose value counts as missing.
     fn lacks(&self, key: &str) -> SecretError {
-        SecretError::KeyMissing {
-            field: self.field,
-            secret: self.secret(),
-            key: key.to_owned(),
+        let (field, secret, key) = (self.field, self.secret(), key.to_owned());
+        if self.data.contains_key(&key) {
+            SecretError::KeyEmpty { field, secret, key }
+        } else {
+            SecretError::KeyMissing { field, secret, key }
         }
     }
 }
@@ -164,10 +178,15 @@ mod tests {
     use crate::api::validate::validate_quorum;
 
     fn plan() -> QuorumPlan {
-        let object = "{apiVersion: redlock.dev/v1alpha1, kind: RedisQuorum, metadata: {name: q}, spec: {auth: {secretRef: {name: \
+        plan_with("")
+    }
+
+    /// Returns a plan with further fields of `auth`.
+    fn plan_with(auth: &str) -> QuorumPlan {
+        let object = "{apiVersion: redlock.dev/v1alpha1, kind: RedisQuorum, metadata: {name: q}, spec: {auth: {AUTH secretRef: {name: \
                       s, namespace: n}}, tls: {secretRef: {name: t, namespace: n}}, masters: [{name: a, url: 'rediss://a'}, \
                       {name: b, url: 'rediss://b'}, {name: c, url: 'rediss://c'}]}}";
-        validate_quorum(&serde_yaml::from_str(object).unwrap()).unwrap()
+        validate_quorum(&serde_yaml::from_str(&object.replace("AUTH", auth)).unwrap()).unwrap()
     }
 
     fn data(keys: &[&str]) -> Data {
@@ -210,6 +229,71 @@ mod tests {
             error.to_string(),
             "spec.auth.secretRef: Secret n/s has no key \"password\""
         );
+    }
+
+    #[test]
+    fn white_space_and_byte_order_marks_are_no_part_of_a_value() {
+        let given: Data = [
+            ("username", "\u{feff}svc\r\n"),
+            ("password", " p@:/#%$ s\n\n"),
+            ("a.password", " \n"),
+            ("b.username", ""),
+            ("b.password", "\tof b"),
+        ]
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()))
+        .collect();
+        let credentials = credentials(&plan(), Some(&given)).unwrap();
+        let of = |password: &str| (Some("svc".to_owned()), Some(Secret::new(password.to_owned())));
+        assert_eq!(
+            login(&credentials, "a"),
+            of("p@:/#%$ s"),
+            "an empty key is absent"
+        );
+        assert_eq!(login(&credentials, "b"), of("of b"));
+    }
+
+    #[test]
+    fn values_of_no_characters_count_as_absent() {
+        let empty = |key: &str| [(key.to_owned(), b"\n".to_vec())];
+        let error = credentials(&plan(), Some(&empty("password").into())).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "spec.auth.secretRef: key \"password\" of Secret n/s is empty"
+        );
+        // cert-manager writes an empty ca.crt where the issuer is a public authority.
+        let tls = certificates(&plan(), Some(&empty("ca.crt").into())).unwrap();
+        assert_eq!(tls.ca, None);
+        let binary: Data = [(
+            "password".to_owned(),
+            "\u{feff}p".encode_utf16().flat_map(u16::to_le_bytes).collect(),
+        )]
+        .into();
+        let error = credentials(&plan(), Some(&binary)).unwrap_err();
+        assert!(error.to_string().contains("is not text in UTF-8"), "{error}");
+    }
+
+    #[test]
+    fn keys_of_the_manifest_replace_the_usual_ones() {
+        let plan = plan_with("passwordKey: redis-password, usernameKey: user,");
+        let given = data(&["redis-password", "user", "password", "username"]);
+        let found = credentials(&plan, Some(&given)).unwrap();
+        let expected = (
+            Some("of user".to_owned()),
+            Some(Secret::new("of redis-password".into())),
+        );
+        assert_eq!(login(&found, "a"), expected);
+        for missing in ["redis-password", "user"] {
+            let mut given = given.clone();
+            given.remove(missing);
+            let error = credentials(&plan, Some(&given)).unwrap_err();
+            let expected = format!("spec.auth.secretRef: Secret n/s has no key {missing:?}");
+            assert_eq!(error.to_string(), expected);
+        }
+        let mut given = given;
+        given.insert("user".to_owned(), b"\n".to_vec());
+        let of_default = credentials(&plan, Some(&given)).unwrap();
+        assert_eq!(of_default.username, None, "an empty user is the default user");
     }
 
     #[test]

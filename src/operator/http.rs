@@ -22,7 +22,7 @@ use super::{
 use crate::{
     clock,
     elector::LockView,
-    http_server::{LargeAnswerPlace, LargeAnswers},
+    http_server::{LargeAnswerPlace, LargeAnswers, read_only},
     lease::BootInstant,
 };
 
@@ -96,8 +96,8 @@ pub(crate) fn health() -> Router<Arc<ProcessState>> {
 
 fn probes() -> Router<Arc<ProcessState>> {
     Router::new()
-        .route("/livez", get(livez))
-        .route("/readyz", get(readyz))
+        .route("/livez", read_only(livez))
+        .route("/readyz", read_only(readyz))
 }
 
 /// Reports whether the elector of every quorum is alive.

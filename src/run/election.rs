@@ -5,11 +5,14 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use thiserror::Error;
 use tokio::{sync::watch, time};
 
-use super::{Options, RunError};
+use super::{
+    Options, RunError,
+    once::{BEGUN, ENDED, SlotClaim, SlotState},
+};
 use crate::{
     clock,
     elector::{Elector, ElectorTask, LockView, Silent},
-    lease::{Authority, FencingToken, Terms, Timings},
+    lease::{Authority, Claim, FencingToken, LockName, Terms, Timings},
     masters::{Masters, Notices, Tasks},
 };
 
@@ -27,6 +30,7 @@ pub(super) struct Election {
     pub(super) masters: Masters,
     tasks: Tasks,
     elector: Elector,
+    lock: LockName,
     task: ElectorTask,
     standing: watch::Receiver<LockView>,
 }
@@ -52,6 +56,7 @@ impl Election {
             masters,
             tasks,
             elector,
+            lock: options.lock.clone(),
             task,
             standing,
         })
@@ -66,6 +71,30 @@ impl Election {
     pub(super) fn authority(&mut self, token: FencingToken) -> Option<Authority> {
         let authority = self.standing.borrow_and_update().authority_at(clock::now());
         authority.filter(|authority| authority.token == token)
+    }
+
+    /// Reads the state of a slot, at this time by the clocks of the masters.
+    pub(super) async fn slot_state(&self, claim: &SlotClaim, clock: u64) -> SlotState {
+        let begun = self.elector.slots(&self.lock, BEGUN).await;
+        let ended = self.elector.slots(&self.lock, ENDED).await;
+        match (begun, ended) {
+            (Some(begun), Some(ended)) => claim.state(&begun, &ended, clock),
+            (None, _) | (_, None) => SlotState::Unknown,
+        }
+    }
+
+    /// Makes one attempt to claim the slot. This process must hold the lock.
+    pub(super) async fn claim_slot(&self, claim: &SlotClaim) -> Claim {
+        self.elector
+            .claim(&self.lock, BEGUN, claim.slot, &claim.job)
+            .await
+    }
+
+    /// Makes one attempt to record that the run of this slot has ended.
+    pub(super) async fn record_end(&self, claim: &SlotClaim) -> Claim {
+        self.elector
+            .claim(&self.lock, ENDED, claim.slot, &claim.job)
+            .await
     }
 
     /// Reports whether the local clock stepped after the lease with this token was acquired.

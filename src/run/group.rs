@@ -93,6 +93,12 @@ impl Group {
         }
     }
 
+    /// Reports whether the leader is stopped now.
+    pub(super) fn leader_is_stopped(&self) -> bool {
+        let stat = fs::read(format!("/proc/{}/stat", self.id)).unwrap_or_default();
+        state_of(&String::from_utf8_lossy(&stat)) == "T"
+    }
+
     /// Reports whether a process of the group runs, once the leader has ended. The guardian is a child, too.
     ///
     /// # Errors
@@ -191,16 +197,23 @@ fn unless_gone<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Parses `/proc/<pid>/stat`: `pid (name) state ppid group …`, in which the name may contain any character.
+/// Reports whether a process of this group runs, by `/proc/<pid>/stat`: `pid (name) state ppid group …`, in which the
+/// name may contain any character.
 fn runs_in(stat: &[u8], group: Pid) -> bool {
     let text = String::from_utf8_lossy(stat);
-    let Some((_, rest)) = text.rsplit_once(')') else {
-        return false;
-    };
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next().unwrap_or_default();
-    let own = fields.nth(1).and_then(|number| number.parse().ok());
-    own == Some(group.as_raw()) && !matches!(state, "Z" | "X")
+    let own = fields(&text).nth(2).and_then(|number| number.parse().ok());
+    own == Some(group.as_raw()) && !matches!(state_of(&text), "Z" | "X")
+}
+
+/// Returns the state of a process: `R`, `S`, `T` if it is stopped, `Z`, … Empty for text without one.
+fn state_of(stat: &str) -> &str {
+    fields(stat).next().unwrap_or_default()
+}
+
+/// Returns the fields after the name.
+fn fields(stat: &str) -> impl Iterator<Item = &str> {
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    rest.split_ascii_whitespace()
 }
 
 #[cfg(test)]

@@ -33,12 +33,13 @@ use crate::{
 pub(super) const LOCK: &str = "REDLOCK_LOCK";
 pub(super) const TOKEN: &str = "REDLOCK_TOKEN";
 pub(super) const HOLDER: &str = "REDLOCK_HOLDER";
+pub(super) const SLOT: &str = "REDLOCK_SLOT";
 /// Removed from the environment of the command, which must not reach the masters.
 const PASSWORD: &str = "REDLOCK_PASSWORD";
 
 /// The exit codes that a shell reports.
-const NOT_EXECUTABLE: u8 = 126;
-const NOT_FOUND: u8 = 127;
+pub(super) const NOT_EXECUTABLE: u8 = 126;
+pub(super) const NOT_FOUND: u8 = 127;
 /// The exit code if the command never began. The wrapper is gone, starts another launcher, or reports it.
 const NEVER_BEGAN: u8 = 70;
 
@@ -109,12 +110,15 @@ impl Launcher {
         // The child inherits the pipes by number. Only one thread starts children, so no other child gets
         // them.
         let (wait_number, begins_number) = (inheritable(&wait)?, inheritable(&begins)?);
+        let slot = options.once_per.map(|once| (SLOT, once.time()));
         let child = process::own(process::LAUNCHER)
             .args([wait_number, begins_number])
             .arg(&options.program)
             .args(&options.arguments)
             .env(LOCK, options.lock.as_str())
             .env(HOLDER, options.identity.as_str())
+            .env_remove(SLOT)
+            .envs(slot)
             .env_remove(PASSWORD)
             .process_group(0)
             .spawn()?;

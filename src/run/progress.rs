@@ -47,12 +47,17 @@ impl Progress {
         }
     }
 
-    /// Writes a line to the standard error.
+    /// Writes a line to the standard error, unless the run is quiet.
     pub(super) fn print(&self, text: &str) {
         if !self.quiet {
-            // A closed standard error is not a failure.
-            let _ = writeln!(io::stderr(), "redlock: lock {}: {text}", self.lock);
+            self.warn(text);
         }
+    }
+
+    /// Writes a line about a failure that no exit code reports, also if the run is quiet.
+    pub(super) fn warn(&self, text: &str) {
+        // A closed standard error is not a failure.
+        let _ = writeln!(io::stderr(), "redlock: lock {}: {text}", self.lock);
     }
 
     /// Reports the reason why the lock is not held, if the reason is new.

@@ -1,8 +1,8 @@
-//! Every signal that a process can pass on.
+//! Every signal that a process can pass on, and requests to end by other signals.
 
 use std::{fs, io, task::Poll};
 
-use nix::sys::signal::Signal;
+use nix::{libc, sys::signal::Signal};
 use tokio::signal::unix::{self, SignalKind};
 
 /// The signals that are not passed on: those that cannot be caught, those that a process causes by a fault,
@@ -28,12 +28,21 @@ impl Signals {
     /// Listens for signals. Signals that were ignored when this process began stay ignored, here and in the
     /// command: `nohup`, and shells that run a job in the background, request that. The exception is SIGCHLD:
     /// without it, this process could not wait for its children.
+    ///
+    /// A real-time signal would end this process. It counts as SIGTERM: container runtimes ask a container to stop by
+    /// SIGRTMIN+3 where its image requests that.
     pub(super) fn listen() -> io::Result<Self> {
         let ignored = ignored();
-        let wanted = Signal::iterator().filter(|signal| {
-            !OWN.contains(signal) && (*signal == Signal::SIGCHLD || ignored & bit(*signal) == 0)
-        });
-        let listeners = wanted.map(|signal| Ok((signal, unix::signal(SignalKind::from_raw(signal as i32))?)));
+        let wanted = Signal::iterator()
+            .filter(|signal| !OWN.contains(signal))
+            .map(|signal| (signal, signal as i32));
+        // The last number is beyond the table of tokio.
+        let real_time = (libc::SIGRTMIN()..libc::SIGRTMAX()).map(|number| (Signal::SIGTERM, number));
+        let heard = wanted
+            .chain(real_time)
+            .filter(|(signal, number)| *signal == Signal::SIGCHLD || ignored & bit(*number) == 0);
+        let listeners =
+            heard.map(|(signal, number)| Ok((signal, unix::signal(SignalKind::from_raw(number))?)));
         Ok(Self(listeners.collect::<io::Result<_>>()?))
     }
 
@@ -58,8 +67,18 @@ pub(super) fn ends(signal: Signal) -> bool {
     )
 }
 
-fn bit(signal: Signal) -> u64 {
-    1 << (signal as i32 - 1)
+/// Reports whether the signal asks a service to end.
+pub(super) fn ends_service(signal: Signal) -> bool {
+    matches!(signal, Signal::SIGTERM | Signal::SIGINT)
+}
+
+/// Reports whether this process ignores the signal since its start.
+pub(super) fn is_ignored(signal: Signal) -> bool {
+    ignored() & bit(signal as i32) != 0
+}
+
+fn bit(number: i32) -> u64 {
+    1 << (number - 1)
 }
 
 fn ignored() -> u64 {

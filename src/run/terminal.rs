@@ -1,31 +1,46 @@
 //! The terminal: the command's group is in the foreground while it runs, so it can read and gets Ctrl-C once.
 
 use std::{
-    fs,
-    io::{self, IsTerminal},
+    fs::{self, File, OpenOptions},
+    io::{self, IsTerminal as _},
     os::unix::fs::FileTypeExt,
 };
 
 use nix::{
     sys::signal::{SigSet, Signal},
-    unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp},
+    unistd::{Pid, getpgrp, getpid, tcgetpgrp, tcsetpgrp},
 };
 
-/// The terminal that this process reads from, with this process in the foreground.
+use super::signals::is_ignored;
+
+/// The controlling terminal of this process, whatever its standard input is.
+const CONTROLLING: &str = "/dev/tty";
+
+/// The controlling terminal of this process, with the group of this process in the foreground.
 #[derive(Debug)]
 pub(super) struct Terminal {
+    tty: File,
     own: Pid,
 }
 
 impl Terminal {
-    /// Returns `None` without a terminal, in the background, and if the output is a pipe: the rest of the
-    /// pipeline, such as a pager, is in the group of this process and needs the terminal.
+    /// Returns `None` without a terminal, in the background, and in a pipeline: the rest of it, such as a pager, is in
+    /// the group of this process and needs the terminal. A script starts a job in the background in its own group, with
+    /// SIGINT ignored.
     pub(super) fn held() -> Option<Self> {
+        // In the group of another process, such as `make -j`, only a command that reads the terminal gets it.
         let own = getpgrp();
-        let foreground = io::stdin().is_terminal() && tcgetpgrp(io::stdin()) == Ok(own);
-        let stdout = fs::metadata("/proc/self/fd/1");
-        let piped = stdout.is_ok_and(|stdout| stdout.file_type().is_fifo());
-        (foreground && !piped).then_some(Self { own })
+        let is_leader = own == getpid();
+        if is_ignored(Signal::SIGINT) || !(is_leader || io::stdin().is_terminal()) {
+            return None;
+        }
+        let tty = OpenOptions::new().read(true).write(true).open(CONTROLLING).ok()?;
+        let piped = |number: u8| {
+            let file = fs::metadata(format!("/proc/self/fd/{number}"));
+            file.is_ok_and(|file| file.file_type().is_fifo())
+        };
+        let foreground = tcgetpgrp(&tty) == Ok(own);
+        (foreground && !piped(0) && !piped(1)).then_some(Self { tty, own })
     }
 
     /// Moves a group to the foreground, if the group of this process is there.
@@ -39,14 +54,14 @@ impl Terminal {
     }
 
     fn pass(&self, from: Pid, to: Pid) {
-        if tcgetpgrp(io::stdin()) != Ok(from) {
+        if tcgetpgrp(&self.tty) != Ok(from) {
             return;
         }
         // From the background, the call would stop this process unless SIGTTOU is blocked.
         let mut background = SigSet::empty();
         background.add(Signal::SIGTTOU);
         let _ = background.thread_block();
-        let _ = tcsetpgrp(io::stdin(), to);
+        let _ = tcsetpgrp(&self.tty, to);
         let _ = background.thread_unblock();
     }
 }

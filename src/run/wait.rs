@@ -11,7 +11,6 @@ use super::{
     guard::Unguarded,
     launcher::Launcher,
     progress::no_quorum,
-    signals::ends,
 };
 use crate::{
     clock,
@@ -23,6 +22,8 @@ use crate::{
 const TICK: Duration = Duration::from_millis(250);
 /// The time between two attempts to find the masters.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// The same for a run that does not wait for masters: they have two seconds in all.
+const ASK_SOON: Duration = Duration::from_millis(100);
 
 /// The process that initialises the masters sets names and longest lease.
 const NEVER_SEALED: &str =
@@ -58,6 +59,7 @@ impl Wrapper {
                 }),
                 signal = self.ending(launcher) => return Ok(Waited::Over(Outcome::Interrupted(signal))),
             };
+            let mut late = false;
             let (prefix, found, denied) = match found {
                 Ok((adopted, opened)) if adopted.stored => {
                     self.found = true;
@@ -70,6 +72,7 @@ impl Wrapper {
                 }
                 Err(error @ AdoptError::Forgotten { .. }) => ("", error.to_string(), 0),
                 Err(AdoptError::NoMajority { found, denied }) => {
+                    late = true;
                     ("no majority of the masters answers: ", found, denied)
                 }
                 Err(error) => return Err(error.into()),
@@ -77,14 +80,20 @@ impl Wrapper {
             let now = clock::now();
             // If fewer than a majority deny access, the wrapper waits for the others.
             let denied_by_majority = 2 * denied > config.masters.len();
-            if denied_by_majority || !self.options.waits_for_masters() || now >= self.until() {
+            let waits = self.options.waits_for_masters();
+            // One late answer is no reason to give up.
+            let hopeless = !waits && (!late || now >= self.answers_by);
+            if denied_by_majority || hopeless || now >= self.until() {
                 let why = format!("{prefix}{found}");
                 let auth = denied > 0;
                 return Ok(Waited::Over(Outcome::NoQuorum { why, auth }));
             }
-            self.progress.cannot_ask(now, &found);
+            if waits {
+                self.progress.cannot_ask(now, &found);
+            }
+            let pause = if waits { ASK_AGAIN } else { ASK_SOON };
             tokio::select! {
-                () = clock::sleep_until(self.until().min(now + ASK_AGAIN)) => {}
+                () = clock::sleep_until(self.until().min(now + pause)) => {}
                 signal = self.ending(launcher) => return Ok(Waited::Over(Outcome::Interrupted(signal))),
             }
         }
@@ -104,7 +113,14 @@ impl Wrapper {
                 return Ok(Waited::For(authority));
             }
             let held = standing.holder_at(now).is_some();
-            if let Some(outcome) = self.gives_up(now, held, &election.masters) {
+            let over = self.gives_up(now, held, &election.masters);
+            // A run whose slot is taken has nothing to wait for, and ends as such also if it does not wait.
+            if (matches!(over, Some(Outcome::NotAcquired)) || (held && self.reads_slot(now)))
+                && let Some(taken) = self.taken_meanwhile(election).await
+            {
+                return Ok(Waited::Over(taken));
+            }
+            if let Some(outcome) = over {
                 return Ok(Waited::Over(outcome));
             }
             // For a caller that does not wait, the exit code is the only answer.
@@ -130,12 +146,12 @@ impl Wrapper {
     }
 
     /// Returns the end of the wait for the lock. A caller that does not wait gets its answer when the holder
-    /// is known, at the latest when every master has had time to answer.
-    fn until(&self) -> BootInstant {
+    /// is known, at the latest when every master has had time to answer an attempt to acquire the lock.
+    pub(super) fn until(&self) -> BootInstant {
         match self.options.patience {
             Patience::Forever => BootInstant::NEVER,
             Patience::For(time) => self.began + time,
-            Patience::Not => self.began + Masters::FIRST_POLL_TIMEOUT,
+            Patience::Not => self.answers_by,
         }
     }
 
@@ -144,9 +160,7 @@ impl Wrapper {
         if held && (over || self.options.patience == Patience::Not) {
             return Some(Outcome::NotAcquired);
         }
-        let hopeless = !self.found
-            && !self.options.waits_for_masters()
-            && now >= self.began + Masters::FIRST_POLL_TIMEOUT;
+        let hopeless = !self.found && !self.options.waits_for_masters() && now >= self.answers_by;
         if !over && !hopeless {
             return None;
         }
@@ -168,10 +182,10 @@ impl Wrapper {
 
     /// Returns the next signal that asks this process to end. Before the command begins, there is no process
     /// that the others could be passed on to.
-    async fn ending(&mut self, launcher: &Launcher) -> Signal {
+    pub(super) async fn ending(&mut self, launcher: &Launcher) -> Signal {
         loop {
             match self.signals.next().await {
-                signal if ends(signal) => return signal,
+                signal if self.is_asked_to_end_by(signal) => return signal,
                 Signal::SIGCHLD => reap_orphans(&[self.guard.process(), Some(launcher.id())]),
                 _ => {}
             }

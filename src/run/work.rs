@@ -1,19 +1,17 @@
 //! The command under one lease: begins, receives the wrapper's signals, and is stopped before the lease ends.
 
+mod pass_on;
+
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
-use nix::{
-    sys::signal::{Signal, raise},
-    unistd::Pid,
-};
+use nix::{sys::signal::Signal, unistd::Pid};
 
 use super::{
     RunError, Wrapper,
     election::Election,
-    group::{Group, reap_orphans},
+    group::Group,
     launcher::{Go, Launcher},
     record::Order,
-    signals,
 };
 use crate::{
     clock,
@@ -30,6 +28,8 @@ pub(super) enum End {
     Exited(ExitStatus),
     /// The lease was lost, and the command was stopped.
     Lost,
+    /// The lease was lost before the command began.
+    TooLate,
     /// A signal asked this process to end before the command began.
     Asked(Signal),
     /// The launcher ended before the command began: another one may begin under the same lease.
@@ -87,6 +87,10 @@ struct Work<'a> {
     ends: Ends,
     lost: bool,
     leader_ended: bool,
+    /// Whether the command had ended under the lease when its group was first asked to stop.
+    ended_first: bool,
+    /// Whether the terminal stopped the command after a request to end.
+    stuck: bool,
     /// The time at which the rest is killed, once the stop signal was sent.
     kill_at: Option<BootInstant>,
     /// The error of the election, the guardian or a kill after which the command is stopped.
@@ -131,11 +135,13 @@ impl Wrapper {
             ends,
             lost: !begins,
             leader_ended: false,
+            ended_first: false,
+            stuck: false,
             kill_at: None,
             broken: None,
         };
         let followed = work.follow(&group).await;
-        let (lost, broken) = (work.lost, work.broken);
+        let (lost, ended_first, broken) = (work.lost, work.ended_first, work.broken);
         if followed.is_err() {
             let _ = group.kill();
         }
@@ -149,8 +155,9 @@ impl Wrapper {
         match (broken, self.asked_to_end) {
             (Some(error), _) => Err(error),
             (None, Some(signal)) if !begun => Ok(End::Asked(signal)),
-            _ if lost => Ok(End::Lost),
-            _ if !begun => Ok(asked_by(status).map_or(End::NeverBegan(status), End::Asked)),
+            _ if lost && !begun => Ok(End::TooLate),
+            _ if lost && (!ended_first || is_killed(status)) => Ok(End::Lost),
+            _ if !begun => Ok(self.asked_by(status).map_or(End::NeverBegan(status), End::Asked)),
             _ => Ok(End::Exited(status)),
         }
     }
@@ -171,19 +178,26 @@ impl Wrapper {
         }
         Ok(asked)
     }
+
+    /// Returns the signal that ended a launcher, if it asks this process to end: a terminal or a supervisor sent it
+    /// only to the group of the launcher.
+    fn asked_by(&self, ended: ExitStatus) -> Option<Signal> {
+        let signal = Signal::try_from(ended.signal()?).ok()?;
+        self.is_asked_to_end_by(signal).then_some(signal)
+    }
 }
 
-/// Returns the signal that ended a launcher, if it asks a process to end: a terminal or a supervisor sent it
-/// only to the group of the launcher.
-fn asked_by(ended: ExitStatus) -> Option<Signal> {
-    let signal = Signal::try_from(ended.signal()?).ok()?;
-    signals::ends(signal).then_some(signal)
+/// Reports whether SIGKILL ended a process: after a lost lease, the guardian may have sent it.
+fn is_killed(ended: ExitStatus) -> bool {
+    ended.signal() == Some(Signal::SIGKILL as i32)
 }
 
 impl Work<'_> {
     /// Follows the command until no process of its group runs.
     async fn follow(&mut self, group: &Group) -> Result<(), RunError> {
         loop {
+            // Read before the lease: a command that ended while this process stood still may have ended after its lease.
+            self.leader_ended = self.leader_ended || group.leader_ended();
             if !self.lost {
                 self.check_lease(group.id());
             }
@@ -191,7 +205,6 @@ impl Work<'_> {
             if self.lost && self.election.clock_stepped_after(self.authority.token) {
                 self.ends = self.ends.clock_stepped(clock::now());
             }
-            self.leader_ended = self.leader_ended || group.leader_ended();
             if self.leader_ended {
                 let killed = self.kill_at.is_some_and(|kill_at| clock::now() >= kill_at);
                 match group.runs(self.wrapper.guard.process()) {
@@ -202,10 +215,11 @@ impl Work<'_> {
                 }
             }
             let now = clock::now();
-            if self.lost || self.leader_ended {
+            if self.lost || self.leader_ended || self.stuck {
                 let before = self.kill_at;
                 self.kill_at = Some(self.ends.kill_at(before, self.timings.stop, now));
                 if before.is_none() {
+                    self.ended_first = self.leader_ended && !self.lost;
                     self.stop(group, now);
                 }
             }
@@ -273,44 +287,6 @@ impl Work<'_> {
                 .progress
                 .print(&format!("{error}; waiting for the command to end"));
             self.breaks(RunError::Kill(error));
-        }
-    }
-
-    /// Passes a signal on to the group, other than SIGCHLD.
-    fn on_signal(&mut self, signal: Signal, group: &Group) {
-        match signal {
-            Signal::SIGCHLD => {
-                reap_orphans(&[self.wrapper.guard.process(), Some(group.id())]);
-                self.stop_with_command(group);
-            }
-            Signal::SIGCONT => {
-                if let Some(terminal) = &self.wrapper.terminal {
-                    terminal.give(group.id());
-                }
-                group.signal(signal);
-            }
-            Signal::SIGTSTP => {
-                group.signal(signal);
-                let _ = raise(Signal::SIGSTOP);
-            }
-            _ => {
-                if signals::ends(signal) {
-                    self.wrapper.asked_to_end.get_or_insert(signal);
-                }
-                group.signal(signal);
-            }
-        }
-    }
-
-    /// Stops this process when the terminal stops the command, or the shell would not get its terminal back.
-    /// The lease is not renewed meanwhile.
-    fn stop_with_command(&self, group: &Group) {
-        let of_terminal = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
-        if let (Some(terminal), Some(signal)) = (&self.wrapper.terminal, group.leader_stopped())
-            && of_terminal.contains(&signal)
-        {
-            terminal.take_back(group.id());
-            let _ = raise(Signal::SIGSTOP);
         }
     }
 }

@@ -34,13 +34,13 @@ pub(crate) struct Loaded {
 
 /// The folder itself could not be read.
 #[derive(Debug, thiserror::Error)]
-#[error("reading the manifests in {}: give a readable folder of .yaml files", folder.display())]
+#[error("reading the manifests in {}: give a readable folder of .yaml or .json files", folder.display())]
 pub(crate) struct LoadError {
     folder: PathBuf,
     source: io::Error,
 }
 
-/// Reads every `*.yaml` and `*.yml` of a folder, in the order of names, but not its sub-folders. Names that begin with
+/// Reads every `*.yaml`, `*.yml` and `*.json` of a folder, in the order of names, but not its sub-folders. Names that begin with
 /// a dot are skipped; links are followed, since a mounted ConfigMap consists of links to files in a hidden folder.
 pub(crate) fn load(folder: &Path) -> Result<Loaded, LoadError> {
     let mut documents = Vec::new();
@@ -122,7 +122,9 @@ fn manifest_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
         let hidden = path
             .file_name()
             .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        let manifest = path.extension().is_some_and(|e| e == "yaml" || e == "yml");
+        let manifest = path
+            .extension()
+            .is_some_and(|e| ["yaml", "yml", "json"].iter().any(|known| e == *known));
         if manifest && !hidden {
             files.push(path);
         }

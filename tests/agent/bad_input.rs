@@ -28,7 +28,7 @@ fn unusable_arguments_are_named() {
         ),
         (&["l", "--lease-duration", "15"], 64, &["--lease-duration", "15s"]),
         (&["l", "--stop-grace", "soon"], 64, &["--stop-grace", "soon"]),
-        (&["l", "--listen", "4040"], 64, &["--listen", "127.0.0.1:8080"]),
+        (&["l", "--listen", "4040"], 64, &["--listen", "localhost:PORT"]),
         (&["l", "--identity", "a|b"], 64, &["--identity", "a|b"]),
         (&["l", "--cluster", "a/b/c"], 64, &["--cluster", "a/b/c"]),
         (&["l", "--config", "/nonexistent"], 64, &["--config", "--masters"]),
@@ -42,9 +42,10 @@ fn unusable_arguments_are_named() {
         agent(&[arguments, &["--masters", ANY]].concat()).expect(code, texts);
     }
     agent(&["l"]).expect(64, &["no masters given", "REDLOCK_MASTERS"]);
-    agent(&["l", "--masters", "redis://a:1"]).expect(78, &["1 masters given", "3, 5 or 7"]);
+    agent(&["l", "--masters", "redis://a:1,redis://b:1"])
+        .expect(78, &["--masters: 2 masters given", "1, 3, 5 or 7"]);
     agent(&["l", "--masters", "redis://a:1,redis://u:hunter2@b:1,redis://c:1"])
-        .expect(78, &["m1", "redis://…@b:1"])
+        .expect(78, &["m1", "redis://***@b:1"])
         .keeps("hunter2");
     agent(&["l", "--config", "/nonexistent/quorum.yaml"]).expect(78, &["/nonexistent/quorum.yaml"]);
     // With only a part of the identity, no operator would find the agent.

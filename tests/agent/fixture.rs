@@ -29,13 +29,18 @@ pub fn masters() -> (RedisServers, String) {
 
 /// Returns a command that starts an agent, without any variable of a pod or of redlock.
 pub fn command(urls: &str, port: u16) -> Command {
+    command_at(urls, &format!("127.0.0.1:{port}"))
+}
+
+/// Does the same for an agent that listens at this address.
+pub fn command_at(urls: &str, listen: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
     let ours = |name: &String| name.starts_with("REDLOCK_") || name.starts_with("POD_") || name == "RUST_LOG";
     for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
         command.env_remove(name);
     }
     command.args(["agent", LOCK, "--log-format", "json", "--masters", urls]);
-    command.args(["--listen", &format!("127.0.0.1:{port}")]);
+    command.args(["--listen", listen]);
     command
 }
 

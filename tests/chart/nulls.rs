@@ -57,6 +57,38 @@ fn all_keys_of_a_map_may_be_null() {
     }
 }
 
+/// Adds the path of each text that is not empty by default, without those of free maps.
+fn collect_texts(value: &Value, path: &[String], found: &mut Vec<Vec<String>>) {
+    match value {
+        Value::String(text) if !text.is_empty() => found.push(path.to_vec()),
+        Value::Object(map) if path.last().is_none_or(|key| key != "resources") => {
+            for (key, value) in map {
+                collect_texts(value, &[path, std::slice::from_ref(key)].concat(), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// As `--set clusterName=$CLUSTER` without the variable.
+#[test]
+fn a_text_that_is_empty_has_its_default() {
+    let (defaults, rendered) = (defaults(), render(&[]));
+    let mut texts = Vec::new();
+    collect_texts(&defaults, &[], &mut texts);
+    assert!(texts.len() > 10, "{texts:?}");
+    let mut all = Value::Null;
+    for path in texts {
+        let mut at = &mut all;
+        for key in path {
+            at = &mut at[key];
+        }
+        *at = Value::from("");
+    }
+    let objects = try_render_values(&all).unwrap_or_else(|error| panic!("{all}: {error}"));
+    assert!(objects == rendered, "{all}");
+}
+
 #[test]
 fn a_removed_entry_of_a_free_map_stays_removed() {
     let objects = render(&[

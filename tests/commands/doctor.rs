@@ -218,7 +218,7 @@ fn a_lease_that_the_quorum_does_not_grant_is_refused() {
     };
     refused("61s", 78, &["61 s", "60 s"]);
     refused("1s", 78, &["--lease-duration 1s", "2s"]);
-    refused("15", 64, &["15s, 1500ms or 2m"]);
+    refused("15", 64, &["15s, 1500ms, 2m or 1m30s"]);
 }
 
 /// A script that counts in doubles would issue the same token twice.

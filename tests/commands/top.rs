@@ -45,7 +45,7 @@ fn without_a_terminal_the_tables_follow_each_other() {
     }
     redlock(&["top", "--count", "1", "a/b", "--masters", &urls]).expect(69, &["a/b", "unknown"]);
     redlock(&["top", "--count", "0", "--masters", &urls]).expect(64, &["--count"]);
-    redlock(&["top", "--interval", "1", "--masters", &urls]).expect(64, &["15s, 1500ms or 2m"]);
+    redlock(&["top", "--interval", "1", "--masters", &urls]).expect(64, &["15s, 1500ms, 2m or 1m30s"]);
 }
 
 #[test]

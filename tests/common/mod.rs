@@ -11,6 +11,7 @@ pub mod http;
 pub mod metrics;
 pub mod pages;
 pub mod processes;
+pub mod programs;
 mod resource;
 pub mod sandbox;
 pub mod tools;

@@ -108,6 +108,10 @@ async fn a_mistake_is_named_within_two_seconds_and_its_repair_is_noticed() {
     case("quorum", "absent")
         .shows("Ready", "SecretKeyMissing", "password")
         .await;
+    world.apply(&secret("absent", "{username: default, password: \"\\n\"}"));
+    case("quorum", "absent")
+        .shows("Ready", "SecretKeyMissing", "is empty")
+        .await;
     // The password is wrong.
     world.apply(&secret("absent", "{username: default, password: wrong}"));
     let status = case("quorum", "absent")

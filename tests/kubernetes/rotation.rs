@@ -25,6 +25,47 @@ async fn everywhere(world: &World, words: &[&str]) {
     }
 }
 
+/// Another chart made the Secret, from a file that ends with a line break, and knows the default user alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn secret_of_another_chart_is_used_and_followed() {
+    let options = ServerOptions {
+        password: Some("first".into()),
+        ..ServerOptions::default()
+    };
+    let masters = (0..3).map(|_| RedisServer::start(&options).unwrap()).collect();
+    let world = World::of(masters, World::small_options()).await;
+    let secret = |password: &str| {
+        format!(
+            "apiVersion: v1\nkind: Secret\nmetadata: {{name: masters}}\nstringData: {{user: \"\", redis-password: \
+             \"{password}\\n\", sentinel-password: other}}\n"
+        )
+    };
+    world.apply(&secret("first"));
+    let auth = format!(
+        "  firstStart: Immediate\n  auth: {{secretRef: {{name: masters, namespace: {}}}, passwordKey: redis-password, \
+         usernameKey: user}}\n",
+        world.namespace.name()
+    );
+    world.apply(&lasting(&world.quorum("default", &auth)));
+    world.apply(&lasting(&lock("report", "")));
+    let _operator = world.operator("replica-1").await;
+    world
+        .lock_status("report", "is held", |status| status["role"] == "Active")
+        .await;
+    let ready =
+        |reason: &'static str| move |status: &serde_json::Value| condition(status, "Ready").1 == reason;
+    world.apply(&secret("wrong"));
+    let refused = |status: &serde_json::Value| condition(status, "Degraded").1 == "CredentialsRefused";
+    world
+        .quorum_status("default", "reports the wrong password", refused)
+        .await;
+    world.apply(&secret("first"));
+    world
+        .quorum_status("default", "uses the password again", ready("MajorityVotes"))
+        .await;
+    world.redlock(&["doctor", "--quorum", "default"]).expect(0, &[]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_is_rotated_without_losing_a_lease() {
     let options = ServerOptions {

@@ -11,7 +11,8 @@ use super::programs::Programs;
 use super::source::ROOT;
 
 /// The files that the script reads.
-const READ: [&str; 10] = [
+const READ: [&str; 11] = [
+    ".github",
     "Cargo.toml",
     "Cargo.lock",
     "Dockerfile",
@@ -23,8 +24,8 @@ const READ: [&str; 10] = [
     "charts",
     "scripts",
 ];
-const USED: [&str; 9] = [
-    "bash", "env", "awk", "grep", "dirname", "mktemp", "rm", "tr", "cat",
+const USED: [&str; 10] = [
+    "bash", "env", "awk", "grep", "dirname", "mktemp", "rm", "tr", "cat", "git",
 ];
 
 struct Repository {
@@ -71,6 +72,31 @@ impl Repository {
             &format!("## [{VERSION}] - 2026-12-01"),
         );
     }
+
+    fn pinned(&self) {
+        let digest = format!("bookworm@sha256:{}", "0".repeat(64));
+        self.replace("Dockerfile", "bookworm", &digest);
+    }
+
+    fn git(&self, arguments: &[&str]) {
+        let mut git = Command::new("git");
+        // A hook of git exports the repository that it runs in, and the commands would change that one.
+        for (name, _) in std::env::vars_os() {
+            if name.as_encoded_bytes().starts_with(b"GIT_") {
+                git.env_remove(name);
+            }
+        }
+        git.args([
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@t",
+            "-c",
+            "commit.gpgsign=false",
+        ]);
+        let status = git.args(arguments).current_dir(self.folder.path()).status();
+        assert!(status.unwrap().success(), "{arguments:?}");
+    }
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -85,6 +111,12 @@ fn the_repository_is_consistent_and_only_a_tag_needs_a_date() {
     let wanted = format!("heading of the version is \"missing\"; it must be \"## [{VERSION}] - YYYY-MM-DD\"");
     assert!(code == 1 && text.contains(&wanted), "{code}: {text}");
     repository.dated();
+    let (code, text) = repository.check(Some(&tag));
+    assert!(
+        code == 1 && text.contains("Dockerfile: ARG BUILD_BASE"),
+        "{code}: {text}"
+    );
+    repository.pinned();
     let (code, text) = repository.check(Some(&tag));
     assert_eq!(code, 0, "{text}");
     let (code, text) = repository.check(Some("v9.9.9"));
@@ -129,6 +161,38 @@ fn each_difference_is_reported_with_the_expected_value() {
         let (_, wanted) = line.split_once("; it must be ").unwrap();
         assert!(code == 1 && wanted.contains(VERSION), "{code}: {text}");
     }
+}
+
+#[test]
+fn actions_are_named_by_their_commits() {
+    let repository = Repository::copy();
+    let pinned = "actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1";
+    repository.replace(".github/workflows/check.yml", pinned, "actions/checkout@v7");
+    let (code, text) = repository.check(None);
+    let wanted = "check.yml: action is \"actions/checkout@v7\"; it must be \"OWNER/NAME@COMMIT # vVERSION\"";
+    assert!(code == 1 && text.contains(wanted), "{code}: {text}");
+}
+
+#[test]
+fn tag_is_on_main() {
+    let repository = Repository::copy();
+    repository.dated();
+    repository.pinned();
+    let tag = format!("v{VERSION}");
+    repository.git(&["init", "--quiet", "--initial-branch=main"]);
+    repository.git(&["commit", "--quiet", "--allow-empty", "--message=one"]);
+    let (code, text) = repository.check(Some(&tag));
+    assert_eq!(code, 0, "{text}");
+    repository.git(&["switch", "--quiet", "--create", "other"]);
+    repository.git(&["commit", "--quiet", "--allow-empty", "--message=two"]);
+    let (code, text) = repository.check(Some(&tag));
+    assert!(
+        code == 1 && text.contains("which is not on main"),
+        "{code}: {text}"
+    );
+    repository.git(&["branch", "--quiet", "--delete", "--force", "main"]);
+    let (code, text) = repository.check(Some(&tag));
+    assert!(code == 1 && text.contains("fetch-depth: 0"), "{code}: {text}");
 }
 
 #[test]

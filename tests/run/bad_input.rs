@@ -64,8 +64,8 @@ fn a_command_line_that_cannot_be_understood_is_64() {
 
 #[test]
 fn unusable_configuration_exits_with_78() {
-    redlock(&["run", "l", "--masters", "redis://a:1", "--", "true"])
-        .expect(78, &["1 masters given", "3, 5 or 7"]);
+    redlock(&["run", "l", "--masters", "redis://a:1,redis://b:1", "--", "true"])
+        .expect(78, &["2 masters given", "1, 3, 5 or 7"]);
     redlock(&["run", "l", "--config", "/nonexistent", "--", "true"]).expect(78, &["/nonexistent"]);
 }
 

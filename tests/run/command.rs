@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::program::{redlock, redlock_with};
-use crate::wrapper::{BOUND, Quorum, kill_hard, runs, wait_gone};
-use redlock_testkit::{admin, eventually, eventually_blocking};
+use crate::program::{init, redlock, redlock_with, urls};
+use crate::wrapper::{BOUND, Quorum, Wrapper, kill_hard, runs, wait_gone};
+use redlock_testkit::{ChildGuard, RedisServers, ServerOptions, admin, eventually, eventually_blocking};
 
 #[test]
 fn the_exit_code_is_the_commands_own() {
@@ -154,4 +154,28 @@ fn nothing_of_redlock_holds_the_output_open() {
     kill_hard(command);
     assert_eq!(wrapper.end().0, 137);
     wait_gone(guardian);
+}
+
+/// As root, redlock and its command give up all capabilities, and are then like processes of another user.
+#[test]
+fn command_cannot_read_the_password_of_redlock() {
+    let options = ServerOptions {
+        password: Some("the-secret".into()),
+        ..ServerOptions::default()
+    };
+    let servers = RedisServers::start(3, &options).unwrap();
+    let password = [("REDLOCK_PASSWORD", "the-secret")];
+    init(&servers, &[], &password);
+    let urls = urls(&servers);
+    let quorum = Quorum { servers, urls };
+    let by: &[&str] = if rustix::process::geteuid().is_root() {
+        &["setpriv", "--bounding-set", "-all"]
+    } else {
+        &["env"]
+    };
+    let mut command = quorum.command_by(by, "l", &[], "cat /proc/$PPID/environ; echo code $?");
+    let child = ChildGuard::spawn("redlock run", command.envs(password));
+    let (code, out, err) = Wrapper::of(child).end();
+    assert_eq!((code, out.as_str()), (0, "code 1"), "{err}");
+    assert!(err.contains("/environ: Permission denied"), "{err}");
 }

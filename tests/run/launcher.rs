@@ -9,7 +9,8 @@ use nix::unistd::Pid;
 use redlock_testkit::eventually_blocking;
 
 use crate::common::processes;
-use crate::wrapper::{BOUND, Quorum, Wrapper, kill_hard, send};
+use crate::once_per::{old_quorum, wait_claimed};
+use crate::wrapper::{BOUND, Quorum, SHORT, Wrapper, kill_hard, send};
 
 /// Starts a run that waits for the lock of `holder`; returns the runs and the launcher.
 fn waiting(quorum: &Quorum, flags: &[&str]) -> (Wrapper, Wrapper, i64) {
@@ -97,6 +98,25 @@ fn launcher_that_was_stopped_beyond_the_lease_is_replaced() {
     // The lease lasts 6 s, and is renewed during the wait. A service survives its loss.
     thread::sleep(Duration::from_secs(6));
     send_if_there(launcher, Signal::SIGCONT);
+    let (code, out, err) = waiting.end();
+    assert_eq!((code, out.as_str()), (5, "began"), "{err}");
+}
+
+/// No other run can have the slot of a run that claimed it.
+#[test]
+fn run_that_claimed_its_slot_begins_under_a_later_lease() {
+    let quorum = old_quorum();
+    let flags = [SHORT, &["--once-per", "24h"]].concat();
+    let (holder, mut waiting, launcher) = waiting(&quorum, &flags);
+    freeze(launcher);
+    holder.signal(Signal::SIGTERM);
+    quorum.servers.iter().for_each(|server| wait_claimed(server, "l"));
+    thread::sleep(Duration::from_millis(500));
+    quorum.pause();
+    waiting
+        .child
+        .wait_for_line(BOUND, "the lease ended before the command began");
+    quorum.resume();
     let (code, out, err) = waiting.end();
     assert_eq!((code, out.as_str()), (5, "began"), "{err}");
 }

@@ -71,6 +71,27 @@ fn a_broken_lock_stops_its_holder() {
     assert_eq!(quorum.ran("l", &["-w", "10"], "echo no").0, 75, "nobody enters");
 }
 
+/// The command has ended by itself; a process that it left ends its grace after the lease is lost.
+#[test]
+fn command_that_ended_before_the_loss_keeps_its_exit_code() {
+    let quorum = Quorum::start();
+    for (script, code) in [("exit 0", 0), ("exit 6", 6)] {
+        let left = "(trap 'echo asked' TERM; echo left; while :; do sleep 0.05; done) &";
+        let script = format!("{left} read line; {script}");
+        let mut command = quorum.command("l", UNHURRIED, &script);
+        let child = redlock_testkit::ChildGuard::spawn_with_input("redlock run", &mut command);
+        let mut wrapper = Wrapper::of(child);
+        wrapper.child.wait_for_line(BOUND, "left");
+        wrapper.child.send_line("");
+        wrapper.child.wait_for_line(BOUND, "asked");
+        quorum.pause();
+        let (ended, _, err) = wrapper.end();
+        assert_eq!(ended, code, "{err}");
+        quorum.resume();
+        quorum.is_free("l");
+    }
+}
+
 #[test]
 fn a_service_begins_anew_with_a_greater_token() {
     let quorum = Quorum::start();

@@ -2,7 +2,8 @@
 
 use nix::sys::signal::Signal;
 
-use crate::wrapper::{BOUND, Quorum};
+use crate::wrapper::{BOUND, Quorum, SHORT};
+use redlock_testkit::eventually_blocking;
 
 #[test]
 fn every_signal_is_passed_on_once() {
@@ -66,6 +67,75 @@ fn a_service_that_is_asked_to_end_does_not_begin_anew() {
     wrapper.child.wait_for_line(BOUND, "ready");
     wrapper.signal(Signal::SIGTERM);
     assert_eq!(wrapper.end().0, 6);
+}
+
+/// Container runtimes send SIGRTMIN+3 where the image requests it.
+#[test]
+fn real_time_signal_asks_the_command_to_end() {
+    let quorum = Quorum::start();
+    let mut wrapper = quorum.run(
+        "l",
+        &[],
+        "trap 'echo asked; exit 6' TERM; echo ready; while :; do sleep 0.05; done",
+    );
+    wrapper.child.wait_for_line(BOUND, "ready");
+    let pid = wrapper.child.pid().to_string();
+    let number = (nix::libc::SIGRTMIN() + 3).to_string();
+    let sent = std::process::Command::new("kill")
+        .args(["-s", &number, &pid])
+        .status();
+    assert!(sent.expect("kill of procps or util-linux").success());
+    let (code, out, err) = wrapper.end();
+    assert_eq!((code, out.as_str()), (6, "ready\nasked"), "{err}");
+}
+
+/// A service handles SIGHUP, such as to read its configuration again.
+#[test]
+fn service_that_handled_a_hangup_begins_anew_after_a_lost_lease() {
+    let quorum = Quorum::start();
+    let script = "trap 'echo handled' HUP QUIT; echo ready; while :; do sleep 0.05; done";
+    let mut wrapper = quorum.run("l", &[SHORT, &["--service"]].concat(), script);
+    wrapper.child.wait_for_line(BOUND, "ready");
+    for signal in [Signal::SIGHUP, Signal::SIGQUIT] {
+        let before = wrapper.child.stdout().len();
+        wrapper.signal(signal);
+        eventually_blocking(BOUND, "the command handles the signal", || {
+            let lines = wrapper.child.stdout();
+            if lines.len() > before { Ok(()) } else { Err(lines) }
+        });
+    }
+    quorum.pause();
+    wrapper.child.wait_for_line(BOUND, "is started again");
+    // SIGTERM ends it, also after a hangup.
+    wrapper.signal(Signal::SIGTERM);
+    assert_eq!(wrapper.end().0, 143);
+    quorum.resume();
+}
+
+/// A standby has no command yet that could handle the signal.
+#[test]
+fn service_that_waits_does_not_end_at_a_hangup() {
+    let quorum = Quorum::start();
+    let mut holder = quorum.run("l", &[], "echo holds; exec sleep 1000");
+    holder.child.wait_for_line(BOUND, "holds");
+    let mut waiting = quorum.run("l", &["--service"], "echo begins; exit 5");
+    waiting.child.wait_for_line(BOUND, "held by");
+    for signal in [Signal::SIGHUP, Signal::SIGQUIT] {
+        waiting.signal(signal);
+    }
+    // The signals arrive before the lock is released.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    holder.signal(Signal::SIGTERM);
+    let (code, out, err) = waiting.end();
+    assert_eq!((code, out.as_str()), (5, "begins"), "{err}");
+
+    let mut holder = quorum.run("l", &[], "echo holds; exec sleep 1000");
+    holder.child.wait_for_line(BOUND, "holds");
+    let mut waiting = quorum.run("l", &["--service"], "echo no");
+    waiting.child.wait_for_line(BOUND, "held by");
+    waiting.signal(Signal::SIGHUP);
+    waiting.signal(Signal::SIGTERM);
+    assert_eq!(waiting.end().0, 143);
 }
 
 /// Signals are ignored as with `nohup`, or with a shell that starts the command in the background.

@@ -129,3 +129,87 @@ fn stopped_job_continues_in_the_foreground() {
     terminal.types("exit 7\n");
     assert_eq!(terminal.ends(), Some(7));
 }
+
+/// Ctrl-C reaches the group of the pipeline, of which the stopped command is no member.
+#[test]
+fn command_that_the_terminal_stops_in_a_pipeline_is_reported_and_can_be_interrupted() {
+    let quorum = Quorum::start();
+    let mut terminal = AtTerminal::of(|by| {
+        let mut shell = Command::new(by[0]);
+        shell.args(&by[1..]).args(["sh", "-i"]).env("PS1", "prompt> ");
+        shell
+    });
+    terminal.shows("prompt> ");
+    let redlock = env!("CARGO_BIN_EXE_redlock");
+    terminal.types(&format!(
+        "{redlock} run l --masters {} --lease-duration 60s -w 60 -- sh -c 'read line < /dev/tty' | cat\n",
+        quorum.urls
+    ));
+    terminal.shows("SIGTTIN stopped the command, which holds the lock");
+    terminal.types("\u{3}");
+    terminal.types("echo still he\"\"re\n");
+    terminal.shows("still here");
+    // The wrapper ends after its pipeline.
+    quorum.is_free("l");
+    terminal.types("exit 7\n");
+    assert_eq!(terminal.ends(), Some(7));
+}
+
+/// It asks the terminal again when it continues, and would hold the lock for ever.
+#[test]
+fn command_that_the_terminal_stops_again_ends_after_its_grace() {
+    let quorum = Quorum::start();
+    let mut terminal = AtTerminal::of(|by| {
+        let mut shell = Command::new(by[0]);
+        shell.args(&by[1..]).args(["sh", "-i"]).env("PS1", "prompt> ");
+        shell
+    });
+    terminal.shows("prompt> ");
+    let redlock = env!("CARGO_BIN_EXE_redlock");
+    let script = "trap \"\" INT TERM; while :; do read line < /dev/tty; done";
+    terminal.types(&format!(
+        "{redlock} run l -q --masters {} --lease-duration 60s --stop-grace 1s -w 60 -- sh -c '{script}' | cat\n",
+        quorum.urls
+    ));
+    // Also reported if the run is quiet.
+    terminal.shows("SIGTTIN stopped the command, which holds the lock");
+    terminal.types("\u{3}");
+    quorum.is_free("l");
+    terminal.types("exit 7\n");
+    assert_eq!(terminal.ends(), Some(7));
+}
+
+/// A script has no job control: its jobs are in its own group, which is in the foreground.
+#[test]
+fn run_in_the_background_of_a_script_leaves_the_terminal_to_the_script() {
+    let quorum = Quorum::start();
+    let redlock = env!("CARGO_BIN_EXE_redlock");
+    let script = format!(
+        "{redlock} run l --masters {} -w 60 -- sh -c 'echo rea\"\"dy; exec sleep 1000' & read line; \
+         echo \"read <$line>\"; kill $!; wait $!; exit 4",
+        quorum.urls
+    );
+    let mut terminal = AtTerminal::of(|by| {
+        let mut shell = Command::new(by[0]);
+        shell.args(&by[1..]).args(["sh", "-c", &script]);
+        shell
+    });
+    terminal.shows("ready");
+    terminal.types("hello\n");
+    terminal.shows("read <hello>");
+    assert_eq!(terminal.ends(), Some(4));
+}
+
+#[test]
+fn command_without_standard_input_uses_the_terminal() {
+    let quorum = Quorum::start();
+    let script = "echo ready; read line < /dev/tty; echo \"read <$line>\"";
+    let mut terminal = AtTerminal::of(|by| {
+        let without_input = ["sh", "-c", "exec \"$@\" < /dev/null", "sh"];
+        quorum.command_by(&[by, &without_input].concat(), "l", &[], script)
+    });
+    terminal.shows("ready");
+    terminal.types("hello\n");
+    terminal.shows("read <hello>");
+    assert_eq!(terminal.ends(), Some(0));
+}

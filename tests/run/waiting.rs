@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use crate::program::{init, redlock, redlock_until, redlock_until_with, redlock_with, urls};
-use crate::wrapper::{BOUND, Quorum, SHORT};
+use crate::wrapper::{BOUND, Quorum, SHORT, Through};
 use nix::sys::signal::Signal;
-use redlock_testkit::{ChildGuard, RedisServer, RedisServers, ServerOptions};
+use redlock_testkit::{ChildGuard, Mode, RedisServer, RedisServers, ServerOptions, eventually_blocking};
 
 const HOLDS: &str = "echo holds; exec sleep 1000";
 const LONG: &[&str] = &["--lease-duration", "60s"];
@@ -85,6 +85,25 @@ fn without_a_quorum_it_does_not_begin() {
     with(&[]).expect(69, &no_quorum);
     with(&["-n", "-E", "3"]).expect(69, &no_quorum);
     with(&["-w", "0.2", "-E", "3"]).expect(69, &["lock l: no quorum"]);
+}
+
+/// The first connection to each master leads nowhere, and the answers on it never come.
+#[test]
+fn run_that_does_not_wait_asks_again_after_a_late_answer() {
+    let (through, quorum) = Through::start();
+    for flags in [&["-n"][..], &["-w", "0"]] {
+        through.set(Mode::BlackHole);
+        let before = through.accepted();
+        let run = quorum.run("l", flags, "echo ran");
+        eventually_blocking(BOUND, "a connection to each master", || {
+            let accepted = through.accepted();
+            let each = accepted.iter().zip(&before).all(|(now, before)| now > before);
+            if each { Ok(()) } else { Err(accepted) }
+        });
+        through.strand();
+        let (code, out, err) = run.end();
+        assert_eq!((code, out.as_str()), (0, "ran"), "{flags:?} {err}");
+    }
 }
 
 #[test]

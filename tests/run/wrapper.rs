@@ -124,6 +124,16 @@ impl Through {
     pub fn set(&self, mode: Mode) {
         self.proxies.iter().for_each(|proxy| proxy.set(mode));
     }
+
+    /// Lets new connections pass. The existing ones pass nothing more.
+    pub fn strand(&self) {
+        self.proxies.iter().for_each(Proxy::strand);
+    }
+
+    /// Returns the number of connections to each master.
+    pub fn accepted(&self) -> Vec<usize> {
+        self.proxies.iter().map(Proxy::accepted).collect()
+    }
 }
 
 /// A shell that starts the tests in the background, or `nohup`, makes them ignore signals. Every program that

@@ -66,6 +66,13 @@ watchNamespaces of either, so it is checked like an installation, and against th
 {{- end -}}
 {{- end -}}
 
+{{/* The name as the operator and the agents accept it. A pattern of the schema would be the message. */}}
+{{- define "redlock-operator.checkClusterForm" -}}
+{{- if not (regexMatch "^[^|/:\\s]{1,63}$" .Values.clusterName) -}}
+{{- fail (printf "clusterName: %q is not the name of a cluster: use 1 to 63 characters without \"|\", \"/\", \":\" and white space, such as prod-a for the EKS cluster arn:aws:eks:REGION:ACCOUNT:cluster/prod-a" .Values.clusterName) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Refuses an upgrade that renames the cluster: locks may be held under the name before. */}}
 {{- define "redlock-operator.checkClusterName" -}}
 {{- if and .Release.IsUpgrade (not .Values.allowClusterRename) -}}

@@ -1,5 +1,5 @@
 {{/* Completes .Values in place; every template calls it first. Helm removes a key that is null: a setting or a map of settings then
-has its default, so that null disables no protection, and a list or a free map is empty. */}}
+has its default, so that null disables no protection, and a list or a free map is empty. A text that is empty has its default, too. */}}
 {{- define "redlock-operator.values" -}}
 {{- include "redlock-operator.complete" (dict "values" .Values "defaults" (.Files.Get "files/defaults.yaml" | fromYaml) "path" "") -}}
 {{- end -}}
@@ -24,7 +24,8 @@ has its default, so that null disables no protection, and a list or a free map i
 {{- $path := printf "%s.%s" $.path $key -}}
 {{- $given := index $.values $key -}}
 {{- $free := regexMatch "\\.(requests|limits|labels|podSecurityContext|authorCheck\\.resources)$" $path -}}
-{{- if kindIs "invalid" $given -}}
+{{- $isEmpty := and (kindIs "string" $given) (kindIs "string" $default) (eq $given "") -}}
+{{- if or (kindIs "invalid" $given) $isEmpty -}}
 {{- $_ := set $.values $key (ternary (list) (ternary (dict) $default $free) (kindIs "slice" $default)) -}}
 {{- else if and (kindIs "map" $default) (not $free) -}}
 {{- include "redlock-operator.complete" (dict "values" $given "defaults" $default "path" $path) -}}

@@ -10,6 +10,7 @@ mod driver;
 mod fence;
 mod first_poll;
 mod link;
+mod master_url;
 mod permission;
 mod preflight;
 mod random;
@@ -27,11 +28,12 @@ mod turns;
 pub use adopt::{AdoptError, Adopted, Agreement, adopt, adopt_open};
 pub use config::{
     ConfigError, Credentials, DEFAULT_KEY_PREFIX, MasterConfig, MasterLogin, MastersConfig, ScriptLoading,
-    Secret, Tls, without_credentials,
+    Secret, Tls,
 };
 pub use driver::{Call, Meter};
 pub use fence::{FenceReadings, FenceRound};
 pub use link::Notice;
+pub use master_url::{MasterUrl, MasterUrlError, URL_SHAPE, redact};
 pub use preflight::PreflightError;
 pub use redlock_core::{
     Answer, Command, Completion, Fingerprint, FingerprintError, Ineligible, Keyspace, LeaseAttempt, LockKeys,

@@ -35,6 +35,9 @@ pub enum Judgement {
     /// The local clock stepped. Every time that was read before is invalid: all authority ends, and no
     /// request under way may give authority.
     LocalStepped,
+    /// The only master and the local clock moved against each other, and no other master shows which of them stepped. All
+    /// authority ends, and the master counts as unknown from now on.
+    EitherStepped,
 }
 
 /// The samples and steps of the clocks of all masters of a quorum.
@@ -63,6 +66,11 @@ impl Clocks {
         };
         if !offset.sample(sample) {
             return Judgement::Steady;
+        }
+        if self.majority == 1 {
+            // The reply may hide a part of the step. While the master is distrusted, no lease relies on its clock.
+            offset.forget();
+            return Judgement::EitherStepped;
         }
         // A reply that was under way during the step hides it until the next one.
         let explained = self.local.is_some_and(|local| offset.absolve(&local));

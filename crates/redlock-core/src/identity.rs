@@ -15,6 +15,8 @@ const CLUSTER_UID_LIMIT: usize = 64;
 const IDENTITY_LIMIT: usize = 512;
 /// `<namespace>/<name>` takes 63 + 253 and a slash.
 const LOCK_NAME_LIMIT: usize = 512;
+/// The characters of a refused value that a message shows.
+const SHOWN_LIMIT: usize = 128;
 /// The first character of the names of the crate's own locks.
 const INTERNAL_MARK: char = '_';
 
@@ -37,6 +39,8 @@ pub enum IdentityError {
         length: usize,
         limit: usize,
     },
+    #[error("cluster {value:?} contains \":\": give NAME or NAME/UID, such as {example}")]
+    Colon { value: String, example: String },
     #[error("{what} {value:?} begins with \"_\": such names are reserved for the locks of redlock itself")]
     Internal { what: &'static str, value: String },
 }
@@ -88,9 +92,20 @@ impl fmt::Display for ClusterId {
 impl FromStr for ClusterId {
     type Err = IdentityError;
 
-    /// Reads `NAME[/UID]`. A name alone is its own UID: the UID distinguishes clusters, and two hosts with different
-    /// names must not count as one cluster.
+    /// Reads `NAME[/UID]`, without colons. A name alone is its own UID: the UID distinguishes clusters, and two hosts with
+    /// different names must not count as one cluster.
     fn from_str(text: &str) -> Result<ClusterId, IdentityError> {
+        // Without this rule, the ARN of a cluster, arn:…:cluster/NAME, would name all clusters of an account alike.
+        if text.contains(':') {
+            let value: String = text.chars().take(SHOWN_LIMIT).collect();
+            let last = text.rsplit(['/', ':']).next().unwrap_or_default();
+            let example = if check("cluster name", last, "|", "", CLUSTER_NAME_LIMIT).is_ok() {
+                last.to_owned()
+            } else {
+                "prod-a".to_owned()
+            };
+            return Err(IdentityError::Colon { value, example });
+        }
         let (name, uid) = text.split_once('/').unwrap_or((text, text));
         ClusterId::new(name, uid)
     }
@@ -260,6 +275,23 @@ mod tests {
             );
         }
         assert_eq!(ClusterId::default(), "local".parse().unwrap());
+        let arn = "arn:aws:eks:eu-central-1:123456789012:cluster/prod-a";
+        let error = arn.parse::<ClusterId>().unwrap_err().to_string();
+        assert!(
+            error.contains(arn) && error.ends_with("such as prod-a"),
+            "{error}"
+        );
+        for with_colon in [
+            "a:b",
+            "a:b/c",
+            "a/b:c",
+            "api-example-com:6443/kube:admin",
+            ":",
+            "arn:x/",
+        ] {
+            let error = with_colon.parse::<ClusterId>().unwrap_err().to_string();
+            assert!(error.contains("give NAME or NAME/UID"), "{error}");
+        }
         assert_ne!("a".parse::<ClusterId>(), "b".parse::<ClusterId>());
     }
 

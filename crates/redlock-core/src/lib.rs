@@ -56,7 +56,7 @@ pub use obstacle::{EndIs, Holder, Obstacle, Sighting, View};
 pub use quorum_id::{Identity, QuorumId};
 pub use reply::{Answer, Reply};
 pub use server::{Refusal, Server};
-pub use slot::{Claim, Fate, Gone, SlotRegister, SlotView, same_job};
+pub use slot::{Claim, Fate, Gone, NO_JOB, SlotRegister, SlotView, same_job};
 pub use timing::Timings;
 pub use token::{Authority, FencingToken};
 pub use unknown::Unknown;

@@ -19,7 +19,7 @@ pub enum Claim {
 pub struct SlotRegister {
     /// In seconds since 1970; zero if none was ever claimed.
     pub slot: u64,
-    /// `<uid>@<cluster>`.
+    /// `<uid>@<cluster>`, or `<uid>@<holder>` of a `redlock run`.
     pub job: String,
     /// Slots up to this one can no longer be claimed: the record of their claims was lost.
     pub floor: u64,
@@ -110,6 +110,22 @@ impl SlotView {
         })
     }
 
+    /// Returns the latest slot that a master shows.
+    #[must_use]
+    pub fn latest(&self) -> Option<u64> {
+        self.seen.iter().map(|seen| seen.slot).max()
+    }
+
+    /// Reports whether a master shows this slot or a later one, whichever job claimed it; `None` if too few masters
+    /// answered to exclude that.
+    #[must_use]
+    pub fn is_reached(&self, slot: u64) -> Option<bool> {
+        if self.count(|seen| seen.slot >= slot) > 0 {
+            return Some(true);
+        }
+        (self.seen.len() >= self.size.majority()).then_some(false)
+    }
+
     /// Reports whether more than N - M masters show that this job has not claimed it.
     #[must_use]
     pub fn is_not_of(&self, slot: u64, job: &str) -> bool {
@@ -122,7 +138,7 @@ impl SlotView {
 }
 
 /// Replaces the job if merged masters had different ones.
-const NO_JOB: &str = "nobody";
+pub const NO_JOB: &str = "nobody";
 
 impl SlotRegister {
     /// Reports whether the script `claim` refuses the slot for this job.
@@ -227,6 +243,21 @@ mod tests {
             (&[(8, "b"), (10, "a"), (9, "b")], true),
         ] {
             assert_eq!(view(seen).is_not_of(9, "a@eu"), is_not, "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_slot_is_reached_by_one_master_and_not_reached_by_a_majority() {
+        for (seen, reached) in [
+            (&[][..], None),
+            (&[(8, "a"), (8, "a")], None),
+            (&[(8, "a"), (8, "a"), (0, "nobody")], Some(false)),
+            (&[(9, "b")], Some(true)),
+            (&[(8, "a"), (8, "a"), (8, "a"), (10, "b")], Some(true)),
+        ] {
+            assert_eq!(view(seen).is_reached(9), reached, "{seen:?}");
+            let latest = seen.iter().map(|(slot, _)| *slot).max();
+            assert_eq!(view(seen).latest(), latest, "{seen:?}");
         }
     }
 

@@ -20,16 +20,17 @@ pub enum Verdict {
     Lost,
 }
 
-/// N = 2f+1 masters.
+/// N = 2f+1 masters. One master tolerates no loss: its memory is all that excludes two holders, but for the wait of a
+/// seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct QuorumSize(usize);
 
 impl QuorumSize {
-    /// Returns `None` unless N is odd and from 3 to [`MAX_MASTERS`]: with an even N, the last master adds no tolerance.
+    /// Returns `None` unless N is odd and from 1 to [`MAX_MASTERS`]: with an even N, the last master adds no tolerance.
     #[must_use]
     pub const fn new(masters: usize) -> Option<Self> {
-        if masters >= 3 && masters <= MAX_MASTERS && masters % 2 == 1 {
+        if masters >= 1 && masters <= MAX_MASTERS && masters % 2 == 1 {
             Some(Self(masters))
         } else {
             None
@@ -139,14 +140,17 @@ mod tests {
     #[test]
     fn sizes_are_odd_and_small() {
         let sizes: Vec<usize> = (0..10).filter(|n| QuorumSize::new(*n).is_some()).collect();
-        assert_eq!(sizes, [3, 5, 7]);
+        assert_eq!(sizes, [1, 3, 5, 7]);
     }
 
     #[test]
     fn verdict_is_certain_as_soon_as_the_rest_cannot_change_it() {
         use Vote::{Granted as G, Refused as R, Unknown as U};
         for (n, votes, verdict) in [
-            (3, &[][..], Verdict::Pending),
+            (1, &[][..], Verdict::Pending),
+            (1, &[G], Verdict::Won),
+            (1, &[U], Verdict::Lost),
+            (3, &[], Verdict::Pending),
             (3, &[G], Verdict::Pending),
             (3, &[G, G], Verdict::Won),
             (3, &[R, U], Verdict::Lost),

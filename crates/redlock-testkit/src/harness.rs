@@ -29,4 +29,5 @@ pub use http_attack::{
     AttackReport, AttackedPaths, HttpAttack, attack_http, limit_open_files, peak_resident_kib,
 };
 pub use proxy::{Mode, Proxy};
+pub use stall::longest_stall_since;
 pub use tls::TlsMaterial;

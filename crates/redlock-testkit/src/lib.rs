@@ -15,8 +15,8 @@ mod server;
 #[cfg(feature = "harness")]
 pub use harness::{
     AttackReport, AttackedPaths, ChildGuard, FakeServer, HttpAttack, Mode, Proxy, Scripts, TlsMaterial, acl,
-    admin, attack_http, eventually, eventually_blocking, limit_open_files, masters, patient, pause_after,
-    peak_resident_kib, write_executable,
+    admin, attack_http, eventually, eventually_blocking, limit_open_files, longest_stall_since, masters,
+    patient, pause_after, peak_resident_kib, write_executable,
 };
 pub use server::{
     Persistence, RedisServer, RedisServerError, RedisServers, ServerOptions, TlsFiles, free_port,

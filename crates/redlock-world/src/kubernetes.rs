@@ -61,6 +61,7 @@ pub use registry::ResourceKind;
 pub use resource::ResourceId;
 pub use server::ApiServer;
 pub use snapshot::ApiSnapshot;
+pub use state::RequestCounts;
 pub use watch::{WatchEnd, WatchStream};
 pub use write::{Patch, Subresource, WriteOptions};
 

@@ -4,5 +4,7 @@
 
 #[path = "masters/electors.rs"]
 mod electors;
+#[path = "masters/random.rs"]
+mod random;
 #[path = "masters/real.rs"]
 mod real;

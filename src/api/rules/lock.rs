@@ -52,8 +52,7 @@ pub(in crate::api) fn preferred_once() -> Rule {
 }
 
 pub(in crate::api) fn cluster_names(list: &mut Schema) {
-    let rule = Rule::new(format!("!self.matches('[|/{REFUSED}]')"))
-        .message("is not the name of a cluster: do not use \"|\", \"/\", white space or control characters");
+    let rule = Rule::new(format!("!self.matches('[:|/{REFUSED}]')")).message(reasons::CLUSTER_NAME);
     of_items(list, &rule);
 }
 

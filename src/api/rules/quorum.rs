@@ -11,7 +11,7 @@ const PORT: &str = "6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5]
 pub(in crate::api) fn quorum_size() -> Rule {
     rule(
         "masters",
-        "self.masters.size() in [3, 5, 7]",
+        "self.masters.size() in [1, 3, 5, 7]",
         reasons::QUORUM_SIZE,
     )
 }
@@ -102,6 +102,27 @@ pub(in crate::api) fn tls_of_use() -> Rule {
         "tls",
         "!has(self.tls) || self.masters.exists(m, m.url.matches('^(?i:rediss)://'))",
         reasons::TLS_UNUSED,
+    )
+}
+
+/// Requires that `field`, if given, is a key that a Secret may have.
+pub(in crate::api) fn secret_key(field: &str) -> Rule {
+    rule(
+        field,
+        format!("!has(self.{field}) || self.{field}.matches('^[-._0-9A-Za-z]+$')"),
+        reasons::SECRET_KEY,
+    )
+}
+
+/// Requires that a key for all masters is not that of one master, whose password would reach the others.
+pub(in crate::api) fn key_of_all_masters(field: &str) -> Rule {
+    rule(
+        &format!("auth.{field}"),
+        format!(
+            "!has(self.auth) || !has(self.auth.{field}) || !self.masters.exists(m, self.auth.{field} in [m.name + '.password', \
+             m.name + '.username'])"
+        ),
+        reasons::KEY_OF_A_MASTER,
     )
 }
 

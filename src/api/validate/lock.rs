@@ -263,6 +263,8 @@ fn check_preference(problems: &mut Problems, clusters: &[String]) {
         let field = format!("spec.clusterPreference[{index}]");
         if let Err(cause) = ClusterId::new(cluster, "uid") {
             problems.add(FieldError::missing(field, cause.to_string()));
+        } else if cluster.contains(':') {
+            problems.add(FieldError::new(field, Quoted(cluster), reasons::CLUSTER_NAME));
         } else if !seen.insert(cluster) {
             problems.add(FieldError::new(field, Quoted(cluster), reasons::TWICE_PREFERRED));
         }

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::master_url;
 use super::name::{check_label, check_subdomain};
 use super::problems::{FieldError, Problems, Quoted};
-use crate::api::plan::{MasterPlan, QuorumPlan};
+use crate::api::plan::{AuthKeys, MasterPlan, QuorumPlan};
 use crate::api::reasons;
-use crate::api::redis_quorum::{Master, RedisQuorum, SecretRef, SharedLockNames};
+use crate::api::redis_quorum::{Master, RedisQuorum, RedisQuorumSpec, SecretRef, SharedLockNames};
 use crate::lease::timing::{DEFAULT_COMMAND_TIMEOUT, DEFAULT_LONGEST_LEASE};
-use crate::masters::DEFAULT_KEY_PREFIX;
+use crate::masters::{DEFAULT_KEY_PREFIX, MasterUrl, MasterUrlError, redact};
 
 const KEY_PREFIX_LIMIT: usize = 64;
 /// No longer prefix could begin a lock name.
@@ -18,6 +17,7 @@ const LOCK_NAME_LIMIT: usize = 512;
 // The API server checks a rule for each text in a list, and computes the cost of the rules for the longest list.
 const SHARED_LIMIT: usize = 64;
 const NAMESPACE_LIMIT: usize = 256;
+const SECRET_KEY_LIMIT: usize = 253;
 
 /// Checks one quorum by itself.
 pub fn validate_quorum(object: &RedisQuorum) -> Result<QuorumPlan, Vec<FieldError>> {
@@ -54,6 +54,7 @@ pub fn validate_quorum(object: &RedisQuorum) -> Result<QuorumPlan, Vec<FieldErro
             check_secret(&mut problems, field, secret);
         }
     }
+    let auth_keys = auth_keys(&mut problems, spec);
     let needs_tls = masters.iter().any(|(_, tls)| *tls);
     if tls_secret.is_some() && !needs_tls && !masters.is_empty() {
         problems.add(FieldError::missing("spec.tls", reasons::TLS_UNUSED));
@@ -70,6 +71,7 @@ pub fn validate_quorum(object: &RedisQuorum) -> Result<QuorumPlan, Vec<FieldErro
         needs_credentials: auth_secret.is_some(),
         needs_tls,
         auth_secret: auth_secret.cloned(),
+        auth_keys,
         tls_secret: tls_secret.cloned(),
         shared_lock_names: spec.shared_lock_names.clone(),
     })
@@ -87,7 +89,7 @@ fn check_all_shared(problems: &mut Problems, prefixes: &[SharedLockNames]) {
 
 /// The masters that can be used, each with whether it is reached by TLS.
 fn masters(problems: &mut Problems, given: &[Master]) -> Vec<(MasterPlan, bool)> {
-    if ![3, 5, 7].contains(&given.len()) {
+    if ![1, 3, 5, 7].contains(&given.len()) {
         problems.add(FieldError::new("spec.masters", given.len(), reasons::QUORUM_SIZE));
     }
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
@@ -103,26 +105,10 @@ fn masters(problems: &mut Problems, given: &[Master]) -> Vec<(MasterPlan, bool)>
                 format!("is already the name of spec.masters[{first}]: give each master a unique name");
             problems.add(FieldError::new(name_field, Quoted(&master.name), reason));
         }
-        if master
-            .failure_domain
-            .as_deref()
-            .is_some_and(|domain| domain.is_empty() || domain.chars().count() > 63)
-        {
-            let value = master.failure_domain.as_deref().unwrap_or_default();
-            let reason = "is not a failure domain: use 1 to 63 characters, or remove the field";
-            problems.add(FieldError::new(
-                format!("{field}.failureDomain"),
-                Quoted(value),
-                reason,
-            ));
-        }
+        check_failure_domain(problems, &field, master.failure_domain.as_deref());
         let url_field = format!("{field}.url");
-        let url = match master_url::parse(&url_field, &master.url) {
-            Ok(url) => url,
-            Err(problem) => {
-                problems.add(problem);
-                continue;
-            }
+        let Some(url) = master_url(problems, &url_field, &master.url) else {
+            continue;
         };
         if let Some(first) = addresses.insert(url.address.clone(), &master.name) {
             let reason = format!(
@@ -141,6 +127,26 @@ fn masters(problems: &mut Problems, given: &[Master]) -> Vec<(MasterPlan, bool)>
         plans.push((plan, url.tls));
     }
     plans
+}
+
+fn check_failure_domain(problems: &mut Problems, master: &str, domain: Option<&str>) {
+    let Some(domain) = domain.filter(|domain| !(1..=63).contains(&domain.chars().count())) else {
+        return;
+    };
+    let field = format!("{master}.failureDomain");
+    let reason = "is not a failure domain: use 1 to 63 characters, or remove the field";
+    problems.add(FieldError::new(field, Quoted(domain), reason));
+}
+
+/// Returns the url. `None` comes with a problem.
+fn master_url(problems: &mut Problems, field: &str, text: &str) -> Option<MasterUrl> {
+    let reason = match MasterUrl::parse(text) {
+        Ok(url) => return Some(url),
+        Err(MasterUrlError::Credentials) => reasons::CREDENTIALS.to_owned(),
+        Err(MasterUrlError::Shape(reason)) => reason,
+    };
+    problems.add(FieldError::new(field, redact(text), reason));
+    None
 }
 
 /// The prefix goes into key patterns of ACLs, where `*`, `?` and `[` would mean something else.
@@ -167,6 +173,39 @@ fn check_secret(problems: &mut Problems, field: &str, secret: &SecretRef) {
     let name = check_subdomain(&format!("{field}.name"), &secret.name);
     let namespace = check_label(&format!("{field}.namespace"), &secret.namespace);
     problems.extend(name.into_iter().chain(namespace).collect());
+}
+
+fn auth_keys(problems: &mut Problems, spec: &RedisQuorumSpec) -> AuthKeys {
+    let auth = spec.auth.as_ref();
+    let password = auth.and_then(|auth| auth.password_key.as_deref());
+    let username = auth.and_then(|auth| auth.username_key.as_deref());
+    for (field, key) in [
+        ("spec.auth.passwordKey", password),
+        ("spec.auth.usernameKey", username),
+    ] {
+        let reason = match key {
+            Some(key) if !is_secret_key(key) => reasons::SECRET_KEY,
+            Some(key) if spec.masters.iter().any(|master| is_key_of(master, key)) => reasons::KEY_OF_A_MASTER,
+            Some(_) | None => continue,
+        };
+        problems.add(FieldError::new(field, Quoted(key.unwrap_or_default()), reason));
+    }
+    AuthKeys {
+        password: password.unwrap_or("password").to_owned(),
+        username: username.unwrap_or("username").to_owned(),
+        needs_username: username.is_some(),
+    }
+}
+
+fn is_secret_key(key: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !key.is_empty() && key.len() <= SECRET_KEY_LIMIT && key.chars().all(allowed)
+}
+
+/// Reports whether a key of the Secret is for this master alone.
+fn is_key_of(master: &Master, key: &str) -> bool {
+    let rest = key.strip_prefix(&master.name);
+    rest.is_some_and(|rest| [".password", ".username"].contains(&rest))
 }
 
 fn check_shared(problems: &mut Problems, index: usize, shared: &SharedLockNames) {

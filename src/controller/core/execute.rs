@@ -215,11 +215,11 @@ impl Executor {
                     Input::Willing(quorum, answers(&masters, questions).await)
                 });
             }
-            Effect::AskCounter { key, quorum, written } => {
-                let broken = Input::Counter(key.clone(), written, None);
-                self.ask_quorum(&quorum, broken, |masters| async move {
+            Effect::AskCounter(written) => {
+                let broken = Input::Counter(written.clone(), None);
+                self.ask_quorum(&written.quorum.clone(), broken, |masters| async move {
                     let largest = masters.largest_counter().await;
-                    Input::Counter(key, written, largest)
+                    Input::Counter(written, largest)
                 });
             }
             Effect::RetireUrl(retired, old_server) => {

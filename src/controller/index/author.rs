@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Index, LockSnapshot, World, siblings};
+use super::{Index, LockSnapshot, World, lock_store::LockEntry, siblings};
 use crate::{
     api::{leader_lock::Candidates, lock_status::LeaderLockStatus},
     controller::{
@@ -12,6 +12,7 @@ use crate::{
         status::{Author, AuthorFacts, HolderFacts, Visibility, author, claims},
         writer::Item,
     },
+    lease::BootInstant,
 };
 
 /// The replica that reports on the quorum writes a first status within this time, unless the lock is in a namespace
@@ -32,8 +33,17 @@ pub(super) struct Asked<'a> {
 impl Index {
     pub(super) fn author_of(&mut self, asked: &Asked<'_>, at: &World<'_>) -> Option<Author> {
         let now = at.now;
-        let who = author(&self.author_facts(asked, at)?);
+        let facts = self.author_facts(asked, at)?;
+        let who = author(&facts);
         let (key, entry) = (asked.key, self.locks.get(asked.key)?);
+        let quorum = judged_quorum(entry, asked);
+        let contradicted_until = self
+            .quorums
+            .get(quorum)
+            .and_then(|quorum| quorum.reporting.contradicted_until(now));
+        if let (None, Some(until)) = (who, contradicted_until) {
+            self.writer.push_later(Item::Lock(key.clone()), until);
+        }
         let visited = asked
             .before
             .observed_generation
@@ -46,8 +56,17 @@ impl Index {
             }
             return who;
         };
-        let reported = self.is_reported(&entry.object.spec.quorum_ref.name, at);
+        let reported = self.is_reported(quorum, at);
+        let coordinated_elsewhere = self.has_other_coordinator(now);
         match who {
+            // The sibling that holds the lock writes the status.
+            None if facts.held_by_sibling && holder_may_report(asked, entry, now) => {
+                let until = entry.seen + REPORTED;
+                if now < until {
+                    self.writer.push_later(Item::Lock(key.clone()), until);
+                }
+                None
+            }
             // This replica has just started, and the present status contains more information.
             _ if problem.reason == Reason::Opening && visited => None,
             // Every replica would write the same, but this replica may be the only one that cannot use the quorum.
@@ -61,6 +80,11 @@ impl Index {
             None | Some(Author::Anybody) if reported && now.since(entry.first_seen) < REPORTED => {
                 let item = Item::Lock(key.clone());
                 self.writer.push_later(item, entry.first_seen + REPORTED);
+                None
+            }
+            // Replicas that see different problems would replace each other's status without end.
+            None | Some(Author::Anybody) if coordinated_elsewhere => {
+                self.writer.push_later(Item::Lock(key.clone()), now + REPORTED);
                 None
             }
             None | Some(Author::Anybody) => Some(Author::Reporter),
@@ -87,7 +111,7 @@ impl Index {
     fn author_facts(&mut self, asked: &Asked<'_>, at: &World<'_>) -> Option<AuthorFacts> {
         let now = at.now;
         let entry = self.locks.get(asked.key)?;
-        let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name);
+        let quorum = self.quorums.get(judged_quorum(entry, asked));
         let agents = entry
             .phase
             .active_plan()
@@ -104,7 +128,7 @@ impl Index {
             held_by_sibling: !held_here && !agents && asked.holder.is_some_and(|holder| holder.own_cluster),
             visibility: Visibility::Majority,
             reporter: reporter.is_some_and(|reporter| reporter.reports_locks()),
-            contradicted: quorum.is_some_and(|quorum| quorum.reporting.is_contradicted()),
+            contradicted: quorum.is_some_and(|quorum| quorum.reporting.is_contradicted(now)),
             unreported: reporter.map_or(Some(now.since(first_seen)), |reporter| {
                 reporter.locks_unreported(now)
             }),
@@ -161,10 +185,8 @@ impl Index {
         let Some(entry) = self.locks.get_mut(asked.key) else {
             return true;
         };
-        let ended = asked.holder.is_none()
-            && asked.before.holder_identity.is_some()
-            && who == Author::Reporter
-            && asked.refused.is_none();
+        let ended =
+            asked.holder.is_none() && asked.before.holder_identity.is_some() && who == Author::Reporter;
         if !ended {
             entry.lease_end.held();
             return false;
@@ -176,4 +198,17 @@ impl Index {
         }
         awaits
     }
+}
+
+/// Returns the quorum on which a lock is held, if at all: for a lock that cannot be used, that of its last valid spec.
+fn judged_quorum<'a>(entry: &'a LockEntry, asked: &Asked<'_>) -> &'a str {
+    let active = entry.phase.active_plan().filter(|_| asked.refused.is_some());
+    active.map_or(&entry.object.spec.quorum_ref.name, |plan| &plan.quorum)
+}
+
+/// Reports whether the sibling that holds a lock has written the status of this generation, or still has time for that: it
+/// may not be able to read the object, or to reach the API server.
+fn holder_may_report(asked: &Asked<'_>, entry: &LockEntry, now: BootInstant) -> bool {
+    let has_written = asked.before.observed_generation == entry.object.metadata.generation;
+    has_written || now.since(entry.seen) < REPORTED
 }

@@ -16,6 +16,7 @@ use crate::{
         },
         index::quorum_store::QuorumEntry,
         observe::Observation,
+        planted::{WorldMistake, plants},
     },
     lease::BootInstant,
     targets::is_older,
@@ -324,6 +325,13 @@ impl Index {
             }
             self.effects.push(Effect::PublishCoordinator(view));
         }
+    }
+
+    /// Reports whether another replica of this cluster coordinates.
+    pub(super) fn has_other_coordinator(&self, now: BootInstant) -> bool {
+        let election = self.coordinator.as_ref();
+        election.is_some_and(|election| election.other(now).is_some())
+            && !plants(WorldMistake::ReportsEverywhere)
     }
 
     /// Reports whether another replica of this cluster coordinates, and sees the masters of this quorum.

@@ -85,13 +85,9 @@ fn decide(facts: &DecisionFacts<'_>) -> Decision {
             _ => Decision::Keep,
         };
     };
-    // The name, or the lock, belongs to another cluster or object.
-    let lost = |problem: &Problem| {
-        problem.reason.is_of_another_cluster() || problem.reason == Reason::DuplicateLockName
-    };
     match facts.wanted {
         _ if facts.deleted || !facts.declared => Decision::Withdraw,
-        Err(problem) if lost(problem) => Decision::Withdraw,
+        Err(problem) if !problem.reason.leaves_in_force() => Decision::Withdraw,
         Err(_) if facts.overtaken => Decision::Withdraw,
         Err(_) => Decision::Keep,
         Ok(plan) if plan.identity() != active.identity() => Decision::Withdraw,
@@ -264,7 +260,10 @@ impl Index {
                 self.activate(key, plan, at);
             }
             Decision::Keep => {}
-            Decision::Withdraw => self.withdraw(key, at),
+            Decision::Withdraw => {
+                self.remember_former_token(key, at);
+                self.withdraw(key, at);
+            }
             Decision::StopLeftovers => self.stop_leftovers(key, wanted, at),
         }
         if !guarded {
@@ -309,6 +308,7 @@ impl Index {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
+        entry.status.has_left = false;
         if entry.phase.active_plan().is_none() {
             // The lock owns its targets from this point, even if its object is being deleted.
             self.due.locks.insert(key.clone());

@@ -10,6 +10,7 @@ use super::{
     coordinator::CoordinatorWrite,
     drain::{Drained, Purpose},
     failover::Failover,
+    status_memory::WrittenToken,
     urls::RetiredUrl,
     willing::WillingQuestion,
 };
@@ -146,11 +147,7 @@ pub(in crate::controller) enum Effect {
         questions: Vec<WillingQuestion>,
     },
     /// Read the largest counter that a majority reports, to check a token in the status of a lock.
-    AskCounter {
-        key: ObjectKey,
-        quorum: String,
-        written: i64,
-    },
+    AskCounter(WrittenToken),
     RememberToken {
         quorum: String,
         token: FencingToken,

@@ -137,7 +137,8 @@ impl Index {
             || object.metadata.deletion_timestamp.is_some()
             || seen_by_siblings.contains(&object.spec.quorum_ref.name);
         // This replica itself has written Stopping, also over a status that claims nothing.
-        let claims = claims(&before) || before.role == Some(Role::Stopping);
+        let claims =
+            claims(&before) || before.role == Some(Role::Stopping) || before.holder_identity.is_some();
         if left || !claims {
             return None;
         }

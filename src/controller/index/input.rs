@@ -9,6 +9,7 @@ use super::{
     failover::Failover,
     in_use::Guarded,
     lock_read::LockReadEnd,
+    status_memory::WrittenToken,
     urls::RetiredUrl,
     willing::WillingQuestion,
 };
@@ -82,7 +83,7 @@ pub(in crate::controller) enum Input {
     /// The result of the first start of the masters; `None` if it ended unexpectedly.
     Initialized(String, Option<Result<InitReport, InitError>>),
     /// The token in a status, and the largest counter that a majority reports.
-    Counter(ObjectKey, i64, Option<FencingToken>),
+    Counter(WrittenToken, Option<FencingToken>),
     /// The clusters that report on a quorum.
     Clusters(String, Reporters),
     /// Whether other clusters take part in locks of a quorum; empty if the question ended unexpectedly.

@@ -5,14 +5,19 @@ use super::{
     author::Asked,
     failover::abstains_until,
     locks::holder_facts,
-    targets::{off, paused},
+    targets::{has_finalizer, off, paused},
 };
 use crate::{
-    api::{LeaderLock, lock_status::LeaderLockStatus},
+    api::{
+        LeaderLock,
+        lock_status::{LeaderLockStatus, Role},
+    },
     controller::{
         index::lock_store::LockEntry,
         node_guards::NodeGuards,
         object::ObjectKey,
+        planted::{WorldMistake, plants},
+        problem::Problem,
         status::{Author, BlindStatus, Health, LockFacts, adds, lock_status, rests_until, surge_news},
         writer::{self, Item},
     },
@@ -57,7 +62,8 @@ impl Index {
             author: who,
             implausible: before
                 .fencing_token
-                .and_then(|token| entry.status.is_plausible(token))
+                .zip(active)
+                .and_then(|(token, active)| entry.status.is_plausible(&active.quorum, token))
                 == Some(false),
             holder,
             last_holder: snapshot
@@ -67,6 +73,9 @@ impl Index {
             no_majority: health.and_then(|health| health.no_majority_of(&object.spec.quorum_ref.name)),
             paused: paused(&object),
             abstains: abstains_until(&object, active),
+            may_be_in_force: may_be_in_force(entry, &before, resolution.as_ref().err())
+                && !plants(WorldMistake::HidesLockInForce),
+            observes: active.is_some_and(|plan| at.views.has_majority(&plan.quorum)),
             leftovers: entry.may_have_left(resolution.as_deref().ok()),
             targets: entry.phase.report(),
             surges: &entry.templates.surges(),
@@ -126,10 +135,36 @@ impl Index {
             // Without a holder, no other replica corrects a token that no master issued.
             Author::Reporter if asked.refused.is_none() => {
                 self.is_later(asked.key, written, Some(mine.unwrap_or_default()));
+                if self.is_outdated(asked, at) {
+                    return None;
+                }
             }
             _ => {}
         }
         Some(who)
+    }
+
+    /// Reports whether the status names a later grant than this replica observes. Its view is then older than that of the
+    /// writer, so this replica waits for a newer view; not without end, since a person may have written the status.
+    fn is_outdated(&mut self, asked: &Asked<'_>, at: &World<'_>) -> bool {
+        let written = asked.before.fencing_token;
+        let observed = asked.holder.and_then(|holder| holder.token);
+        let (Some(written), Some(observed)) = (written, observed) else {
+            return false;
+        };
+        let Some(entry) = self.locks.get_mut(asked.key) else {
+            return false;
+        };
+        let quorum = entry.phase.active_plan().map(|plan| plan.quorum.clone());
+        let memory = &mut entry.status;
+        if quorum.is_some_and(|quorum| memory.is_plausible(&quorum, written) == Some(false)) {
+            return false;
+        }
+        let Some(until) = memory.awaits_newer_view(written, observed, at.now) else {
+            return false;
+        };
+        self.writer.push_later(Item::Lock(asked.key.clone()), until);
+        true
     }
 
     /// Returns the write of this status, unless the status of a blind replica is still kept.
@@ -169,4 +204,18 @@ impl Index {
             status,
         })
     }
+}
+
+/// Reports whether the last valid spec of a lock may be in force: this replica contends for the lock, or the targets may
+/// run. A replica that was started since an edit of the lock does not know whether a sibling contends for it, and keeps the
+/// status of such a sibling.
+fn may_be_in_force(entry: &LockEntry, before: &LeaderLockStatus, refused: Option<&Problem>) -> bool {
+    let stays = refused.is_some_and(|problem| problem.reason.leaves_in_force());
+    let is_reported = before.role == Some(Role::Unknown)
+        && before.holder_identity.is_some()
+        && before.observed_generation == entry.object.metadata.generation;
+    entry.phase.active_plan().is_some()
+        || has_finalizer(&entry.object)
+        || refused.is_some_and(|problem| problem.reason.is_of_the_spec())
+        || (stays && is_reported && !entry.status.has_left)
 }

@@ -7,9 +7,10 @@ use crate::{
     api::LeaderLock,
     controller::{
         events::{EventReason, EventRecord, timestamp_at},
-        index::status_memory::CheckedToken,
+        index::status_memory::{CheckedToken, FormerToken, WrittenToken},
         object::ObjectKey,
         observe::Observation,
+        planted::{WorldMistake, plants},
         status::HolderFacts,
         writer::Item,
     },
@@ -56,7 +57,7 @@ impl Index {
             }
             return;
         }
-        self.follow_others(&object);
+        self.follow_others(&object, at.now);
         let known = self.locks.get(&key);
         if known.is_some_and(|known| known.object.metadata.uid != object.metadata.uid) {
             // The last report of the target task may also ask for the finalizer of the new object.
@@ -142,47 +143,49 @@ impl Index {
         let Some(entry) = self.locks.get(key) else {
             return false;
         };
-        if let Some(plausible) = entry.status.is_plausible(written) {
+        let Some(plan) = entry.phase.active_plan() else {
+            return true;
+        };
+        if let Some(plausible) = entry.status.is_plausible(&plan.quorum, written) {
             return plausible;
         }
-        if let Some(plan) = entry.phase.active_plan()
-            && self.open.get(&plan.quorum).is_some()
-        {
-            self.effects.push(Effect::AskCounter {
+        if self.open.get(&plan.quorum).is_some() {
+            self.effects.push(Effect::AskCounter(WrittenToken {
                 key: key.clone(),
                 quorum: plan.quorum.clone(),
-                written,
-            });
+                token: written,
+            }));
         }
         true
     }
 
     pub(super) fn on_counter(
         &mut self,
-        key: &ObjectKey,
-        written: i64,
+        written: WrittenToken,
         largest: Option<FencingToken>,
         at: &World<'_>,
     ) {
         let now = at.now;
+        let WrittenToken { key, quorum, token } = written;
         let item = Item::Lock(key.clone());
         let Some(largest) = largest else {
             self.writer.push_later(item, now + Duration::from_secs(1));
             return;
         };
-        let Some(entry) = self.locks.get_mut(key) else {
+        let Some(entry) = self.locks.get_mut(&key) else {
             return;
         };
-        let plausible = u64::try_from(written).is_ok_and(|written| written <= largest.0);
+        let plausible = u64::try_from(token).is_ok_and(|token| token <= largest.0);
         entry.status.checked = Some(CheckedToken {
-            token: written,
+            quorum,
+            token,
             plausible,
         });
         if plausible {
             return;
         }
         let note = format!(
-            "status.fencingToken {written} is larger than every counter of the masters ({}): no master granted it; \
+            "status.fencingToken {token} is larger than every counter of the masters ({}): no master granted it; \
              the operator overwrites it",
             largest.0
         );
@@ -194,6 +197,35 @@ impl Index {
             note,
         });
         self.writer.push(item);
+    }
+
+    /// Remembers the token in the status of a lock that is left for another quorum, if it is one of the present quorum: the
+    /// tokens of two quorums are not comparable.
+    pub(super) fn remember_former_token(&mut self, key: &ObjectKey, at: &World<'_>) {
+        let observed = self.snapshot(key, at).and_then(|snapshot| {
+            let holder = holder_facts(&snapshot, &self.me.cluster, &self.me.identity);
+            let holder = holder.and_then(|holder| holder.token);
+            holder.max(snapshot.last_token.map(|token| token.0))
+        });
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        let status = entry.object.status.as_ref();
+        let (Some(token), Some(active)) = (
+            status.and_then(|status| status.fencing_token),
+            entry.phase.active_plan(),
+        ) else {
+            return;
+        };
+        let quorum = active.quorum.clone();
+        let is_observed = u64::try_from(token).is_ok_and(|token| observed >= Some(token));
+        let is_known = is_observed || entry.status.is_plausible(&quorum, token) == Some(true);
+        if quorum != entry.object.spec.quorum_ref.name
+            && is_known
+            && !plants(WorldMistake::ComparesTokensOfQuorums)
+        {
+            entry.status.former = Some(FormerToken { quorum, token });
+        }
     }
 
     /// Lets the masters remember the token in a status: after a total loss, it may be unknown to all masters.

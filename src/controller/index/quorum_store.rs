@@ -105,24 +105,41 @@ impl QuorumEntry {
         self.sight.has_majority()
     }
 
-    /// Reports whether this replica writes the status of the quorum. `witness` is the siblings' answer, if this replica
-    /// sees no majority.
-    pub(super) fn may_write(&self, cluster: &ClusterId, witness: Option<Witness>, at: &World<'_>) -> bool {
-        let shown = Shown {
+    /// Returns the content of the status. `witness` is the siblings' answer, if this replica sees no majority.
+    pub(super) fn shown(
+        &self,
+        cluster: &ClusterId,
+        witness: Option<Witness>,
+        coordinated_elsewhere: bool,
+        at: &World<'_>,
+    ) -> Shown {
+        Shown {
             reported: self.is_reported(cluster, at.stamp()),
             ready: is_ready(&self.object),
             witness,
-        };
-        self.reporting.may_write(shown, at.now)
-    }
-
-    /// Follows an object from the watch: another writer may know that a majority votes.
-    fn follow_others(&mut self, object: &RedisQuorum) {
-        let blind = self.sight.health().is_some_and(|health| !health.has_majority());
-        if blind && is_ready(object) && !is_ready(&self.object) {
-            self.reporting.contradict();
+            coordinated_elsewhere,
         }
     }
+
+    /// Follows an object from the watch: another writer may know that a majority votes. Only a replica that sees a
+    /// majority writes heartbeats; those of a restored backup are older.
+    fn follow_others(&mut self, object: &RedisQuorum, cluster: &ClusterId, now: BootInstant) {
+        let blind = self.sight.health().is_some_and(|health| !health.has_majority());
+        let becomes_ready = is_ready(object) && !is_ready(&self.object);
+        let is_alive = self.reporting.is_contradicted(now)
+            && last_heartbeat(object, cluster) > last_heartbeat(&self.object, cluster);
+        if blind && (becomes_ready || is_alive) {
+            self.reporting.contradict(now);
+        }
+    }
+}
+
+/// Returns the time of the last heartbeat of this cluster.
+fn last_heartbeat(object: &RedisQuorum, cluster: &ClusterId) -> Option<Timestamp> {
+    let (status, cluster) = (object.status.as_ref(), cluster.to_string());
+    let reporters = status.iter().flat_map(|status| &status.reporters);
+    let own = reporters.filter(|reporter| reporter.cluster == cluster);
+    own.map(|reporter| reporter.last_seen_time.0).max()
 }
 
 fn is_ready(object: &RedisQuorum) -> bool {
@@ -159,7 +176,13 @@ impl Quorums {
             .map_or(QuorumView::Missing, |entry| entry.phase.view())
     }
 
-    pub(super) fn see(&mut self, name: &str, object: RedisQuorum, origin: Origin, now: BootInstant) {
+    pub(super) fn see(
+        &mut self,
+        name: &str,
+        object: RedisQuorum,
+        origin: Origin,
+        (cluster, now): (&ClusterId, BootInstant),
+    ) {
         // The answer to a write may be older than a version that cannot be read.
         if origin != Origin::Answer {
             self.unreadable.remove(name);
@@ -169,7 +192,7 @@ impl Quorums {
                 let older = is_older(&object.metadata, &entry.object.metadata);
                 // The answer to a write may be ahead of the watch.
                 if origin.replaces(older, entry.answered) {
-                    entry.follow_others(&object);
+                    entry.follow_others(&object, cluster, now);
                     entry.answered = origin.answered(now);
                     entry.object = object;
                 }

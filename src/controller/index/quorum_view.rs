@@ -151,6 +151,7 @@ impl Index {
         let readiness = self.own_readiness(name, at);
         let own = self.me.identity.to_string();
         let witness = self.witness_of_quorum(name, at);
+        let elsewhere = self.has_other_coordinator(at.now);
         let entry = self.quorums.get_mut(name)?;
         let before = entry.object.status.clone().unwrap_or_default();
         if before.initialized_time.is_some() {
@@ -163,7 +164,8 @@ impl Index {
             && before
                 .observed_generation
                 .is_some_and(|generation| generation >= 0);
-        let may = entry.may_write(&self.me.cluster, witness, at);
+        let shown = entry.shown(&self.me.cluster, witness, elsewhere, at);
+        let may = entry.reporting.may_write(shown, at.now);
         let all = may && !newcomer;
         let list = &before.not_ready_replicas;
         let mine = readiness.is_due(list, &own, entry.reported_not_ready, at.now);
@@ -176,7 +178,11 @@ impl Index {
             list = reported(&list, &own, &readiness, stamp);
         }
         let status = if all {
-            self.whole_status(name, &before, list, at)
+            let status = self.whole_status(name, &before, list, at);
+            if let (Some(_), Some(entry)) = (&status, self.quorums.get_mut(name)) {
+                entry.reporting.write_status(at.now);
+            }
+            status
         } else if mine {
             let generation = entry.object.metadata.generation.unwrap_or_default();
             Some(replicas_status(&before, list, generation, stamp))

@@ -53,7 +53,8 @@ impl Index {
         };
         let before = self.quorums.get(&name).map(|entry| generation(&entry.object));
         let anew = before != Some(generation(&object));
-        self.quorums.see(&name, object, origin, at.now);
+        self.quorums
+            .see(&name, object, origin, (&self.me.cluster, at.now));
         if anew {
             self.open.forget_failure(&name);
             self.due.quorums.insert(name.clone());

@@ -249,6 +249,12 @@ fn problem(retired: &RetiredUrl, outcome: Result<RetireOutcome, String>) -> Prob
                  the annotation {annotation}"
             ),
         ),
+        Ok(RetireOutcome::OthersMissing { voting: 0, needed: 1 }) => (
+            Reason::ChangingUrl,
+            "this is the only master: its vote moves once the old server is stated to be stopped, and every lock is lost \
+             for the wait of a seal; see docs/single-master.md"
+                .to_owned(),
+        ),
         Ok(RetireOutcome::OthersMissing { voting, needed }) => (
             Reason::ChangingUrl,
             format!(

@@ -236,6 +236,7 @@ impl Index {
     /// Gives the lock up.
     fn finish_departure(&mut self, key: &ObjectKey, stopped: bool, at: &World<'_>) {
         let releases = stopped || self.plants(Planted::ReleasesUnstopped);
+        self.remember_former_token(key, at);
         if !stopped {
             self.report_targets_left(key, at);
         }
@@ -248,6 +249,7 @@ impl Index {
         entry.phase = if deleted { LockPhase::Left } else { LockPhase::Idle };
         entry.departs = false;
         entry.status.departure_reported = false;
+        entry.status.has_left = true;
         if !stopped {
             tracing::warn!(object = %format!("LeaderLock {key}"),
                 "targets were not stopped; the operator stops contending for the lock, and its lease expires");

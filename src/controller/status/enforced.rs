@@ -44,6 +44,11 @@ pub(in crate::controller) struct LockFacts<'a> {
     pub(in crate::controller) paused: Option<&'a str>,
     /// The time until which this cluster leaves the lock to the other clusters.
     pub(in crate::controller) abstains: Option<Timestamp>,
+    /// Whether the last valid spec of an object that cannot be used may be in force: this replica contends for its lock, or
+    /// its targets may run in this cluster.
+    pub(in crate::controller) may_be_in_force: bool,
+    /// Whether this replica observes the lock on a majority of its masters.
+    pub(in crate::controller) observes: bool,
     /// Whether targets that were removed from the spec may run, according to the record of the object.
     pub(in crate::controller) leftovers: bool,
     /// The state of the targets, if the lock has targets.

@@ -54,9 +54,9 @@ fn refused(
     conditions: &mut Conditions<'_>,
 ) {
     let (reason, message) = (problem.reason, &problem.message);
-    let (role, held) = if problem.reason.leaves_in_force() {
+    let (role, held) = if facts.may_be_in_force {
         in_force(facts, status);
-        let text = "not inspected; the last valid spec of the object stays in force";
+        let text = "not inspected; the last valid spec of the object may be in force";
         (Role::Unknown, text)
     } else {
         (Role::Standby, "this cluster does not take part")
@@ -89,6 +89,7 @@ fn in_force(facts: &LockFacts<'_>, status: &mut LeaderLockStatus) {
             let holds = facts.author == Author::Holder;
             holder::show(seen, holds, before, status, facts.now);
         }
+        None if facts.observes => {}
         None => holder::keep(before, status),
     }
     status.timings.clone_from(&before.timings);
@@ -204,6 +205,8 @@ fn role(facts: &LockFacts<'_>, here: bool) -> Role {
         true => Role::Activating,
         // `onQuorumLoss: KeepRunning` left the targets running without the lock.
         false if facts.holder.is_none() && keeps_running(facts) => Role::Unknown,
+        // Targets that were not inspected may run.
+        false if switched && facts.targets.is_none() && facts.may_be_in_force => Role::Unknown,
         false => Role::Standby,
     }
 }

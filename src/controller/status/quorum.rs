@@ -13,6 +13,9 @@ use crate::{
     masters::{Ineligible, MasterStatus, Refusal, Server, Unknown},
 };
 
+/// The message of a quorum of one master.
+const ONE_MASTER: &str = "one master grants every lease: no lock is held while it is away, and after each restart none for \
+                          the wait of its seal; see docs/single-master.md";
 /// The longest word of a server that a status shows.
 const WORD: usize = 64;
 
@@ -319,12 +322,8 @@ fn running(health: &Health, conditions: &mut Conditions<'_>) {
         conditions.set(ConditionType::Degraded, true, health.reason(), text);
     }
     if health.unsafe_masters.is_empty() {
-        conditions.set(
-            ConditionType::Safe,
-            true,
-            Reason::Fit,
-            "no master is configured in a way that can lose leases".into(),
-        );
+        let text = "no master is configured in a way that can lose leases".to_owned();
+        conditions.set(ConditionType::Safe, true, Reason::Fit, text);
     } else {
         let texts: Vec<String> = health
             .unsafe_masters
@@ -332,6 +331,15 @@ fn running(health: &Health, conditions: &mut Conditions<'_>) {
             .map(|(name, why)| format!("{name}: {why}"))
             .collect();
         conditions.set(ConditionType::Safe, false, Reason::Unfit, texts.join("; "));
+    }
+    // The number of masters never changes.
+    if health.masters == 1 {
+        conditions.set(
+            ConditionType::SingleMaster,
+            true,
+            Reason::OneMaster,
+            ONE_MASTER.into(),
+        );
     }
 }
 

@@ -150,6 +150,8 @@ fn facts<'a>(
         paused: None,
         abstains: None,
         last_holder: None,
+        may_be_in_force: false,
+        observes: false,
         leftovers: false,
         targets,
         surges: &Surges::NotJudged,

@@ -261,7 +261,8 @@ impl TargetTask {
         };
         let unchecked = (guards && !self.is_checked(token)).then_some(RETRY);
         let pause = outcome.pause(retry).into_iter().chain(unchecked).min();
-        let step = self.due().or_else(|| pause.map(|pause| clock::now() + pause));
+        let pause = pause.map(|pause| clock::now() + pause);
+        let step = self.due().into_iter().chain(pause).min();
         let poll = if outcome.settled || self.targets.iter().any(Target::is_start_refused) {
             self.poll_readiness(token).await
         } else {

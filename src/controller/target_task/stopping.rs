@@ -3,8 +3,13 @@
 use std::time::Duration;
 
 use super::{RETRY, goal::Goal};
-use crate::lease::BootInstant;
+use crate::{api::lock_status::TargetState, lease::BootInstant};
 
+/// Timeout of a step, so that a slow API server does not delay the reaction to the end of a lease: the next step reads
+/// again.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of the last steps before a deadline.
+const SHORTEST: Duration = Duration::from_millis(500);
 /// The longest interval between polls of pods that end slowly: a thousand of them must not cause a thousand
 /// polls every [`RETRY`].
 const SELDOM: Duration = Duration::from_secs(1);
@@ -73,8 +78,22 @@ impl Stopping {
     }
 }
 
+/// Reports whether a stop bypasses the rate limit: a target known to run must not wait, unless another writer
+/// repeatedly starts it.
+pub(super) fn is_urgent(deadline: Deadline, observed: TargetState, contested: bool) -> bool {
+    let runs = matches!(observed, TargetState::Active | TargetState::Changing);
+    deadline.is_promised() || (runs && !contested)
+}
+
+/// Returns the timeout of a step of a stop. The last steps are short, so that a hanging step is retried in time.
+pub(super) fn step_limit(until: Option<BootInstant>, now: BootInstant) -> Duration {
+    until.map_or(PATIENCE, |by| (by.left(now) / 2).clamp(SHORTEST, PATIENCE))
+}
+
 #[cfg(test)]
 mod tests {
+    use TargetState::{Active, Changing, Standby, Unknown};
+
     use super::*;
 
     const STOP: Duration = Duration::from_secs(35);
@@ -120,5 +139,30 @@ mod tests {
         ] {
             assert_eq!(stopping.pause(at(140), at(now)), pause, "at {now}");
         }
+    }
+
+    #[test]
+    fn a_stop_waits_for_its_turn_unless_the_target_runs_or_another_cluster_may_begin() {
+        for deadline in [Deadline::None, Deadline::StopTime(at(9))] {
+            for (observed, contested, urgent) in [
+                (Active, false, true),
+                (Changing, false, true),
+                (Active, true, false),
+                (Standby, false, false),
+                (Unknown, false, false),
+            ] {
+                assert_eq!(is_urgent(deadline, observed, contested), urgent, "{observed:?}");
+            }
+        }
+        assert!(is_urgent(Deadline::Promised(at(9)), Unknown, true));
+    }
+
+    #[test]
+    fn a_step_towards_a_deadline_leaves_time_for_another_try() {
+        assert_eq!(step_limit(None, at(0)), PATIENCE);
+        for (left, limit) in [(60, PATIENCE), (4, Duration::from_secs(2)), (0, SHORTEST)] {
+            assert_eq!(step_limit(Some(at(100 + left)), at(100)), limit, "{left} s left");
+        }
+        assert_eq!(step_limit(Some(at(90)), at(100)), SHORTEST, "late");
     }
 }

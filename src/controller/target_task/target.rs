@@ -13,8 +13,8 @@ use tokio::time;
 use super::{
     back_off::BackOff,
     conflict::Conflicts,
-    stopping::Deadline,
-    turns::{Lane, Turns},
+    stopping::{Deadline, PATIENCE, is_urgent, step_limit},
+    turns::{Lane, StartConfirmation, Turns},
 };
 use crate::{
     api::{
@@ -31,11 +31,6 @@ use crate::{
     telemetry::TargetSeries,
 };
 
-/// Timeout of a step, so that a slow API server does not delay the reaction to the end of a lease: the next step reads
-/// again.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Timeout of the last steps before a deadline.
-const SHORTEST: Duration = Duration::from_millis(500);
 /// The time before its deadline from which a target that is not stopped is reported.
 const LATE: Duration = Duration::from_secs(1);
 
@@ -63,6 +58,7 @@ pub(super) struct Target {
     pub(super) done: bool,
     /// Whether the known state does not count until the target is read.
     distrusted: bool,
+    confirmation: StartConfirmation,
     /// Whether the last step was a start that an answer of the API server ended.
     start_refused: bool,
     series: Option<TargetSeries>,
@@ -85,6 +81,7 @@ impl Target {
             stopping: None,
             done: false,
             distrusted: false,
+            confirmation: StartConfirmation::default(),
             start_refused: false,
             series: None,
         };
@@ -105,6 +102,9 @@ impl Target {
 
     /// Returns the target with the present declaration.
     pub(super) fn declared(mut self, target: &TargetPlan) -> Self {
+        if self.work != target.work {
+            self.confirmation = StartConfirmation::Missing;
+        }
         self.work.clone_from(&target.work);
         (self.stop_time, self.awaits) = (target.stop, awaits(target));
         self.back_off.clear();
@@ -134,6 +134,7 @@ impl Target {
     pub(super) fn leave(&mut self) {
         self.action.undeclare();
         self.back_off.clear();
+        self.confirmation = StartConfirmation::Missing;
     }
 
     pub(super) fn changes(&self) -> Changes {
@@ -158,6 +159,7 @@ impl Target {
     async fn read(&mut self) {
         let read = time::timeout(PATIENCE, self.action.observe()).await;
         self.distrusted &= !matches!(read, Ok(Ok(_)));
+        self.confirmation = StartConfirmation::Missing;
         self.observed = match read {
             Ok(Ok(state)) => state,
             Ok(Err(_)) | Err(_) => TargetState::Unknown,
@@ -167,6 +169,7 @@ impl Target {
     /// Marks the state of the target as unknown.
     pub(super) fn distrust(&mut self) {
         self.distrusted = true;
+        self.confirmation = StartConfirmation::Missing;
         self.observed = TargetState::Unknown;
         self.set_enforced(None);
     }
@@ -208,13 +211,18 @@ impl Target {
         }
         if self.distrusted || !self.action.runs_untouched() {
             if self.turns.wait(Lane::Start, clock::now()) {
-                return Step::Working(self.observed);
+                let rest = self.confirmation.rests(permit.token(), clock::now());
+                return rest.map_or(Step::Working(self.observed), Step::Waiting);
             }
             let end = time::timeout(PATIENCE, self.action.start(permit)).await;
-            return self.finish(end, Lane::Start, clock::now());
+            let step = self.finish(end, Lane::Start, clock::now());
+            self.confirmation = StartConfirmation::new(&step, permit.token());
+            return step;
         }
         self.turns.forgo();
-        self.finish(Ok(Ok(Step::Done)), Lane::Start, clock::now())
+        let step = self.finish(Ok(Ok(Step::Done)), Lane::Start, clock::now());
+        self.confirmation = StartConfirmation::new(&step, permit.token());
+        step
     }
 
     pub(super) async fn stop(&mut self, deadline: Deadline, permit: &StopPermit) -> Step {
@@ -333,7 +341,9 @@ impl Target {
         // While the API server does not answer, the state of the target is unknown: neither enforced nor
         // unenforced.
         let known = !self.distrusted;
-        self.set_enforced(known.then_some(matches!(step, Step::Done | Step::Waiting(_))));
+        let is_enforced = matches!(step, Step::Done | Step::Waiting(_));
+        self.set_enforced(known.then_some(is_enforced));
+        self.confirmation = StartConfirmation::Missing;
         self.observed = match &step {
             Step::Done | Step::Waiting(_) => lane.goal(),
             Step::Working(state) => *state,
@@ -376,18 +386,3 @@ impl Target {
 }
 
 type StepResult = Result<Result<Step, TargetError>, time::error::Elapsed>;
-
-/// Reports whether a stop bypasses the rate limit: a target known to run must not wait, unless another writer
-/// repeatedly starts it.
-fn is_urgent(deadline: Deadline, observed: TargetState, contested: bool) -> bool {
-    let runs = matches!(observed, TargetState::Active | TargetState::Changing);
-    deadline.is_promised() || (runs && !contested)
-}
-
-/// Returns the timeout of a step of a stop. The last steps are short, so that a hanging step is retried in time.
-fn step_limit(until: Option<BootInstant>, now: BootInstant) -> Duration {
-    until.map_or(PATIENCE, |by| (by.left(now) / 2).clamp(SHORTEST, PATIENCE))
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,11 +1,12 @@
 //! Schedules the steps of a target within the rate limit of requests to the API server. Pure.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     api::lock_status::TargetState,
     controller::rate_limiter::{RateLimiter, Turn},
-    lease::BootInstant,
+    lease::{BootInstant, FencingToken},
+    targets::Step,
 };
 
 /// The purpose of a step: the turn of a start must not be used for a stop, nor vice versa.
@@ -30,6 +31,42 @@ impl Lane {
             Self::Start => 2,
             Self::Stop => 3,
         }
+    }
+}
+
+/// The time for which a target counts as running while the check of its present state waits for its turn.
+const UNCHECKED: Duration = Duration::from_secs(1);
+
+/// Whether the last step found that the target runs as declared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum StartConfirmation {
+    #[default]
+    Missing,
+    /// A start under the lease with this token.
+    Present(FencingToken),
+    /// A further check under the same lease waits for its turn since this time.
+    Awaited(FencingToken, BootInstant),
+}
+
+impl StartConfirmation {
+    pub(super) const fn new(step: &Step, token: FencingToken) -> Self {
+        match step {
+            Step::Done | Step::Waiting(_) => Self::Present(token),
+            Step::Working(_) | Step::Contested(_) | Step::Trouble(_) => Self::Missing,
+        }
+    }
+
+    /// Returns for how long a check under this lease may wait for its turn before the target counts as unchecked; `None`
+    /// if the target counts as unchecked now.
+    pub(super) fn rests(&mut self, token: FencingToken, now: BootInstant) -> Option<Duration> {
+        let since = match *self {
+            Self::Present(confirmed) if confirmed == token => now,
+            Self::Awaited(confirmed, since) if confirmed == token => since,
+            Self::Missing | Self::Present(_) | Self::Awaited(..) => return None,
+        };
+        *self = Self::Awaited(token, since);
+        let until = since + UNCHECKED;
+        (now < until).then(|| until.left(now))
     }
 }
 
@@ -130,5 +167,19 @@ mod tests {
         assert!(second.wait(Lane::Start, now));
         second.forgo();
         assert_eq!(second.due(), None);
+    }
+
+    #[test]
+    fn confirmed_start_counts_for_a_second_while_the_next_check_waits() {
+        let at = |ms: u64| BootInstant::from_nanos(ms * 1_000_000);
+        let (token, next) = (FencingToken(1), FencingToken(2));
+        assert_eq!(StartConfirmation::Missing.rests(token, at(0)), None);
+        let mut confirmation = StartConfirmation::new(&Step::Done, token);
+        assert_eq!(confirmation.rests(next, at(100)), None, "another lease");
+        assert_eq!(confirmation.rests(token, at(100)), Some(UNCHECKED));
+        let left = Duration::from_millis(1);
+        assert_eq!(confirmation.rests(token, at(1_099)), Some(left));
+        assert_eq!(confirmation.rests(token, at(1_100)), None);
+        assert_eq!(confirmation.rests(next, at(1_099)), None, "another lease");
     }
 }

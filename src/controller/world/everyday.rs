@@ -8,7 +8,9 @@ mod denied_start;
 mod denied_stop;
 mod last_replica;
 mod late_target;
+mod lost_quorum;
 mod lost_reporter;
+mod missing_quorum;
 mod moved_target;
 mod neighbours;
 mod orphaned_pods;
@@ -35,10 +37,12 @@ use continuing_work::continuing_work;
 use copied_cluster::copied_cluster;
 use cut_off_holder::{cut_off_holder, deleted_while_cut_off};
 use denied_start::denied_start;
-use denied_stop::{denied_removal, denied_step_down, unconfirmed_stop};
+use denied_stop::{denied_deletion, denied_removal, denied_step_down, unconfirmed_stop};
 use last_replica::{last_replica, shown_last_stop};
 use late_target::late_target;
+use lost_quorum::{reported_once, restored_status};
 use lost_reporter::lost_reporter;
+use missing_quorum::missing_quorum;
 use moved_target::{deleted_after_removal, moved_target};
 use neighbours::bad_neighbours;
 use orphaned_pods::orphaned_pods;
@@ -75,12 +79,16 @@ enum Scenario {
     BadNeighbours,
     RefusedWrites,
     SteppedClock,
+    DeniedDeletion,
+    MissingQuorum,
     DeniedRemoval,
     DeniedStepDown,
     UnconfirmedStop,
     Unswitchable,
     LateTarget,
     LostReporter,
+    QuorumReportedOnce,
+    RestoredStatus,
     OrphanedPods,
     LastReplica,
     ShownLastStop,
@@ -110,12 +118,16 @@ impl Scenario {
             Self::BadNeighbours => bad_neighbours(seed).await,
             Self::SteppedClock => stepped_clock(seed).await,
             Self::RefusedWrites => refused_writes(seed).await,
+            Self::DeniedDeletion => denied_deletion(seed).await,
+            Self::MissingQuorum => missing_quorum(seed).await,
             Self::DeniedRemoval => denied_removal(seed).await,
             Self::DeniedStepDown => denied_step_down(seed).await,
             Self::UnconfirmedStop => unconfirmed_stop(seed).await,
             Self::Unswitchable => unswitchable(seed).await,
             Self::LateTarget => late_target(seed).await,
             Self::LostReporter => lost_reporter(seed).await,
+            Self::QuorumReportedOnce => reported_once(seed).await,
+            Self::RestoredStatus => restored_status(seed).await,
             Self::OrphanedPods => orphaned_pods(seed).await,
             Self::LastReplica => last_replica(seed).await,
             Self::ShownLastStop => shown_last_stop(seed).await,
@@ -253,13 +265,17 @@ async fn another_quorum(seed: u64) -> Result<(), String> {
         .keep("the work runs on", SOON, |_| cluster.running_pods("web") == 1)
         .await?;
     let switches = switches(&cluster);
-    if switches.len() == 2 {
-        return Ok(());
+    if switches.len() != 2 {
+        return Err(format!(
+            "the Deployment was switched {} times: {switches:?}",
+            switches.len()
+        ));
     }
-    Err(format!(
-        "the Deployment was switched {} times: {switches:?}",
-        switches.len()
-    ))
+    let warned = cluster.events().iter().any(|event| event == "TokenImplausible");
+    if warned || !has_condition(&cluster, "web", "Ready") {
+        return Err(format!("the status after the move: {:?}", cluster.events()));
+    }
+    Ok(())
 }
 
 /// Removes the target from its lock. A person then runs it outside of any lock, and the holder crashes.

@@ -7,7 +7,8 @@ use std::{
 
 use super::{
     cluster::{ClusterWorld, now},
-    observer::{has_condition, is_active, is_current, works_in},
+    observer::{has_condition, is_active, is_current, is_paused, shows_role, works_in},
+    rates::RequestRates,
     universe::Universe,
     users::{LOCKS, Users},
     workloads::{Workload, WorkloadKind},
@@ -49,10 +50,13 @@ impl<K: Ord> LastingStates<K> {
 #[derive(Debug, Default)]
 pub(super) struct Judge {
     pub(super) writes: WriteLog,
+    rates: RequestRates,
     /// The locks that two clusters show as held by themselves.
     shown_twice: LastingStates<&'static str>,
     /// The workloads whose state is not the one that the status shows, by cluster.
     shown_wrongly: LastingStates<(String, &'static str)>,
+    /// The workloads that work in a cluster whose status shows a standby, by cluster.
+    shown_standby: LastingStates<(String, &'static str)>,
     /// The workloads that work although their lock is gone, by cluster.
     unguarded: LastingStates<(String, &'static str)>,
     /// The cluster in which each slot of the schedule has run, by its minute.
@@ -62,9 +66,11 @@ pub(super) struct Judge {
 impl Judge {
     /// Checks the rules that hold at any time.
     pub(super) fn check(&mut self, universe: &Universe, users: &Users) -> Result<(), String> {
-        self.writes.follow(universe)?;
+        self.rates.check(universe)?;
+        self.writes.follow(universe, &mut self.rates)?;
         if users.restores() {
-            (self.shown_twice, self.shown_wrongly, self.unguarded) = Default::default();
+            (self.shown_twice, self.shown_wrongly) = Default::default();
+            (self.shown_standby, self.unguarded) = Default::default();
             return Ok(());
         }
         for workload in &universe.workloads {
@@ -159,6 +165,21 @@ impl Judge {
                 && cluster.api.read(&workload.key()).is_some()
                 && is_named(cluster, workload)
                 && is_current(cluster, workload.lock, "Enforced");
+            let is_hidden = users.can_report(index)
+                && !cluster.operators().is_empty()
+                && is_named(cluster, workload)
+                && !is_paused(cluster, workload.lock)
+                && shows_role(cluster, workload.lock, "Standby")
+                && cluster.works(workload);
+            if self.shown_standby.lasts(key.clone(), is_hidden, STALE) {
+                return Err(format!(
+                    "{:.3}: {}: the status of {} shows Standby, and {} works for more than {STALE:?}",
+                    now(),
+                    cluster.name,
+                    workload.lock,
+                    workload.name
+                ));
+            }
             let active = is_active(cluster, workload.lock);
             let is_wrong = is_known && cluster.is_declared(workload) != active;
             if self.shown_wrongly.lasts(key, is_wrong, STALE) {

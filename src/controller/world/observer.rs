@@ -56,6 +56,12 @@ pub(super) fn is_active(cluster: &ClusterWorld, lock: &str) -> bool {
     shows_role(cluster, lock, "Active")
 }
 
+/// Reports whether an annotation forbids to switch the targets of a lock.
+pub(super) fn is_paused(cluster: &ClusterWorld, lock: &str) -> bool {
+    let lock = cluster.lock(lock);
+    lock.is_some_and(|lock| !lock["metadata"]["annotations"]["redlock.dev/paused"].is_null())
+}
+
 /// Reports whether the status of a lock shows this role.
 pub(super) fn shows_role(cluster: &ClusterWorld, lock: &str, role: &str) -> bool {
     let lock = cluster.lock(lock);

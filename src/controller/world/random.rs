@@ -19,8 +19,9 @@ use crate::{
 
 /// The time for which users and faults act.
 const ACTIVE: Duration = Duration::from_secs(500);
-/// The time after the last operation and fault within which everything is as declared.
-const PATIENCE: Duration = Duration::from_secs(200);
+/// The time after the last operation and fault within which everything is as declared: masters that lost their memory are
+/// sealed after 65 s, refuse the slots of two minutes, and the next one is up to a minute later.
+const PATIENCE: Duration = Duration::from_secs(260);
 /// The time from then on after which the operators write nothing.
 const SETTLING: Duration = Duration::from_secs(45);
 /// The time for which the operators write nothing.
@@ -102,7 +103,11 @@ fn worlds(seeds: std::ops::Range<u64>) -> (Duration, Vec<String>) {
                     let mut found = found.lock().unwrap();
                     match end {
                         Ok(length) => found.0 += length,
-                        Err(story) => found.1.push(format!("SEED={seed}: {story}")),
+                        Err(story) => {
+                            // A run that is ended from outside has reported the violation.
+                            println!("SEED={seed}: {}", story.lines().next().unwrap_or_default());
+                            found.1.push(format!("SEED={seed}: {story}"));
+                        }
                     }
                 }
             });

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::{
     cluster::{ClusterWorld, USER},
     manifests,
+    observer::is_paused,
     universe::Universe,
     workloads::Workload,
     write_log::is_named,
@@ -22,6 +23,7 @@ use faults::{ClusterFault, QuorumFault};
 use tools::Backup;
 
 pub(super) const LOCKS: [&str; 2] = ["a", "b"];
+const MISSING_QUORUM: &str = "missing";
 
 /// The users of a world.
 pub(super) struct Users {
@@ -86,7 +88,7 @@ impl Users {
         let cluster = universe.clusters[index].clone();
         let lock = LOCKS[self.random.usize(..LOCKS.len())];
         let alone = universe.clusters.len() == 1;
-        let done = match self.random.u8(..28) {
+        let done = match self.random.u8(..29) {
             0 | 1 => self.delete(&cluster, lock),
             2 | 3 => self.create(universe, lock),
             4 | 5 => self.edit_targets(universe, lock),
@@ -108,6 +110,7 @@ impl Users {
             23 => self.restore_backup(&cluster, index).await,
             24 => self.rotate_password(universe),
             25 => self.delete_definition(&cluster, index),
+            26 => Self::name_missing_quorum(&cluster, lock),
             _ => Self::create_definition(&cluster),
         };
         if let Some(done) = done {
@@ -163,9 +166,18 @@ impl Users {
         Some(format!("move {lock} to {next}"))
     }
 
+    /// Names a quorum that does not exist, or corrects that.
+    fn name_missing_quorum(cluster: &ClusterWorld, lock: &str) -> Option<String> {
+        cluster.lock(lock)?;
+        let is_wrong = names_missing_quorum(cluster, lock);
+        let next = if is_wrong { "default" } else { MISSING_QUORUM };
+        cluster.change_lock(lock, json!({ "spec": { "quorumRef": { "name": next } } }));
+        Some(format!("name the quorum {next} in {lock}"))
+    }
+
     fn pause_lock(&mut self, cluster: &ClusterWorld, lock: &str) -> Option<String> {
-        let object = cluster.lock(lock)?;
-        let paused = !object["metadata"]["annotations"]["redlock.dev/paused"].is_null();
+        cluster.lock(lock)?;
+        let paused = is_paused(cluster, lock);
         cluster.annotate_lock(lock, "redlock.dev/paused", (!paused).then_some("a test"));
         Some(format!("{} {lock}", if paused { "resume" } else { "pause" }))
     }
@@ -207,6 +219,9 @@ impl Users {
             for lock in LOCKS.iter().filter(|lock| cluster.lock(lock).is_some()) {
                 cluster.annotate_lock(lock, "redlock.dev/paused", None);
             }
+            for lock in LOCKS.iter().filter(|lock| names_missing_quorum(cluster, lock)) {
+                Self::name_missing_quorum(cluster, lock);
+            }
         }
         if self.restored.is_some() {
             // The work of a lock that is younger than the backup runs on without it.
@@ -224,4 +239,10 @@ fn names(workloads: &[Workload]) -> String {
         "{:?}",
         workloads.iter().map(|workload| workload.name).collect::<Vec<_>>()
     )
+}
+
+/// Reports whether a lock names a quorum that does not exist.
+fn names_missing_quorum(cluster: &ClusterWorld, lock: &str) -> bool {
+    let lock = cluster.lock(lock);
+    lock.is_some_and(|lock| lock["spec"]["quorumRef"]["name"] == MISSING_QUORUM)
 }

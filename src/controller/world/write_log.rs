@@ -11,6 +11,7 @@ use redlock_world::kubernetes::{CommittedWrite, ResourceId};
 use super::{
     cluster::ClusterWorld,
     manifests::NAMESPACE,
+    rates::RequestRates,
     story::{describe_write, is_told},
     universe::Universe,
     workloads::{Workload, WorkloadKind},
@@ -32,13 +33,13 @@ pub(super) struct WriteLog {
 
 impl WriteLog {
     /// Follows the writes of all clusters since the last call.
-    pub(super) fn follow(&mut self, universe: &Universe) -> Result<(), String> {
+    pub(super) fn follow(&mut self, universe: &Universe, rates: &mut RequestRates) -> Result<(), String> {
         let mut judged = Ok(());
         for cluster in &universe.clusters {
             let (history, _) = cluster.api.take_history();
             for write in history {
                 if judged.is_ok() {
-                    judged = self.check(universe, cluster, &write);
+                    judged = self.check(universe, (cluster, &write), rates);
                 }
                 self.keep(cluster, write);
             }
@@ -47,18 +48,22 @@ impl WriteLog {
         judged
     }
 
-    /// Checks that the operators write to no object that no lock names, once it was seen stopped.
+    /// Checks that the operators write to no object that no lock names, once it was seen stopped, and to no object
+    /// too often.
     fn check(
         &self,
         universe: &Universe,
-        cluster: &ClusterWorld,
-        write: &CommittedWrite,
+        (cluster, write): (&ClusterWorld, &CommittedWrite),
+        rates: &mut RequestRates,
     ) -> Result<(), String> {
         if !is_by_operator(write) {
             return Ok(());
         }
         let mut workloads = universe.workloads.iter();
         let written = workloads.find(|workload| is_of(**workload, write));
+        if let Some(workload) = written {
+            rates.count_write(&cluster.name, workload.name)?;
+        }
         let is_released = |workload: &&Workload| {
             let stopped = self.stopped.get(&(cluster.name.clone(), workload.name));
             stopped.is_some_and(|since| clock::now().since(*since) > STOPPING)

@@ -3,7 +3,14 @@
 use kube::config::{InClusterError, KubeconfigError};
 use thiserror::Error;
 
-use crate::{api::validate::FieldError, masters::AdoptError, operator::access::SecretError};
+use crate::{
+    api::validate::FieldError,
+    masters::AdoptError,
+    operator::{
+        access::SecretError,
+        api_server::{ApiServerError, chain},
+    },
+};
 
 /// The person that must correct the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +27,8 @@ pub enum Blame {
 pub enum ClusterError {
     #[error("kubeconfig: {0}; give --kubeconfig FILE, or set KUBECONFIG")]
     Kubeconfig(String),
+    #[error("{0}")]
+    Proxy(String),
     #[error("--context {context:?}: the kubeconfig has no such context; it has: {known}")]
     NoContext { context: String, known: String },
     #[error("in this pod: {0}")]
@@ -74,26 +83,54 @@ pub enum ClusterError {
     },
 }
 
+/// Names the settings of the proxy in an error of the connection to it.
+fn with_proxy(reason: String) -> String {
+    if ["tunnel error", "SOCKS error"]
+        .iter()
+        .any(|of_proxy| reason.contains(of_proxy))
+    {
+        format!("{reason}; check the proxy: proxy-url of the kubeconfig, HTTPS_PROXY and NO_PROXY")
+    } else {
+        reason
+    }
+}
+
 impl ClusterError {
     #[must_use]
     pub const fn blame(&self) -> Blame {
         match self {
             Self::NotAName(_) | Self::WhichQuorum(_) | Self::OtherQuorum { .. } => Blame::Usage,
             Self::Forbidden { .. } | Self::Unauthenticated { .. } => Blame::Rights,
-            _ => Blame::Configuration,
+            Self::Kubeconfig(_)
+            | Self::Proxy(_)
+            | Self::NoContext { .. }
+            | Self::Pod(_)
+            | Self::Client(_)
+            | Self::Unreachable { .. }
+            | Self::Refused { .. }
+            | Self::NotInstalled { .. }
+            | Self::NotFound(_)
+            | Self::NoNamespace(_)
+            | Self::NoQuorum
+            | Self::Invalid { .. }
+            | Self::Unreadable { .. }
+            | Self::Secret { .. }
+            | Self::Masters { .. } => Blame::Configuration,
         }
     }
 
-    pub(super) fn kubeconfig(error: KubeconfigError) -> Self {
-        Self::Kubeconfig(match error {
-            KubeconfigError::ReadConfig(cause, path) => {
-                format!("{} cannot be read: {cause}", path.display())
+    pub(super) fn kubeconfig(error: ApiServerError) -> Self {
+        match error {
+            ApiServerError::Kubeconfig(KubeconfigError::ReadConfig(cause, path)) => {
+                Self::Kubeconfig(format!("{} cannot be read: {cause}", path.display()))
             }
-            KubeconfigError::CurrentContextNotSet => {
-                "no current context is set: give --context NAME".to_owned()
+            ApiServerError::Kubeconfig(KubeconfigError::CurrentContextNotSet) => {
+                Self::Kubeconfig("no current context is set: give --context NAME".to_owned())
             }
-            other => chain(&other),
-        })
+            ApiServerError::Kubeconfig(cause) => Self::Kubeconfig(chain(&cause)),
+            ApiServerError::Proxy(error) => Self::Proxy(error.to_string()),
+            error @ ApiServerError::Authority { .. } => Self::Kubeconfig(error.to_string()),
+        }
     }
 
     pub(super) fn pod(error: InClusterError) -> Self {
@@ -105,7 +142,7 @@ impl ClusterError {
     pub(in crate::inspect) fn asked(doing: &str, object: Option<&str>, error: &kube::Error) -> Self {
         let doing = doing.to_owned();
         let kube::Error::Api(status) = error else {
-            let reason = chain(error);
+            let reason = with_proxy(chain(error));
             return match error {
                 kube::Error::Auth(_) => Self::Unauthenticated {
                     doing,
@@ -133,28 +170,10 @@ impl ClusterError {
     }
 
     /// Adds a way that does not need the right.
-    pub(super) fn or_else(self, what: &str) -> Self {
-        match self {
-            Self::Forbidden { doing, message, .. } => Self::Forbidden {
-                doing,
-                message,
-                instead: format!("; {what}"),
-            },
-            other => other,
+    pub(super) fn or_else(mut self, what: &str) -> Self {
+        if let Self::Forbidden { instead, .. } = &mut self {
+            *instead = format!("; {what}");
         }
+        self
     }
-}
-
-/// Returns an error and its causes, each once: wrappers repeat the error that they wrap.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let message = cause.to_string();
-        if !text.contains(&message) {
-            text = format!("{text}: {message}");
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -70,6 +70,8 @@ pub(super) struct MasterEvidence<'a> {
     pub(super) unix_now: Duration,
     pub(super) lease_duration: Duration,
     pub(super) command_timeout: Duration,
+    /// Whether the quorum has no other master.
+    pub(super) is_only_one: bool,
 }
 
 impl MasterEvidence<'_> {
@@ -87,6 +89,7 @@ impl MasterEvidence<'_> {
 pub(super) fn of(seen: &MasterEvidence<'_>) -> Vec<Check> {
     let facts = seen.status.facts.as_ref().filter(|_| seen.answers());
     let mut checks = reached(seen);
+    checks.extend(seen.is_only_one.then(only_one));
     let Some(facts) = facts else {
         return checks;
     };
@@ -108,6 +111,15 @@ pub(super) fn of(seen: &MasterEvidence<'_>) -> Vec<Check> {
         latency(seen.round_trips, seen.command_timeout, seen.lease_duration),
     ]);
     checks
+}
+
+fn only_one() -> Check {
+    Check::but(
+        "quorum",
+        Level::Warning,
+        "the only master: no lock is held while this server is away, and one server is believed",
+        "for a trial or a small site; docs/single-master.md describes the losses, and how to get to three masters",
+    )
 }
 
 fn reached(seen: &MasterEvidence<'_>) -> Vec<Check> {

@@ -95,6 +95,7 @@ fn of_quorum(quorum: &RedisQuorum) -> Vec<Check> {
         "False",
         Level::Warning,
     ));
+    checks.extend(condition(conditions, "SingleMaster", "False", Level::Warning));
     let seen = reporters::seen(&status.reporters);
     let (alive, silent): (Vec<_>, Vec<_>) = seen.iter().partition(|reporter| reporter.alive);
     let names = |reporters: &[&reporters::Seen]| {

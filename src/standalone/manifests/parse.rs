@@ -1,11 +1,12 @@
 //! Parses the text of one file into objects. Pure.
 
+mod bodies;
 mod split;
 
 use serde::de::DeserializeOwned;
 use serde_yaml::{Deserializer, Value};
 
-use self::split::Chunk;
+use self::bodies::{Body, Read};
 use super::problem::{Place, Problem};
 use crate::api::{API_VERSION, LeaderLock, RedisQuorum};
 
@@ -43,29 +44,47 @@ pub(super) fn parse(file: &str, bytes: &[u8]) -> Parsed {
             return parsed;
         }
     };
-    for (index, chunk) in split::documents(text).iter().enumerate() {
-        let mut place = Place {
+    for (index, read) in bodies::read(file, text).into_iter().enumerate() {
+        let place = Place {
             file: file.to_owned(),
             document: index + 1,
             object: None,
         };
-        let head: Value = match serde_yaml::from_str(chunk.text) {
-            Ok(Value::Null) => continue,
-            Ok(head) => head,
-            Err(cause) => {
-                parsed
-                    .problems
-                    .push(place.problem(format!("is not valid YAML: {}", chunk.with_lines_of_file(&cause))));
-                continue;
-            }
-        };
-        place.object = name_of(&head);
-        match object(&place, &head, chunk) {
-            Ok(object) => parsed.documents.push(Document { place, object }),
-            Err(problems) => parsed.problems.extend(problems),
+        match read {
+            Read::Nothing => {}
+            Read::Document { head, body } => parsed.add(place, &head, &body),
+            Read::Broken(reason) => parsed.problems.push(place.problem(reason)),
         }
     }
     parsed
+}
+
+impl Parsed {
+    /// Adds the object of a document, or each object of a list.
+    fn add(&mut self, mut place: Place, head: &Value, body: &Body<'_>) {
+        place.object = name_of(head);
+        match bodies::items(head) {
+            None => self.add_object(place, head, body),
+            Some(Err(reason)) => self.problems.push(place.problem_at("items", reason)),
+            Some(Ok(items)) => {
+                for (index, item) in items.into_iter().enumerate() {
+                    let object = name_of(&item).or_else(|| Some(format!("items[{index}]")));
+                    let place = Place {
+                        object,
+                        ..place.clone()
+                    };
+                    self.add_object(place, &item, &Body::Value(&item));
+                }
+            }
+        }
+    }
+
+    fn add_object(&mut self, place: Place, head: &Value, body: &Body<'_>) {
+        match object(&place, head, body) {
+            Ok(object) => self.documents.push(Document { place, object }),
+            Err(problems) => self.problems.extend(problems),
+        }
+    }
 }
 
 /// Returns a name such as `LeaderLock billing/report`, with the parts that can be read; `None` without a kind.
@@ -89,8 +108,9 @@ fn name_of(head: &Value) -> Option<String> {
     })
 }
 
-fn object(place: &Place, head: &Value, body: &Chunk<'_>) -> Result<Object, Vec<Problem>> {
-    const READ_HERE: &str = "only RedisQuorum and LeaderLock of redlock.dev/v1alpha1 are read here";
+fn object(place: &Place, head: &Value, body: &Body<'_>) -> Result<Object, Vec<Problem>> {
+    const READ_HERE: &str =
+        "only RedisQuorum and LeaderLock of redlock.dev/v1alpha1, and lists of them, are read here";
     if !head.is_mapping() {
         return Err(vec![place.problem(format!("is not an object: {READ_HERE}"))]);
     }
@@ -114,10 +134,9 @@ fn object(place: &Place, head: &Value, body: &Chunk<'_>) -> Result<Object, Vec<P
     }
 }
 
-fn fields<T: DeserializeOwned>(place: &Place, body: &Chunk<'_>) -> Result<T, Vec<Problem>> {
+fn fields<T: DeserializeOwned>(place: &Place, body: &Body<'_>) -> Result<T, Vec<Problem>> {
     let mut unknown = Vec::new();
-    // The object is not parsed from `head`, because errors would then lack the path and the line.
-    let object = serde_ignored::deserialize(Deserializer::from_str(body.text), |path| {
+    let note = |path: serde_ignored::Path<'_>| {
         let path = field_path(&path.to_string());
         // The fields that name the kind were read before, and are not fields of the type.
         if path != "apiVersion" && path != "kind" {
@@ -126,10 +145,20 @@ fn fields<T: DeserializeOwned>(place: &Place, body: &Chunk<'_>) -> Result<T, Vec
                 "is not a field of this kind: remove it or correct its spelling",
             ));
         }
-    });
-    match object {
+    };
+    let object = match body {
         // The message of the parser names the path, the line and the expected value.
-        Err(cause) => Err(vec![place.problem(body.with_lines_of_file(&cause))]),
+        Body::Text(chunk) => serde_ignored::deserialize(Deserializer::from_str(chunk.text), note)
+            .map_err(|cause| chunk.with_lines_of_file(&cause)),
+        Body::Value(value) => {
+            serde_ignored::deserialize((*value).clone(), note).map_err(|cause| cause.to_string())
+        }
+        Body::Merged(value) => {
+            serde_ignored::deserialize(value.clone(), note).map_err(|cause| cause.to_string())
+        }
+    };
+    match object {
+        Err(reason) => Err(vec![place.problem(reason)]),
         Ok(_) if !unknown.is_empty() => Err(unknown),
         Ok(object) => Ok(object),
     }

@@ -1,9 +1,10 @@
 //! One fault and its effects: its counts and its timeline.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redlock::clock;
 use redlock::lease::BootInstant;
+use redlock_testkit::longest_stall_since;
 
 use super::faults::{Fault, Mark};
 use super::leases::Lease;
@@ -103,6 +104,11 @@ impl Episode {
             }
         }
         lines.sort();
+        let began = Instant::now().checked_sub(clock::now().since(self.began));
+        let stall = began.map_or(Duration::ZERO, longest_stall_since).as_millis();
+        if stall > 0 {
+            lines.push((self.ended, format!("the machine stalled for {stall} ms")));
+        }
         let mut text = format!("**{}**\n\n| ms | |\n|---:|---|\n", self.fault.title());
         for (at, what) in lines {
             let after = at.since(self.began).as_millis();

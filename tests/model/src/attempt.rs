@@ -1,6 +1,6 @@
 //! Attempts to acquire the lock or to claim a slot, with those of their commands that are still in flight.
 
-use crate::master::{MAJORITY, MASTERS};
+use crate::master::majority;
 
 /// The largest number of attempts, which no bound exceeds.
 pub(crate) const MOST: usize = 4;
@@ -18,8 +18,8 @@ pub(crate) enum Phase {
     Over,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Attempt {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Attempt<const N: usize> {
     pub(crate) phase: Phase,
     pub(crate) client: u8,
     /// Masters that have not executed the first command yet, the grant or the claim.
@@ -28,7 +28,7 @@ pub(crate) struct Attempt {
     pub(crate) confirms: u8,
     /// Whether the client no longer waits for replies: commands in flight are executed late or never.
     pub(crate) ended: bool,
-    pub(crate) granted: [u8; MASTERS],
+    pub(crate) granted: [u8; N],
     /// Masters that acknowledged the confirm or the claim.
     pub(crate) acks: u8,
     /// The floor: every grant of the attempt is above this number.
@@ -37,7 +37,23 @@ pub(crate) struct Attempt {
     pub(crate) after: u8,
 }
 
-impl Attempt {
+impl<const N: usize> Default for Attempt<N> {
+    fn default() -> Self {
+        Self {
+            phase: Phase::default(),
+            client: 0,
+            first: 0,
+            confirms: 0,
+            ended: false,
+            granted: [0; N],
+            acks: 0,
+            floor: 0,
+            after: 0,
+        }
+    }
+}
+
+impl<const N: usize> Attempt<N> {
     /// Reports whether the client of the attempt waits for replies.
     pub(crate) fn is_running(&self) -> bool {
         !self.ended
@@ -68,13 +84,13 @@ impl Attempt {
         let granted = self.granted;
         let by = |wanted: &dyn Fn(u8) -> bool| granted.iter().filter(|number| wanted(**number)).count();
         let token = granted.into_iter().max().unwrap_or_default();
-        if by(&|number| number > 0) < MAJORITY {
+        if by(&|number| number > 0) < majority(N) {
             return None;
         }
-        if by(&|number| number == token) >= MAJORITY || !confirms {
+        if by(&|number| number == token) >= majority(N) || !confirms {
             return Some(token);
         }
-        self.confirms = (0..MASTERS).fold(0, |all, master| all | u8::from(granted[master] > 0) << master);
+        self.confirms = (0..N).fold(0, |all, master| all | u8::from(granted[master] > 0) << master);
         self.phase = Phase::Confirming(token);
         None
     }
@@ -85,7 +101,7 @@ impl Attempt {
             return None;
         }
         self.acks |= 1 << master;
-        let enough = self.acks.count_ones() as usize >= MAJORITY;
+        let enough = self.acks.count_ones() as usize >= majority(N);
         match self.phase {
             Phase::Confirming(number) | Phase::Claiming(number) => enough.then_some(number),
             _ => None,
@@ -109,7 +125,7 @@ impl Attempt {
             (self.acks, self.after) = (0, 0);
         }
         if self.confirms == 0 && !matches!(self.phase, Phase::Granting) {
-            self.granted = [0; MASTERS];
+            self.granted = [0; N];
         }
         if self.first == 0 {
             self.floor = 0;
@@ -127,9 +143,9 @@ impl Attempt {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Attempts(pub [Attempt; MOST]);
+pub(crate) struct Attempts<const N: usize>(pub [Attempt<N>; MOST]);
 
-impl Attempts {
+impl<const N: usize> Attempts<N> {
     /// Returns a mask of the attempts that a wait has to outlast.
     pub(crate) fn pending(&self) -> u8 {
         let all = self.0.iter().enumerate();

@@ -21,15 +21,15 @@ pub(crate) const SLOTS: Bounds = Bounds {
     wipes: 2,
 };
 
-fn exhaust(bounds: Bounds) {
-    let world = World {
+fn exhaust<const N: usize>(bounds: Bounds) {
+    let world = World::<N> {
         bounds,
         bug: Bug::Nothing,
     };
     let checker = world.checker().threads(2).spawn_bfs().join();
     let (distinct, steps) = (checker.unique_state_count(), checker.state_count());
     println!(
-        "{bounds:?}: {distinct} distinct states by {steps} steps, at most {} deep",
+        "{N} masters, {bounds:?}: {distinct} distinct states by {steps} steps, at most {} deep",
         checker.max_depth()
     );
     assert!(checker.is_done());
@@ -38,10 +38,21 @@ fn exhaust(bounds: Bounds) {
 
 #[test]
 fn tokens_are_unique_and_rise() {
-    exhaust(TOKENS);
+    exhaust::<3>(TOKENS);
+}
+
+/// One master has no majority beside it: each loss of its memory is a total loss.
+#[test]
+fn tokens_of_one_master_are_unique_and_rise() {
+    exhaust::<1>(TOKENS);
 }
 
 #[test]
 fn a_slot_runs_at_most_once() {
-    exhaust(SLOTS);
+    exhaust::<3>(SLOTS);
+}
+
+#[test]
+fn slot_of_one_master_runs_at_most_once() {
+    exhaust::<1>(SLOTS);
 }

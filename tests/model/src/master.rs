@@ -2,8 +2,10 @@
 
 use crate::{attempt::Attempts, world::Bug};
 
-pub(crate) const MASTERS: usize = 3;
-pub(crate) const MAJORITY: usize = 2;
+/// Returns the fewest masters of which any two groups share one.
+pub(crate) const fn majority(masters: usize) -> usize {
+    masters / 2 + 1
+}
 
 /// One run of the CronJob, and the job that has it; 0 means that no job has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,7 +103,7 @@ impl Master {
         };
     }
 
-    pub(crate) fn probe(&mut self, attempts: &Attempts, bug: Bug) {
+    pub(crate) fn probe<const N: usize>(&mut self, attempts: &Attempts<N>, bug: Bug) {
         self.seal = Seal::Probed {
             waits_for: if bug == Bug::FloorWithoutWait {
                 0

@@ -2,7 +2,7 @@
 //! wipes and re-seals. The simulation samples these orders, and the model explores all of them. It has no
 //! time, only an order of events.
 //!
-//! Three masters, two clients. A lease may run out at any moment, a command may be executed late or never,
+//! Three masters, or one, and two clients. A lease may run out at any moment, a command may be executed late or never,
 //! its reply may be lost, and a master may lose its memory at any moment. The only clock is the wait of a
 //! re-seal, and this wait is an order: an attempt that began before the probe is over when the wait is.
 //!

@@ -10,9 +10,9 @@ use crate::{
     world::{Bounds, Bug, PROMISE, World},
 };
 
-fn is_found(bug: Bug, bounds: Bounds, by: &[Broken]) {
+fn is_found<const N: usize>(bug: Bug, bounds: Bounds, by: &[Broken]) {
     let began = Instant::now();
-    let checker = World { bounds, bug }.checker().threads(2).spawn_bfs().join();
+    let checker = World::<N> { bounds, bug }.checker().threads(2).spawn_bfs().join();
     let states = checker.unique_state_count();
     let path = checker
         .discovery(PROMISE)
@@ -28,9 +28,17 @@ macro_rules! found {
     ($($name:ident: $bug:ident in $bounds:ident by $($broken:ident),+;)+) => {$(
         #[test]
         fn $name() {
-            is_found(Bug::$bug, $bounds, &[$(Broken::$broken),+]);
+            is_found::<3>(Bug::$bug, $bounds, &[$(Broken::$broken),+]);
         }
     )+};
+}
+
+/// With one master, these mistakes need a loss of its memory alone.
+#[test]
+fn mistakes_at_one_master_are_found() {
+    for bug in [Bug::NoSeal, Bug::FloorNotRestored] {
+        is_found::<1>(bug, TOKENS, &[Broken::TokenTwice, Broken::TokenWentBack]);
+    }
 }
 
 found! {

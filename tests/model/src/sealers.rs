@@ -1,4 +1,4 @@
-//! Explores processes that seal under different fingerprints: three masters, one process with the fingerprint of the
+//! Explores processes that seal under different fingerprints: three masters or one, one process with the fingerprint of the
 //! quorum and one with shorter leases, and a candidate of each. The plan of a seal is the one that the program runs.
 //!
 //! Time passes in ticks of ten seconds, in each of which the processes read and seal. A lease ends at its holder and at the
@@ -13,9 +13,8 @@ use redlock_core::{
 };
 use stateright::{Checker, Model, Property};
 
-const MASTERS: usize = 3;
-const MAJORITY: usize = 2;
-const ALL: u8 = (1 << MASTERS) - 1;
+use crate::master::majority;
+
 const TICK: Duration = Duration::from_secs(10);
 /// No wait other than that of a process that knows nothing is longer.
 const LONGEST_AGE: u8 = 7;
@@ -37,8 +36,8 @@ impl Kind {
         }
     }
 
-    fn fingerprint(self) -> Fingerprint {
-        let names = (0..MASTERS).map(|master| format!("m{master}")).collect();
+    fn fingerprint<const N: usize>(self) -> Fingerprint {
+        let names = (0..N).map(|master| format!("m{master}")).collect();
         let longest = TICK * u32::from(self.ticks());
         Fingerprint::new(names, longest, Duration::from_millis(100))
     }
@@ -63,21 +62,21 @@ impl Master {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Process {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Process<const N: usize> {
     /// The last fingerprint that each master showed, and every one that any of them showed.
-    shown: [Option<Kind>; MASTERS],
+    shown: [Option<Kind>; N],
     ever: [bool; 2],
     /// Whether it knows the id of the quorum.
     stored: bool,
     /// The ticks since it first saw the probe of each master.
-    ages: [Option<u8>; MASTERS],
+    ages: [Option<u8>; N],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct State {
-    masters: [Master; MASTERS],
-    processes: [Process; 2],
+struct State<const N: usize> {
+    masters: [Master; N],
+    processes: [Process<N>; 2],
     /// The ticks for which the candidate of each fingerprint relies on its lease.
     holds: [u8; 2],
     wipes: u8,
@@ -112,22 +111,23 @@ enum Bug {
     UnseenSealed,
 }
 
-struct World(Bug);
+/// A quorum of `N` masters.
+struct World<const N: usize>(Bug);
 
 fn of(mask: u8) -> impl Iterator<Item = usize> {
-    (0..MASTERS).filter(move |master| mask & 1 << master != 0)
+    (0..u8::BITS as usize).filter(move |master| mask & 1 << master != 0)
 }
 
 /// Reads, rounds and losses that are of interest: a smaller one decides nothing, and is a part of a greater one.
-fn majorities() -> impl Iterator<Item = u8> {
-    (1..1 << MASTERS).filter(|mask: &u8| mask.count_ones() as usize >= MAJORITY)
+fn majorities<const N: usize>() -> impl Iterator<Item = u8> {
+    (1..1 << N).filter(|mask: &u8| mask.count_ones() as usize >= majority(N))
 }
 
 fn id() -> QuorumId {
     QuorumId::from_bits(7)
 }
 
-fn facts(master: usize, shown: Master) -> MasterFacts {
+fn facts<const N: usize>(master: usize, shown: Master) -> MasterFacts {
     let Master {
         carries,
         sealed,
@@ -138,7 +138,7 @@ fn facts(master: usize, shown: Master) -> MasterFacts {
     MasterFacts {
         seal: if sealed { run_id.clone() } else { String::new() },
         probe: match begun {
-            Some(kind) => init_probe(&run_id, &kind.fingerprint().to_string()) + "x",
+            Some(kind) => init_probe(&run_id, &kind.fingerprint::<N>().to_string()) + "x",
             None => format!("{run_id}|x"),
         },
         run_id,
@@ -146,7 +146,7 @@ fn facts(master: usize, shown: Master) -> MasterFacts {
         role: "master".into(),
         eviction_policy: "noeviction".into(),
         fingerprint: carries
-            .map(|kind| kind.fingerprint().to_string())
+            .map(|kind| kind.fingerprint::<N>().to_string())
             .unwrap_or_default(),
         quorum: carries.map(|_| id()),
         replication_at_seal: "|0".into(),
@@ -154,24 +154,35 @@ fn facts(master: usize, shown: Master) -> MasterFacts {
     }
 }
 
-impl Process {
+impl<const N: usize> Default for Process<N> {
+    fn default() -> Self {
+        Self {
+            shown: [None; N],
+            ever: [false; 2],
+            stored: false,
+            ages: [None; N],
+        }
+    }
+}
+
+impl<const N: usize> Process<N> {
     fn identity(&self, own: Kind, bug: Bug) -> Identity {
         let unseen = bug == Bug::UnseenSealed;
         let stored = (self.stored || unseen).then(id);
-        let mut identity = Identity::new(own.fingerprint().to_string(), stored);
+        let mut identity = Identity::new(own.fingerprint::<N>().to_string(), stored);
         let Some(any) = self.shown.iter().position(Option::is_some).filter(|_| !unseen) else {
             return identity;
         };
         for kind in [Long, Short].into_iter().filter(|kind| self.ever[*kind as usize]) {
-            identity.note(any, &facts(any, Master::left_by(Some(kind))));
+            identity.note(any, &facts::<N>(any, Master::left_by(Some(kind))));
         }
         for (master, shown) in self.shown.iter().enumerate() {
-            identity.note(master, &facts(master, Master::left_by(*shown)));
+            identity.note(master, &facts::<N>(master, Master::left_by(*shown)));
         }
         identity
     }
 
-    fn look(&mut self, masters: &[Master; MASTERS], mask: u8, own: Kind) {
+    fn look(&mut self, masters: &[Master; N], mask: u8, own: Kind) {
         for master in of(mask) {
             let found = masters[master];
             if let Some(kind) = found.carries {
@@ -183,23 +194,23 @@ impl Process {
             }
         }
         let sealed = |master: &usize| masters[*master].sealed && masters[*master].carries == Some(own);
-        self.stored |= of(mask).filter(sealed).count() >= MAJORITY;
+        self.stored |= of(mask).filter(sealed).count() >= majority(N);
     }
 }
 
-impl State {
+impl<const N: usize> State<N> {
     fn plan(&mut self, own: Kind, mask: u8, bug: Bug) {
         if mask == 0 {
             return;
         }
         let process = &mut self.processes[own as usize];
         process.look(&self.masters, mask, own);
-        let size = QuorumSize::new(MASTERS).unwrap();
-        let mut quarantine = Quarantine::new(size, own.fingerprint(), SealedBy::Process);
+        let size = QuorumSize::new(N).unwrap();
+        let mut quarantine = Quarantine::new(size, own.fingerprint::<N>(), SealedBy::Process);
         let now = BootInstant::from_nanos(1_000_000_000_000);
         for (master, age) in process.ages.iter().enumerate() {
             if let Some(age) = age {
-                let probe = facts(master, self.masters[master]).probe;
+                let probe = facts::<N>(master, self.masters[master]).probe;
                 quarantine.note(master, &probe, now - TICK * u32::from(*age));
             }
         }
@@ -209,13 +220,13 @@ impl State {
                 shown.carries = shown.carries.filter(|kind| *kind == own);
             }
             (mask & 1 << master != 0).then(|| Response {
-                facts: facts(master, shown),
+                facts: facts::<N>(master, shown),
                 received: now,
             })
         };
         let read = Read {
             sent: now,
-            responses: (0..MASTERS).map(response).collect(),
+            responses: (0..N).map(response).collect(),
         };
         let plan = quarantine.decide(&read, &process.identity(own, bug));
         self.fell_back |= !plan.of(&Step::Fallback).is_empty();
@@ -241,13 +252,13 @@ impl State {
             let found = self.masters[*master];
             found.sealed && found.carries == Some(kind) && found.lease.is_none_or(|(of, _)| of == kind)
         };
-        of(ALL).filter(grants).fold(0, |mask, master| mask | 1 << master)
+        (0..N).filter(grants).fold(0, |mask, master| mask | 1 << master)
     }
 
     /// Masters are alike: states that differ in their order only are one.
     fn sort(&mut self) {
         let [long, short] = self.processes;
-        let mut all: Vec<_> = (0..MASTERS)
+        let mut all: Vec<_> = (0..N)
             .map(|m| {
                 (
                     self.masters[m],
@@ -278,18 +289,18 @@ impl State {
     }
 }
 
-impl Model for World {
-    type State = State;
+impl<const N: usize> Model for World<N> {
+    type State = State<N>;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<State> {
+    fn init_states(&self) -> Vec<State<N>> {
         let master = Master {
             sealed: true,
             carries: Some(Long),
             ..Master::default()
         };
         vec![State {
-            masters: [master; MASTERS],
+            masters: [master; N],
             processes: [Process::default(); 2],
             holds: [0; 2],
             wipes: 2,
@@ -299,12 +310,12 @@ impl Model for World {
         }]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        for short in majorities().chain([0]) {
-            actions.extend([0, ALL].map(|long| Action::Tick { long, short }));
+    fn actions(&self, state: &State<N>, actions: &mut Vec<Action>) {
+        for short in majorities::<N>().chain([0]) {
+            actions.extend([0, (1 << N) - 1].map(|long| Action::Tick { long, short }));
         }
         for kind in [Long, Short] {
-            if state.grants(kind).count_ones() as usize >= MAJORITY {
+            if state.grants(kind).count_ones() as usize >= majority(N) {
                 actions.push(Action::Hold(kind));
             }
             if state.restarts > 0 {
@@ -319,11 +330,11 @@ impl Model for World {
             }
         }
         if state.wipes > 0 {
-            actions.extend(majorities().map(Action::Wipe));
+            actions.extend(majorities::<N>().map(Action::Wipe));
         }
     }
 
-    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+    fn next_state(&self, last: &State<N>, action: Action) -> Option<State<N>> {
         let mut state = *last;
         match action {
             Action::Tick { long, short } => {
@@ -365,12 +376,12 @@ impl Model for World {
                 state
                     .processes
                     .iter_mut()
-                    .for_each(|process| process.ages = [None; MASTERS]);
+                    .for_each(|process| process.ages = [None; N]);
                 let other = [Short, Long][kind as usize];
                 state.processes[other as usize] = Process::default();
             }
             Action::Init(kind) => {
-                for master in 0..MASTERS {
+                for master in 0..N {
                     state.seal(master, kind);
                 }
             }
@@ -381,16 +392,17 @@ impl Model for World {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(ONE_HOLDER, |_, state: &State| state.holds.contains(&0)),
-            Property::sometimes("a total loss is survived", |_, state: &State| {
+            Property::always(ONE_HOLDER, |_, state: &State<N>| state.holds.contains(&0)),
+            Property::sometimes("a total loss is survived", |_, state: &State<N>| {
                 state.fell_back && state.holds[Long as usize] > 0
             }),
-            Property::sometimes("an init that ended half-way is continued", |_, state: &State| {
-                state.fell_back && state.inits == 0 && state.holds[Short as usize] > 0
-            }),
+            Property::sometimes(
+                "an init that ended half-way is continued",
+                |_, state: &State<N>| state.fell_back && state.inits == 0 && state.holds[Short as usize] > 0,
+            ),
             Property::sometimes(
                 "the shorter leases are those of the quorum",
-                |_, state: &State| state.fell_back && state.holds[Short as usize] > 0,
+                |_, state: &State<N>| state.fell_back && state.holds[Short as usize] > 0,
             ),
         ]
     }
@@ -398,10 +410,19 @@ impl Model for World {
 
 #[test]
 fn processes_with_different_fingerprints_leave_one_holder() {
-    let checker = World(Bug::Nothing).checker().threads(2).spawn_bfs().join();
+    explore::<3>();
+}
+
+#[test]
+fn processes_with_different_fingerprints_leave_one_holder_at_one_master() {
+    explore::<1>();
+}
+
+fn explore<const N: usize>() {
+    let checker = World::<N>(Bug::Nothing).checker().threads(2).spawn_bfs().join();
     let states = checker.unique_state_count();
     println!(
-        "sealers: {states} distinct states, at most {} deep",
+        "sealers of {N} masters: {states} distinct states, at most {} deep",
         checker.max_depth()
     );
     assert!(checker.is_done());
@@ -410,8 +431,17 @@ fn processes_with_different_fingerprints_leave_one_holder() {
 
 #[test]
 fn planted_seal_for_a_fingerprint_that_was_never_seen_is_found() {
+    find_unseen_seal::<3>();
+    find_unseen_seal::<1>();
+}
+
+fn find_unseen_seal<const N: usize>() {
     let began = Instant::now();
-    let checker = World(Bug::UnseenSealed).checker().threads(2).spawn_bfs().join();
+    let checker = World::<N>(Bug::UnseenSealed)
+        .checker()
+        .threads(2)
+        .spawn_bfs()
+        .join();
     let states = checker.unique_state_count();
     let path = checker.discovery(ONE_HOLDER).expect("two holders");
     let took = began.elapsed().as_secs_f64();

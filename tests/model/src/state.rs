@@ -2,7 +2,7 @@
 
 use crate::{
     attempt::{Attempt, Attempts, MOST, Phase},
-    master::{Lease, MASTERS, Master, Registers, Seal, Slot},
+    master::{Lease, Master, Registers, Seal, Slot},
     world::Bug,
 };
 
@@ -14,9 +14,9 @@ pub(crate) enum Broken {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct State {
-    pub(crate) masters: [Master; MASTERS],
-    pub(crate) attempts: Attempts,
+pub(crate) struct State<const N: usize> {
+    pub(crate) masters: [Master; N],
+    pub(crate) attempts: Attempts<N>,
     /// A bit for each token that was won.
     pub(crate) won: u16,
     /// The job of each slot.
@@ -32,15 +32,15 @@ pub(crate) struct State {
     pub(crate) fell_back: bool,
 }
 
-impl State {
+impl<const N: usize> State<N> {
     pub(crate) fn next(&self) -> Option<usize> {
         (0..MOST).find(|id| self.attempts.0[*id].phase == Phase::Unborn)
     }
 
-    pub(crate) fn begin(&mut self, attempt: Attempt) {
+    pub(crate) fn begin(&mut self, attempt: Attempt<N>) {
         let Some(id) = self.next() else { return };
         self.attempts.0[id] = Attempt {
-            first: (1 << MASTERS) - 1,
+            first: (1 << N) - 1,
             ..attempt
         };
     }

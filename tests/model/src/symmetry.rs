@@ -2,11 +2,11 @@
 
 use crate::{
     attempt::{MOST, Phase},
-    master::{Lease, MASTERS, Master, Seal},
+    master::{Lease, Master, Seal},
     state::State,
 };
 
-impl State {
+impl<const N: usize> State<N> {
     /// Resets the fields that no later step reads, so that states that behave alike are equal.
     pub(crate) fn tidy(&mut self) {
         for attempt in &mut self.attempts.0 {
@@ -59,12 +59,12 @@ impl State {
 
     /// Masters are interchangeable: states that differ only in their order are one.
     fn rank(&mut self) {
-        let mut order = [0, 1, 2];
+        let mut order: [usize; N] = std::array::from_fn(|master| master);
         order.sort_by_cached_key(|master: &usize| self.rank_of(*master));
-        if order == [0, 1, 2] {
+        if order.is_sorted() {
             return;
         }
-        let moved = |mask: u8| (0..MASTERS).fold(0, |all, place| all | (mask >> order[place] & 1) << place);
+        let moved = |mask: u8| (0..N).fold(0, |all, place| all | (mask >> order[place] & 1) << place);
         self.masters = order.map(|master| self.masters[master]);
         for master in &mut self.masters {
             if let Seal::Probed { read, .. } = &mut master.seal

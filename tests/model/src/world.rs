@@ -4,7 +4,7 @@ use stateright::{Model, Property};
 
 use crate::{
     attempt::{Attempt, Attempts, MOST, Phase},
-    master::{Lease, MAJORITY, MASTERS, Master, Seal, Slot},
+    master::{Lease, Master, Seal, Slot, majority},
     state::State,
 };
 
@@ -99,8 +99,9 @@ pub(crate) enum Action {
     Due,
 }
 
+/// A quorum of `N` masters.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct World {
+pub(crate) struct World<const N: usize> {
     pub(crate) bounds: Bounds,
     pub(crate) bug: Bug,
 }
@@ -109,15 +110,15 @@ fn ids() -> impl Iterator<Item = u8> {
     0..MOST as u8
 }
 
-fn masters() -> impl Iterator<Item = u8> {
-    0..MASTERS as u8
-}
+impl<const N: usize> World<N> {
+    fn masters() -> impl Iterator<Item = u8> {
+        0..N as u8
+    }
 
-impl World {
-    fn of_attempts(&self, state: &State, actions: &mut Vec<Action>) {
+    fn of_attempts(&self, state: &State<N>, actions: &mut Vec<Action>) {
         for id in ids() {
             let attempt = &state.attempts.0[usize::from(id)];
-            for master in masters() {
+            for master in Self::masters() {
                 // A refused command changes nothing, and is equivalent to one that was never executed.
                 let found = &state.masters[usize::from(master)];
                 if !found.is_sealed() {
@@ -158,10 +159,10 @@ impl World {
         }
     }
 
-    fn of_clients(&self, state: &State, actions: &mut Vec<Action>) {
+    fn of_clients(&self, state: &State<N>, actions: &mut Vec<Action>) {
         let Some(next) = state.next() else { return };
         // Attempts of one kind only: the registers of both kinds are independent.
-        let busy = |attempt: &&Attempt| attempt.is_running() || attempt.holds().is_some();
+        let busy = |attempt: &&Attempt<N>| attempt.is_running() || attempt.holds().is_some();
         let busy = || state.attempts.0.iter().filter(busy);
         // Candidates are interchangeable, jobs are not.
         if next < self.bounds.acquires && busy().count() < usize::from(CLIENTS) {
@@ -185,8 +186,8 @@ impl World {
         }
     }
 
-    fn of_masters(&self, state: &State, actions: &mut Vec<Action>) {
-        for master in masters() {
+    fn of_masters(&self, state: &State<N>, actions: &mut Vec<Action>) {
+        for master in Self::masters() {
             let found = &state.masters[usize::from(master)];
             if found.lease.is_some() {
                 actions.push(Action::Expire { master });
@@ -204,19 +205,26 @@ impl World {
         }
     }
 
-    fn of_quarantine(&self, state: &State, master: u8, waits_for: u8, read: u8, actions: &mut Vec<Action>) {
+    fn of_quarantine(
+        &self,
+        state: &State<N>,
+        master: u8,
+        waits_for: u8,
+        read: u8,
+        actions: &mut Vec<Action>,
+    ) {
         let waited = waits_for == 0;
-        let others = masters().filter(|other| *other != master);
+        let others = Self::masters().filter(|other| *other != master);
         let sealed: Vec<u8> = others
             .filter(|other| state.masters[usize::from(*other)].is_sealed())
             .collect();
-        if read.count_ones() as usize >= MAJORITY || self.bug == Bug::FloorNotRestored {
+        if read.count_ones() as usize >= majority(N) || self.bug == Bug::FloorNotRestored {
             if waited {
                 actions.push(Action::Seal { master });
             }
             return;
         }
-        if sealed.len() >= MAJORITY && (waited || self.bug == Bug::FloorBeforeWait) {
+        if sealed.len() >= majority(N) && (waited || self.bug == Bug::FloorBeforeWait) {
             for source in sealed.iter().copied().filter(|source| read & 1 << source == 0) {
                 let Seal::Probed { floor, .. } = state.masters[usize::from(master)].seal else {
                     continue;
@@ -238,7 +246,7 @@ impl World {
                 }
             }
         }
-        if waited && state.waited() >= MAJORITY {
+        if waited && state.waited() >= majority(N) {
             actions.push(Action::Fallback { master, source: None });
         }
         if waited && self.bug == Bug::FallbackWhenUnreachable {
@@ -251,13 +259,13 @@ impl World {
     }
 }
 
-impl Model for World {
-    type State = State;
+impl<const N: usize> Model for World<N> {
+    type State = State<N>;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<State> {
+    fn init_states(&self) -> Vec<State<N>> {
         vec![State {
-            masters: [Master::NEW; MASTERS],
+            masters: [Master::NEW; N],
             attempts: Attempts::default(),
             won: 0,
             runs: [0; 2],
@@ -270,7 +278,7 @@ impl Model for World {
         }]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+    fn actions(&self, state: &State<N>, actions: &mut Vec<Action>) {
         if state.broken.is_some() {
             return;
         }
@@ -279,7 +287,7 @@ impl Model for World {
         self.of_masters(state, actions);
     }
 
-    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+    fn next_state(&self, last: &State<N>, action: Action) -> Option<State<N>> {
         let mut state = *last;
         match action {
             Action::Acquire { floor } => state.begin(Attempt {
@@ -366,13 +374,13 @@ impl Model for World {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(PROMISE, |_, state: &State| state.broken.is_none()),
-            Property::sometimes("a master is sealed again", |_, state: &State| state.resealed),
+            Property::always(PROMISE, |_, state: &State<N>| state.broken.is_none()),
+            Property::sometimes("a master is sealed again", |_, state: &State<N>| state.resealed),
             // The bounds are wide enough for these states.
-            Property::sometimes("a total loss is survived", |_, state: &State| {
+            Property::sometimes("a total loss is survived", |_, state: &State<N>| {
                 state.fell_back && state.masters.iter().all(Master::is_sealed)
             }),
-            Property::sometimes("something is won after that", |_, state: &State| {
+            Property::sometimes("something is won after that", |_, state: &State<N>| {
                 state.fell_back && (state.won != 0 || state.runs != [0; 2])
             }),
         ]

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 pub(crate) use self::tls::Certificates;
-use super::config::{ConfigError, Credentials, MasterConfig, Tls, credentials, without_credentials};
+use super::{
+    config::{ConfigError, Credentials, MasterConfig, Tls},
+    master_url::{MasterUrlError, redact},
+};
 
 /// The server of a master and the credentials there.
 #[derive(Clone)]
@@ -30,7 +33,7 @@ impl MasterClient {
                 insecure: false,
                 ..
             } => (host.clone(), *port),
-            _ => return Err("it names no server, or one whose certificate would not be checked"),
+            _ => return Err("names no server, or one whose certificate would not be checked"),
         };
         Ok(Self {
             host,
@@ -49,24 +52,15 @@ pub(crate) struct Access {
 
 impl Access {
     pub(crate) fn client(&self, master: &MasterConfig) -> Result<MasterClient, ConfigError> {
+        let url = master.parsed_url()?;
         let bad = |reason: String| ConfigError::Url {
             name: master.name.clone(),
-            url: without_credentials(&master.url),
-            reason,
+            url: redact(&master.url),
+            reason: MasterUrlError::Shape(reason),
         };
-        if !master.url.starts_with("redis://") && !master.url.starts_with("rediss://") {
-            return Err(bad("the scheme is neither redis nor rediss".into()));
-        }
-        if credentials(&master.url).is_some() {
-            return Err(bad(
-                "a user or password in a url is visible to every process that can list it".into(),
-            ));
-        }
-        let info = master
-            .url
-            .as_str()
-            .into_connection_info()
-            .map_err(|e| bad(refusal(&e)))?;
+        let info = master.url.as_str().into_connection_info();
+        let info =
+            info.map_err(|error| bad(format!("is refused by the client library: {}", refusal(&error))))?;
         let mut settings = info
             .redis_settings()
             .clone()
@@ -81,8 +75,8 @@ impl Access {
             settings = settings.set_password(password.reveal());
         }
         let info = info.set_redis_settings(settings);
-        let tls = master.url.starts_with("rediss://");
-        let certificates = tls
+        let certificates = url
+            .tls
             .then(|| Certificates::parse(self.tls.ca.as_ref(), self.tls.client_for(&master.name)))
             .transpose()?;
         MasterClient::new(&info, certificates.map(Arc::new)).map_err(|reason| bad(reason.into()))

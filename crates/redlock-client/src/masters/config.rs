@@ -4,7 +4,11 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use thiserror::Error;
 
-use super::{Fingerprint, QuorumId, access::Access};
+use super::{
+    Fingerprint, QuorumId,
+    access::Access,
+    master_url::{MasterUrl, MasterUrlError, redact},
+};
 use crate::{
     lease::{ClusterId, QuorumSize, timing},
     transport::Transport,
@@ -102,6 +106,16 @@ pub enum ScriptLoading {
     ByHash,
 }
 
+impl MasterConfig {
+    pub(crate) fn parsed_url(&self) -> Result<MasterUrl, ConfigError> {
+        MasterUrl::parse(&self.url).map_err(|reason| ConfigError::Url {
+            name: self.name.clone(),
+            url: redact(&self.url),
+            reason,
+        })
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct MastersConfig {
     /// The masters, in the order of the votes.
@@ -131,21 +145,22 @@ pub struct MastersConfig {
 /// The reason why a configuration cannot work.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    #[error("{0} masters given; a quorum has 3, 5 or 7")]
+    #[error("{} given; a quorum has 1, 3, 5 or 7", counted(.0))]
     Count(usize),
-    #[error("master {name}: url {url:?} cannot be used: {reason}; expected redis://HOST:PORT")]
+    #[error("master {name}: url {url:?} {reason}")]
     Url {
         name: String,
+        /// Without secrets.
         url: String,
-        reason: String,
+        reason: MasterUrlError,
     },
     #[error(
-        "masters {first} and {second} have the same url {url:?}; every master must be a server of its own"
+        "masters {first} and {second} have the same server {address}; every master must be a server of its own"
     )]
-    SameUrl {
+    SameServer {
         first: String,
         second: String,
-        url: String,
+        address: String,
     },
     #[error(
         "{what} of {} s given; at most {} s are allowed",
@@ -162,6 +177,10 @@ pub enum ConfigError {
     NoSuchMaster { name: String, names: String },
     #[error("TLS certificates cannot be used: {0}; certificates and keys must be in PEM format")]
     Tls(String),
+}
+
+fn counted(masters: &usize) -> String {
+    format!("{masters} {}", if *masters == 1 { "master" } else { "masters" })
 }
 
 /// The prefix of the keys on the masters, unless another one is given.
@@ -199,6 +218,32 @@ impl MastersConfig {
         Fingerprint::new(names, self.longest_lease, self.acquire_limit)
     }
 
+    /// Checks the number of the masters, their names and their urls.
+    ///
+    /// # Errors
+    /// Returns an error for a wrong number of masters, for two with one name or server, and for urls that cannot be used.
+    pub fn check_masters(&self) -> Result<(), ConfigError> {
+        self.size()?;
+        let mut servers: Vec<(&str, MasterUrl)> = Vec::new();
+        for master in &self.masters {
+            let url = master.parsed_url()?;
+            for (first, other) in &servers {
+                if *first == master.name {
+                    return Err(ConfigError::SameName(master.name.clone()));
+                }
+                if other.address == url.address {
+                    return Err(ConfigError::SameServer {
+                        first: (*first).to_owned(),
+                        second: master.name.clone(),
+                        address: url.address,
+                    });
+                }
+            }
+            servers.push((&master.name, url));
+        }
+        Ok(())
+    }
+
     pub(crate) fn size(&self) -> Result<QuorumSize, ConfigError> {
         QuorumSize::new(self.masters.len()).ok_or(ConfigError::Count(self.masters.len()))
     }
@@ -231,23 +276,6 @@ impl MastersConfig {
     }
 }
 
-/// Splits a url, without its scheme, at the last `@`, wherever it is. A password with a `/`, `?` or `#` ends
-/// the url early for a parser, but must still be hidden.
-pub(crate) fn credentials(url: &str) -> Option<(&str, &str)> {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    rest.rsplit_once('@')
-}
-
-/// Returns the url without credentials, for display.
-#[must_use]
-pub fn without_credentials(url: &str) -> String {
-    match (credentials(url), url.split_once("://")) {
-        (Some((_, host)), Some((scheme, _))) => format!("{scheme}://…@{host}"),
-        (Some((_, host)), None) => format!("…@{host}"),
-        (None, _) => url.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,21 +283,5 @@ mod tests {
     #[test]
     fn secrets_are_never_shown() {
         assert_eq!(format!("{:?}", Secret::new("hunter2".into())), "…");
-        assert_eq!(
-            without_credentials("redis://u:hunter2@host:1/0"),
-            "redis://…@host:1/0"
-        );
-        assert_eq!(without_credentials("redis://host:1/0"), "redis://host:1/0");
-        for secret in [
-            "hun/ter2",
-            "hun?ter2",
-            "hun#ter2",
-            "1/hunter2",
-            "hun@ter2",
-            "hun://ter2",
-        ] {
-            let shown = without_credentials(&format!("redis://u:{secret}@host:1/0"));
-            assert_eq!(shown, "redis://…@host:1/0");
-        }
     }
 }

@@ -33,7 +33,7 @@ mod tests {
             ("RELEASE", "bdcb9c28192c3b27f0d5a57980fbb34a6a83b0e6"),
             ("RESERVE", "1c2cd9c86d35e5aa028c67b9d854cce4d0ed0d4d"),
             ("OBSERVE", "db11639df14b648b87c150ebf1566ab8ca36ab6e"),
-            ("MARK", "c1806426010ddd540500ceed08e180afd9cb1d92"),
+            ("MARK", "255d520b9a6d821bcecbff194cd801f086c2d1af"),
             ("CLAIM", "5b40b2df1f4d4077e0561400dbe5c13e083389db"),
             ("SLOTS", "84dbcc7c641bb55d5f400a4a50c8db1e3cf93e10"),
         ] {

@@ -24,9 +24,9 @@ use redlock_core::{
 use super::{
     Call, ConfigError, MasterStatus, MastersConfig, Notice,
     access::Access,
-    config::without_credentials,
     driver::{Driver, Ended, Meter, ReplyTo},
     link::{Dial, Link, Peers, Renewer},
+    master_url::redact,
     random,
     seal::Sealer,
     shared::Shared,
@@ -80,9 +80,8 @@ impl Masters {
     /// Returns an error for too few or too many masters, for two with one name or url, and for urls or certificates
     /// that cannot be used.
     pub fn check(config: &MastersConfig) -> Result<(), ConfigError> {
-        config.size()?;
+        config.check_masters()?;
         config.lengths()?;
-        unique(config)?;
         let access = config.access();
         let mut clients = config.masters.iter().map(|master| access.client(master));
         clients.try_for_each(|client| client.map(drop))
@@ -96,8 +95,8 @@ impl Masters {
         meter: Option<Arc<dyn Meter>>,
     ) -> Result<(Self, Notices, Tasks), ConfigError> {
         let size = config.size()?;
+        config.check_masters()?;
         config.lengths()?;
-        unique(config)?;
         let keys = Keyspace::new(&config.key_prefix);
         let (connections, to_carry) = mpsc::unbounded_channel();
         let of_engine = Config {
@@ -118,7 +117,7 @@ impl Masters {
             let client = access.client(master)?;
             links.push(Arc::new(Link::new(
                 (index, master.name.clone()),
-                Dial::new(without_credentials(&master.url), client, config.transport.clone()),
+                Dial::new(redact(&master.url), client, config.transport.clone()),
                 keys.clone(),
                 &shared,
                 notices.downgrade(),
@@ -293,22 +292,4 @@ impl Masters {
         })?;
         receiver.await.map_err(|_| Closed)
     }
-}
-
-fn unique(config: &MastersConfig) -> Result<(), ConfigError> {
-    for (index, second) in config.masters.iter().enumerate() {
-        for first in &config.masters[..index] {
-            if first.name == second.name {
-                return Err(ConfigError::SameName(first.name.clone()));
-            }
-            if first.url.trim_end_matches('/') == second.url.trim_end_matches('/') {
-                return Err(ConfigError::SameUrl {
-                    first: first.name.clone(),
-                    second: second.name.clone(),
-                    url: without_credentials(&second.url),
-                });
-            }
-        }
-    }
-    Ok(())
 }

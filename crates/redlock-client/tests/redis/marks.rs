@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::AsyncCommands as _;
 use redlock_client::lease::{DeclaredDelay, FencingToken, Mark, Marks, UNDECLARED_DELAY, Won};
 use redlock_client::masters::{Command, Completion, LeaseAttempt};
 
+use crate::fence::eventually_marked;
 use crate::lease::{eventually_values, three};
-use crate::seal::register;
+use crate::seal::{raw, register};
 use redlock_testkit::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
 use redlock_testkit::{RedisServers, ServerOptions};
 
@@ -115,6 +117,37 @@ async fn a_confirmed_stop_is_written_with_the_same_token_and_ends_it_cleanly() {
         }
     );
     assert!(!next.marks.ended_uncleanly());
+}
+
+/// Trace of P-82: the lease never reached the third master, and the next win counts the replies of that one and one
+/// other master.
+#[tokio::test]
+async fn clean_end_is_on_record_where_the_lease_never_was() {
+    let (servers, masters) = three().await;
+    let (attempt, won) = acquire(&masters, "first").await;
+    eventually_values(&servers, "a/b", 3).await;
+    let _: i64 = raw(&servers[2]).await.del("redlock:lease:a/b").await.unwrap();
+    assert!(mark(&masters, &attempt, won.token, HELD).await);
+    assert!(mark(&masters, &attempt, won.token, Mark::Clean).await);
+    release(&masters, &servers, attempt).await;
+    assert_eq!(register(&servers[2], "held:a/b").await, None);
+    servers[1].pause().unwrap();
+    let (_, next) = acquire(&masters, "next").await;
+    servers[1].resume().unwrap();
+    assert!(!next.marks.ended_uncleanly(), "{next:?}");
+}
+
+#[tokio::test]
+async fn clean_end_needs_the_lease_on_a_majority() {
+    let (servers, masters) = three().await;
+    let (attempt, won) = acquire(&masters, "first").await;
+    eventually_values(&servers, "a/b", 3).await;
+    assert!(mark(&masters, &attempt, won.token, HELD).await);
+    for server in &servers[1..] {
+        let _: i64 = raw(server).await.del("redlock:lease:a/b").await.unwrap();
+    }
+    assert!(!mark(&masters, &attempt, won.token, Mark::Clean).await);
+    eventually_marked(&servers, "clean:a/b", &won.token.0.to_string()).await;
 }
 
 #[tokio::test]

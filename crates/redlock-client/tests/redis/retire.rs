@@ -157,7 +157,7 @@ async fn the_same_server_by_another_name_is_only_connected_anew() {
     assert_eq!(life.lost, 0, "{life:?}");
     // The url of another master is refused.
     let taken = masters.replace_url("m2", &servers[1].url()).unwrap_err();
-    assert!(matches!(taken, ConfigError::SameUrl { .. }), "{taken}");
+    assert!(matches!(taken, ConfigError::SameServer { .. }), "{taken}");
     let unknown = masters.replace_url("m7", &by_name).unwrap_err();
     assert_eq!(
         unknown.to_string(),

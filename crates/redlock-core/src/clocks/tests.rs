@@ -34,6 +34,23 @@ fn steady(clocks: &mut Clocks, masters: usize, until: usize, every: usize, shown
 }
 
 #[test]
+fn step_of_the_only_master_may_be_one_of_either_clock() {
+    for stepped in [1_100_000, 900_000] {
+        let mut clocks = clocks(1);
+        assert_eq!(clocks.sample(0, sample(1_000_000, 0, 1)), Judgement::Steady);
+        assert_eq!(
+            clocks.sample(0, sample(stepped, 1_000, 1_001)),
+            Judgement::EitherStepped
+        );
+        assert!(clocks.distrusted(0, at(60_000)).is_some());
+        assert_eq!(
+            clocks.sample(0, sample(stepped + 1_000, 2_000, 2_001)),
+            Judgement::Steady
+        );
+    }
+}
+
+#[test]
 fn a_step_is_a_change_beyond_both_round_trips() {
     for (first, second, stepped) in [
         (sample(1_000_000, 0, 1), sample(1_001_000, 1_000, 1_001), false),

@@ -173,6 +173,11 @@ impl Engine {
             Judgement::Steady => return None,
             Judgement::Explained => {}
             Judgement::MasterStepped => self.outputs.push_back(Output::MasterStepped { master }),
+            Judgement::EitherStepped => {
+                self.local_steps += 1;
+                self.outputs.push_back(Output::MasterStepped { master });
+                self.outputs.push_back(Output::LocalClockStepped);
+            }
             Judgement::LocalStepped if self.plant.is(Plant::MastersBlamed) => {}
             Judgement::LocalStepped => {
                 // The step is counted before the reply that shows it has any effect.

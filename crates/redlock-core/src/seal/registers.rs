@@ -20,9 +20,9 @@ const DELAY: &str = "delay:";
 const CLEAN: &str = "clean:";
 /// The uid of no job: no job can claim the slot again.
 const NO_JOB: &str = "nobody";
-/// The time after the loss up to which slots are not claimed again: a CronJob controller may be that early by its own
-/// clock.
-const SLOT_MARGIN: Duration = Duration::from_secs(60);
+/// The time after the loss up to which slots are not claimed again. A CronJob controller or a `redlock run` may be a minute
+/// early by its own clock, and a `redlock run` claims a slot up to a minute before its time by that clock.
+const SLOT_MARGIN: Duration = Duration::from_secs(120);
 
 /// The registers of one master, or the greatest of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -242,7 +242,8 @@ impl Master {
                 mark,
                 fence,
             } => {
-                if !self.lease(at).is_some_and(|value| mine(value, stem)) {
+                let own = self.lease(at).is_some_and(|value| mine(value, stem));
+                if !own && *mark != Mark::Clean {
                     return Answer::NotDone;
                 }
                 match (fence, mark) {
@@ -251,7 +252,7 @@ impl Master {
                     }
                     _ => self.registers.mark(*token, *mark, self.plant),
                 }
-                Answer::Done
+                if own { Answer::Done } else { Answer::NotDone }
             }
             Op::Claim { slot, job } => match self.registers.claim(*slot, *job) {
                 true => Answer::Done,

@@ -14,7 +14,7 @@ use crate::world::{ACQUIRE_LIMIT, LONG, SHORT};
 const START: BootInstant = BootInstant::from_nanos(1_000_000_000);
 
 fn sizes() -> impl Strategy<Value = QuorumSize> {
-    prop::sample::select(vec![3, 5, 7]).prop_map(|n| QuorumSize::new(n).unwrap())
+    prop::sample::select(vec![1, 3, 5, 7]).prop_map(|n| QuorumSize::new(n).unwrap())
 }
 
 fn votes() -> impl Strategy<Value = Vec<(usize, Vote)>> {

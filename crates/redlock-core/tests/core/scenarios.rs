@@ -70,6 +70,38 @@ fn common_clock_step_of_all_masters_gives_no_second_holder() {
     assert!(found.is_empty(), "two holders with the seeds {found:?}");
 }
 
+/// The clock of the only master steps while the holder, with a long lease, is cut off, and the others have short leases.
+/// Returns whether two candidates held the lock; `None` if the seed has several masters.
+fn step_of_the_only_master_overlaps(seed: u64) -> Option<bool> {
+    let world = World::new(seed, Planted::default());
+    if world.masters.len() > 1 || world.candidates.len() < 2 {
+        return None;
+    }
+    let (mut world, holder) = held(seed, Planted::default());
+    // The master forgets a lease that is held: S3 cannot hold.
+    world.checks.check_only_tokens();
+    let terms = world.terms(holder, PATIENT);
+    world.notify(holder, Event::SpecChanged(terms));
+    let renewed = world.now + world.rng.u64(..50 * MS);
+    world.run_until(renewed);
+    world.cut[holder].fill(true);
+    let random = world.now + world.rng.u64(..100 * MS);
+    world.run_until(random);
+    world.masters[0].clock.offset += nanos(LONGEST) + world.rng.u64(..nanos(LONGEST));
+    let end = world.now + 3 * nanos(LONGEST);
+    Some(overlaps(&mut world, end))
+}
+
+#[test]
+fn clock_step_of_the_only_master_gives_no_second_holder() {
+    let runs: Vec<(u64, bool)> = (1..3_000)
+        .filter_map(|seed| Some((seed, step_of_the_only_master_overlaps(seed)?)))
+        .collect();
+    assert!(runs.len() > 100, "only {} runs", runs.len());
+    let found: Vec<u64> = runs.iter().filter(|run| run.1).map(|run| run.0).collect();
+    assert!(found.is_empty(), "two holders with the seeds {found:?}");
+}
+
 /// All masters restart without memory while the lock is held, beside a process that is configured with shorter leases.
 /// Returns the world some leases later, and whether two candidates held the lock.
 fn total_loss_beside_another_fingerprint(seed: u64, planted: impl Into<Planted>) -> Option<(World, bool)> {

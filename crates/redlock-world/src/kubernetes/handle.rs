@@ -128,6 +128,7 @@ impl ApiServer {
     pub async fn handle(&self, caller: &str, request: ApiRequest) -> Result<ApiResponse, Disconnected> {
         let (breaks, latency, is_lost) = {
             let state = &mut *self.lock();
+            state.count_request(caller, &request);
             let faults = state.faults.of(caller);
             let (latency, lost) = (faults.latency, faults.lost_requests);
             let total = latency.draw(&mut state.rng);

@@ -1,6 +1,9 @@
 //! The handle of a server: faults, rules, history and snapshots.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use serde_json::{Value, json};
 
@@ -14,7 +17,7 @@ use super::{
     registry::ResourceKind,
     resource::ResourceId,
     snapshot::ApiSnapshot,
-    state::State,
+    state::{RequestCounts, State},
     watch::WatchEnd,
     write::{WriteOptions, WriteRequest},
 };
@@ -152,6 +155,11 @@ impl ApiServer {
             caller.is_none_or(|caller| watch.caller == caller)
                 && resource.is_none_or(|resource| watch.resource == *resource)
         });
+    }
+
+    /// Returns the requests that each caller has sent since the last call.
+    pub fn take_requests(&self) -> BTreeMap<String, RequestCounts> {
+        std::mem::take(&mut self.lock().requests)
     }
 
     /// Returns the callers and resources of all open watches.

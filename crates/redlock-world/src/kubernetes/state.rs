@@ -17,6 +17,7 @@ use super::{
     error::ApiError,
     events::{EventLog, ObjectEvent, deleted},
     faults::Faults,
+    handle::ApiRequest,
     object::ObjectKey,
     options::ApiOptions,
     registry::{ResourceKind, built_in, defined},
@@ -26,6 +27,9 @@ use super::{
 
 /// The objects of one resource, by namespace and name.
 pub(super) type Objects = BTreeMap<(String, String), Arc<Value>>;
+
+/// The numbers of requests by method and path.
+pub type RequestCounts = BTreeMap<String, u64>;
 
 /// An open watch.
 #[derive(Debug)]
@@ -62,6 +66,8 @@ pub(super) struct State {
     pub(super) compacted: u64,
     pub(super) history: VecDeque<CommittedWrite>,
     pub(super) history_lost: u64,
+    /// The number of requests of each caller by method and path, also of those that were lost or refused.
+    pub(super) requests: BTreeMap<String, RequestCounts>,
     pub(super) faults: Faults,
     pub(super) rules: AdmissionRules,
     /// The Event objects and the times of their creation, the oldest first.
@@ -101,6 +107,7 @@ impl State {
             compacted: options.first_revision,
             history: VecDeque::new(),
             history_lost: 0,
+            requests: BTreeMap::new(),
             faults: Faults::default(),
             rules: AdmissionRules::default(),
             event_objects: VecDeque::new(),
@@ -110,6 +117,12 @@ impl State {
             committed: Arc::default(),
             options,
         }
+    }
+
+    pub(super) fn count_request(&mut self, caller: &str, request: &ApiRequest) {
+        let target = format!("{} {}", request.method, request.path);
+        let counts = self.requests.entry(caller.to_owned()).or_default();
+        *counts.entry(target).or_default() += 1;
     }
 
     pub(super) fn kind(&self, id: &ResourceId) -> Result<Arc<ResourceKind>, ApiError> {
@@ -239,7 +252,7 @@ impl State {
         let id = ResourceId::new(group, plural);
         let Some(definition) = definition else {
             self.kinds.remove(&id);
-            self.end_watches(WatchEnd::Closed, |watch| watch.resource == id);
+            self.end_watches(WatchEnd::Removed, |watch| watch.resource == id);
             return;
         };
         let known = PROJECT_KINDS.iter().find(|(spec, _)| *spec == definition["spec"]);

@@ -58,6 +58,8 @@ pub enum WatchEnd {
     Closed,
     /// The last event is the error 410 `Expired`.
     Expired,
+    /// The definition of the kind was deleted: the answer ends after the deletion of the last object.
+    Removed,
 }
 
 impl WatchEnd {
@@ -66,6 +68,7 @@ impl WatchEnd {
             Self::Broken => 1,
             Self::Closed => 2,
             Self::Expired => 3,
+            Self::Removed => 4,
         }
     }
 
@@ -74,6 +77,7 @@ impl WatchEnd {
             1 => Some(Self::Broken),
             2 => Some(Self::Closed),
             3 => Some(Self::Expired),
+            4 => Some(Self::Removed),
             _ => None,
         }
     }
@@ -191,16 +195,16 @@ impl WatchStream {
             self.end();
             return Step::Broken;
         }
-        match WatchEnd::from_code(self.ended.load(Relaxed)) {
-            None => {}
-            Some(how) => {
-                self.end();
-                return match how {
-                    WatchEnd::Broken => Step::Broken,
-                    WatchEnd::Closed => Step::End,
-                    WatchEnd::Expired => Step::Emit(expired(self.cursor, state.revision)),
-                };
-            }
+        let end = WatchEnd::from_code(self.ended.load(Relaxed));
+        let last = match end {
+            None | Some(WatchEnd::Removed) => None,
+            Some(WatchEnd::Broken) => Some(Step::Broken),
+            Some(WatchEnd::Closed) => Some(Step::End),
+            Some(WatchEnd::Expired) => Some(Step::Emit(expired(self.cursor, state.revision))),
+        };
+        if let Some(last) = last {
+            self.end();
+            return last;
         }
         if state.faults.of(&self.caller).partition.stops_answers() {
             return Step::Wait(now + IDLE);
@@ -212,7 +216,14 @@ impl WatchStream {
             self.end();
             return Step::End;
         }
-        self.change(state, now)
+        let step = self.change(state, now);
+        let log = state.logs.get(&self.kind.id);
+        let is_pending = log.is_some_and(|log| log.after(self.cursor).is_some());
+        if end == Some(WatchEnd::Removed) && matches!(step, Step::Wait(_)) && !is_pending {
+            self.end();
+            return Step::End;
+        }
+        step
     }
 
     fn end(&mut self) {

@@ -17,11 +17,11 @@ use tokio::{sync::watch, time};
 
 const NAMES: [&str; 3] = ["m0", "m1", "m2"];
 
-struct Replica {
-    name: &'static str,
+pub(crate) struct Replica {
+    pub(crate) name: &'static str,
     cluster: ClusterId,
-    masters: masters::Masters,
-    elector: Elector,
+    pub(crate) masters: masters::Masters,
+    pub(crate) elector: Elector,
     _tasks: Tasks,
     _task: ElectorTask,
 }
@@ -33,7 +33,7 @@ fn password(text: &str) -> Credentials {
     }
 }
 
-fn start(network: &Network, servers: &Masters, name: &'static str) -> Replica {
+pub(crate) fn start(network: &Network, servers: &Masters, name: &'static str) -> Replica {
     start_with(network, servers, name, Credentials::default())
 }
 
@@ -61,7 +61,7 @@ fn start_with(network: &Network, servers: &Masters, name: &'static str, credenti
 }
 
 impl Replica {
-    fn contend(&self, lock: &LockName) {
+    pub(crate) fn contend(&self, lock: &LockName) {
         let timings = Timings::derive(Duration::from_secs(2));
         let terms = Terms::of_own_work(self.cluster.clone(), timings);
         self.elector.put(lock.clone(), terms);

@@ -25,6 +25,7 @@ fn a_spec_that_is_wrong_for_a_while_keeps_the_holder_and_adds_no_transition() {
         };
         let wrong = lock_status(&LockFacts {
             author,
+            may_be_in_force: true,
             ..facts(&held, Err(&typo), None, seen)
         });
         assert_eq!(wrong.holder_identity.as_deref(), Some("pod"), "{wrong:?}");

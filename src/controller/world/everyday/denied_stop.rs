@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use redlock_world::{
     controllers::ControllerKind,
-    kubernetes::{AdmissionRefusal, Verb},
+    kubernetes::{AdmissionRefusal, ResourceId, Verb},
 };
 use serde_json::json;
 
-use super::{ClusterWorld, LATE, SOON, has_condition, with_running_work};
+use super::{ClusterWorld, LATE, SOON, has_condition, running_in, runs_elsewhere, with_running_work};
 use crate::controller::world::observer::{condition_contains, status_text};
 
 const DENIAL: &str = r#"admission webhook "freeze.example" denied the request: change freeze"#;
@@ -20,6 +20,17 @@ pub(super) fn deny_switches(cluster: &ClusterWorld) -> u64 {
         (writes && request.subresource == "scale" && request.key.name == "web").then(|| AdmissionRefusal {
             code: 422,
             message: DENIAL.to_owned(),
+        })
+    }))
+}
+
+/// Forbids every request of an operator for the work. Returns the number of the rule.
+fn forbid_reads(cluster: &ClusterWorld) -> u64 {
+    cluster.api.add_rule(Arc::new(|request| {
+        let is_work = request.key.resource == ResourceId::DEPLOYMENTS && request.caller.contains('#');
+        is_work.then(|| AdmissionRefusal {
+            code: 403,
+            message: "deployments.apps is forbidden".to_owned(),
         })
     }))
 }
@@ -110,4 +121,44 @@ pub(super) async fn unconfirmed_stop(seed: u64) -> Result<(), String> {
         })
         .await?;
     Ok(())
+}
+
+/// The lock is deleted while a policy denies the stop, or every request for the target: the object, its lease and its
+/// work stay in this cluster until the stop is allowed, or until the work is given up as it is.
+pub(super) async fn denied_deletion(seed: u64) -> Result<(), String> {
+    let (universe, active) = with_running_work(seed, 2).await?;
+    let rule = if seed.is_multiple_of(2) {
+        deny_switches(&active)
+    } else {
+        forbid_reads(&active)
+    };
+    active.delete_lock("web");
+    universe
+        .wait("the status gives the reason", SOON, |_| {
+            !has_condition(&active, "web", "Enforced") && !has_condition(&active, "web", "Ready")
+        })
+        .await
+        .map_err(|text| format!("{text}: {}", status_text(&active, "web")))?;
+    universe
+        .keep("the object and its work stay in this cluster", LATE, |universe| {
+            active.lock("web").is_some() && running_in(universe, "web") == [active.name.clone()]
+        })
+        .await
+        .map_err(|text| format!("{text}: {}", status_text(&active, "web")))?;
+    if seed % 4 >= 2 {
+        active.change_lock("web", json!({ "spec": { "deletionPolicy": "Orphan" } }));
+        return universe
+            .wait("the object is gone, and its work runs", SOON, |_| {
+                active.lock("web").is_none() && active.running_pods("web") == 1
+            })
+            .await
+            .map(|_| ());
+    }
+    active.api.remove_rule(rule);
+    universe
+        .wait("the other cluster runs the work", LATE, |universe| {
+            active.lock("web").is_none() && runs_elsewhere(universe, &active)
+        })
+        .await
+        .map(|_| ())
 }

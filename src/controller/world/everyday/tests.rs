@@ -122,6 +122,16 @@ fn refused_writes_of_the_masters_are_reported_until_they_end() {
 }
 
 #[test]
+fn deleted_lock_stays_with_its_work_until_the_stop_is_allowed() {
+    holds(Scenario::DeniedDeletion);
+}
+
+#[test]
+fn lock_that_names_a_missing_quorum_stays_in_force() {
+    holds(Scenario::MissingQuorum);
+}
+
+#[test]
 fn removed_target_whose_stop_is_denied_is_reported() {
     holds(Scenario::DeniedRemoval);
 }
@@ -181,13 +191,25 @@ fn lock_stays_until_the_pods_of_a_removed_target_have_ended() {
     holds(Scenario::DeletedAfterRemoval);
 }
 
+#[test]
+fn replicas_that_see_different_masters_do_not_replace_the_status_of_the_quorum() {
+    holds(Scenario::QuorumReportedOnce);
+}
+
+#[test]
+fn status_of_a_restored_backup_is_corrected_without_a_majority() {
+    holds(Scenario::RestoredStatus);
+}
+
 /// Each mistake, and the scenario that finds it.
-const MISTAKES: [(WorldMistake, Scenario); 24] = [
+const MISTAKES: [(WorldMistake, Scenario); 28] = [
     (
         WorldMistake::DepartsUnrecorded,
         Scenario::Deletion { clusters: 1 },
     ),
     (WorldMistake::DepartsUnrecorded, Scenario::AnotherQuorum),
+    (WorldMistake::ComparesTokensOfQuorums, Scenario::AnotherQuorum),
+    (WorldMistake::HidesLockInForce, Scenario::MissingQuorum),
     (WorldMistake::RemembersRemoved, Scenario::RemovedTarget),
     (WorldMistake::GuardsLate, Scenario::TakeoverDelay),
     (WorldMistake::LeavesPaused, Scenario::PausedDeletion),
@@ -205,6 +227,8 @@ const MISTAKES: [(WorldMistake, Scenario); 24] = [
     (WorldMistake::HoldsUnswitchable, Scenario::Unswitchable),
     (WorldMistake::DeclaresAssumedTime, Scenario::LateTarget),
     (WorldMistake::ReportsLate, Scenario::LostReporter),
+    (WorldMistake::ReportsEverywhere, Scenario::QuorumReportedOnce),
+    (WorldMistake::TrustsRestoredStatus, Scenario::RestoredStatus),
     (WorldMistake::ForgetsOrphans, Scenario::OrphanedPods),
     (WorldMistake::LeavesTargetsOfLostHolder, Scenario::LastReplica),
     (WorldMistake::StopsSilently, Scenario::ShownLastStop),

@@ -7,6 +7,10 @@ fn judged(milliseconds: &[Option<u64>]) -> Level {
 }
 
 fn reachable(trouble: Option<Unknown>, answered: usize) -> Level {
+    checks(trouble, answered, false)[0].level
+}
+
+fn checks(trouble: Option<Unknown>, answered: usize, is_only_one: bool) -> Vec<Check> {
     let status = MasterStatus {
         name: "m0".into(),
         url: "redis://m0".into(),
@@ -24,8 +28,23 @@ fn reachable(trouble: Option<Unknown>, answered: usize) -> Level {
         unix_now: Duration::ZERO,
         lease_duration: Duration::from_secs(15),
         command_timeout: Duration::from_millis(500),
+        is_only_one,
     };
-    of(&seen)[0].level
+    of(&seen)
+}
+
+#[test]
+fn only_master_of_a_quorum_is_a_warning() {
+    let warns = |checks: Vec<Check>| {
+        let mut checks = checks.into_iter();
+        checks.any(|check| check.name == "quorum" && check.level == Level::Warning)
+    };
+    assert!(warns(checks(None, 9, true)));
+    assert!(
+        warns(checks(Some(Unknown::Silent), 0, true)),
+        "a server that is away"
+    );
+    assert!(!warns(checks(None, 9, false)));
 }
 
 #[test]

@@ -116,6 +116,115 @@ fn foreign_objects_are_named() {
 }
 
 #[test]
+fn lists_hold_their_objects() {
+    let item = LOCK.replace('\n', "\n  ");
+    let text = format!(
+        "apiVersion: v1\nkind: List\nmetadata: {{resourceVersion: \"\"}}\nitems:\n- {item}\n- {item}"
+    );
+    let parsed = parse("f.yaml", text.as_bytes());
+    assert_eq!(parsed.problems, []);
+    let objects: Vec<_> = parsed
+        .documents
+        .iter()
+        .map(|d| d.place.object.as_deref())
+        .collect();
+    assert_eq!(objects, [Some("LeaderLock billing/report"); 2]);
+
+    let typed = "apiVersion: redlock.dev/v1alpha1\nkind: LeaderLockList\nitems: [{metadata: {name: report}, spec: \
+                 {quorumRef: {name: default}}}]\n";
+    assert_eq!(shown(typed), (1, vec![]));
+    for nothing in [
+        "apiVersion: v1\nkind: List\n",
+        "apiVersion: v1\nkind: List\nitems: []\n",
+    ] {
+        assert_eq!(shown(nothing), (0, vec![]));
+    }
+    for (items, wanted) in [
+        ("5", "document 1 (List), items: is not a list of objects"),
+        ("[5]", "document 1 (items[0]): is not an object"),
+        (
+            "[{kind: Secret, apiVersion: v1}]",
+            "(Secret): is a Secret of v1: only RedisQuorum",
+        ),
+        (
+            "[{kind: List, apiVersion: v1}]",
+            "(List): is a List of v1: only RedisQuorum",
+        ),
+        (
+            "[{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {name: a}, spec: {quorumRef: {name: q}, x: 1}}]",
+            "document 1 (LeaderLock default/a), spec.x: is not a field",
+        ),
+    ] {
+        let (read, problems) = shown(&format!("apiVersion: v1\nkind: List\nitems: {items}\n"));
+        assert_eq!((read, problems.len()), (0, 1), "{items}: {problems:?}");
+        assert!(problems[0].contains(wanted), "{items}: {problems:?}");
+    }
+}
+
+#[test]
+fn merge_keys_are_resolved() {
+    let text = "apiVersion: redlock.dev/v1alpha1
+kind: LeaderLock
+metadata: {name: report}
+spec:
+  quorumRef: {name: default}
+  targets:
+  - &first {name: a, action: Scale, ref: {apiVersion: apps/v1, kind: Deployment, name: a}}
+  - {<<: *first, name: b}
+";
+    let parsed = parse("f.yaml", text.as_bytes());
+    assert_eq!(parsed.problems, []);
+    let Object::Lock(lock) = &parsed.documents[0].object else {
+        panic!("{:?}", parsed.documents);
+    };
+    let names: Vec<_> = lock
+        .spec
+        .targets
+        .iter()
+        .map(|target| target.name.as_str())
+        .collect();
+    assert_eq!(names, ["a", "b"]);
+    // A text with the characters is no merge key.
+    assert_eq!(
+        shown(&LOCK.replace("spec: {", "spec: {reason: \"a << b\", ")),
+        (1, vec![])
+    );
+    let (read, problems) = shown(&LOCK.replace("spec: {", "spec: {<<: 5, "));
+    assert_eq!((read, problems.len()), (0, 1));
+    assert!(
+        problems[0].contains("document 1: is not valid YAML"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn json_is_read_with_tabs_and_several_objects() {
+    let lock = "{\n\t\"apiVersion\": \"redlock.dev/v1alpha1\",\n\t\"kind\": \"LeaderLock\",\n\t\"metadata\": {\"name\": \
+                \"report\"},\n\t\"spec\": {\"quorumRef\": {\"name\": \"default\"}}\n}\n";
+    let json = |text: &str| {
+        let parsed = parse("f.json", text.as_bytes());
+        let problems: Vec<String> = parsed.problems.iter().map(ToString::to_string).collect();
+        (parsed.documents.len(), problems)
+    };
+    assert_eq!(json(lock), (1, vec![]));
+    assert_eq!(json(&format!("\u{feff}{lock}{lock}")), (2, vec![]));
+    assert_eq!(json(""), (0, vec![]));
+    let (read, problems) = json(&lock.replace("quorumRef", "quorumref"));
+    assert_eq!(read, 0);
+    assert!(
+        problems[0].starts_with("f.json, document 1 (LeaderLock default/report): "),
+        "{problems:?}"
+    );
+    let (_, problems) = json("{\"a\": ");
+    assert!(
+        problems[0].starts_with("f.json, document 1: is not valid JSON: "),
+        "{problems:?}"
+    );
+    let (_, problems) = json(&"[".repeat(5_000));
+    assert!(problems[0].contains("is not valid JSON"), "{problems:?}");
+}
+
+#[test]
 fn wrong_types_and_broken_yaml_name_the_place() {
     let wrong = |from: &str, to: &str| LOCK.replace(from, to);
     let table = [

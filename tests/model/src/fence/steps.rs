@@ -164,7 +164,8 @@ impl World {
                 let token = state.leases[id].token;
                 let mine =
                     |state: &State, m: usize| masters & 1 << m != 0 && state.masters[m].lease == id as u8;
-                for master in (0..MASTERS).filter(|m| mine(&*state, *m)).collect::<Vec<_>>() {
+                // The mark needs no lease; its vote does.
+                for master in (0..MASTERS).filter(|m| masters & 1 << m != 0) {
                     let clean = &mut state.masters[master].registers.clean;
                     *clean = token.max(*clean);
                 }

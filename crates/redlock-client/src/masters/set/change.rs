@@ -8,8 +8,8 @@ use super::Masters;
 use crate::masters::{
     ConfigError, Credentials, MasterConfig, Tls,
     access::Access,
-    config::without_credentials,
     link::{Dial, Link},
+    master_url::{MasterUrl, redact},
 };
 
 impl Masters {
@@ -52,21 +52,23 @@ impl Masters {
     /// Returns an error for a name that no master has, and for a url that cannot be used or that another master has.
     pub fn replace_url(&self, name: &str, url: &str) -> Result<(), ConfigError> {
         let link = self.named(name)?;
+        let MasterUrl { address, .. } = master(name, url).parsed_url()?;
         let same = |other: &&std::sync::Arc<Link>| {
-            other.index != link.index && other.url().trim_end_matches('/') == url.trim_end_matches('/')
+            let server = MasterUrl::parse(&other.url());
+            other.index != link.index && server.is_ok_and(|server| server.address == address)
         };
         if let Some(other) = self.links().iter().find(same) {
-            return Err(ConfigError::SameUrl {
+            return Err(ConfigError::SameServer {
                 first: other.name.clone(),
                 second: name.to_owned(),
-                url: without_credentials(url),
+                address,
             });
         }
         // The mutex is held until the url is set: otherwise the new connection would miss credentials that
         // change in between.
         let access = self.inner.access.lock().unwrap_or_else(PoisonError::into_inner);
         let client = access.client(&master(name, url))?;
-        link.redial(without_credentials(url), client);
+        link.redial(redact(url), client);
         drop(access);
         Ok(())
     }
@@ -77,7 +79,7 @@ impl Masters {
         let access = self.inner.access.lock().unwrap_or_else(PoisonError::into_inner);
         let client = access.client(&master(name, url))?;
         drop(access);
-        Ok(link.to(Dial::new(without_credentials(url), client, link.transport())))
+        Ok(link.to(Dial::new(redact(url), client, link.transport())))
     }
 
     fn named(&self, name: &str) -> Result<&Link, ConfigError> {

@@ -43,7 +43,7 @@ fn the_fallback_is_above_all_that_is_known_and_all_that_may_have_been() {
     let lost = Registers::default().fallback(now, Past::MayHaveHeld);
     let expected = [
         ("counter", 1_700_000_000_999),
-        ("slotFloor", 1_700_000_060),
+        ("slotFloor", 1_700_000_120),
         ("heldFloor", 1_700_000_000_999),
     ];
     assert_eq!(lost, numbers(&expected));
@@ -63,7 +63,7 @@ fn the_fallback_is_above_all_that_is_known_and_all_that_may_have_been() {
 #[test]
 fn the_fallback_and_not_init_writes_the_floor_of_held() {
     let floor = Registers::default().fallback(Duration::from_secs(1), Past::NothingHeld);
-    assert_eq!(floor, numbers(&[("counter", 1_000), ("slotFloor", 61)]));
+    assert_eq!(floor, numbers(&[("counter", 1_000), ("slotFloor", 121)]));
 }
 
 prop_compose! {

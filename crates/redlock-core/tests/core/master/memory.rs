@@ -38,7 +38,7 @@ impl Master {
                 } else {
                     Answer::OutOfMemory
                 };
-                (own && self.raises(op)).then_some(refusal)
+                ((own || *mark == Mark::Clean) && self.raises(op)).then_some(refusal)
             }
             Op::Claim { .. } => self.raises(op).then_some(Answer::OutOfMemory),
             Op::Break { .. } => Some(Answer::OutOfMemory),

@@ -161,7 +161,7 @@ impl World {
                     mark: Mark::Clean,
                     ..
                 },
-                master::Answer::Done,
+                master::Answer::Done | master::Answer::NotDone,
             ) = (&op, &reply.answer)
             {
                 self.checks.clean(*token);

@@ -243,6 +243,9 @@ async fn custom_resources_of_other_definitions_are_served_until_their_deletion()
         server.read(&key(apps.clone(), "a")).unwrap()["spec"]["replicas"],
         2
     );
+    let path = "/apis/example.com/v1/namespaces/default/apps?watch=true&resourceVersion=0";
+    let mut watched = watch(&server, "r1", path).await;
+    assert_eq!(event_text(&mut watched).await, "ADDED a");
     let at = crate::kubernetes::ObjectKey::new(ResourceId::DEFINITIONS, "", "apps.example.com");
     server.delete("u", &at, &Default::default()).unwrap();
     assert!(server.read(&at).is_some(), "an object with a finalizer is left");
@@ -256,6 +259,12 @@ async fn custom_resources_of_other_definitions_are_served_until_their_deletion()
     assert!(server.read(&at).is_none());
     assert!(server.kind(&apps).unwrap_err().is_not_found());
     assert_eq!(read(&server, "/apis/example.com/v1").await.0, 404);
+    // All changes are delivered before the watch ends.
+    let mut events = Vec::new();
+    while events.last().is_none_or(|last| last != "end") {
+        events.push(event_text(&mut watched).await);
+    }
+    assert_eq!(events, ["MODIFIED a", "DELETED a", "end"]);
 }
 
 #[tokio::test(start_paused = true)]

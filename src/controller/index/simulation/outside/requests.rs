@@ -165,9 +165,10 @@ impl Outside {
             Effect::RetireUrl(retired, _) => self.retire(retired),
             Effect::ReplaceUrl(retired) => return self.replace_url(retired),
             Effect::OpenQuorum { plan, .. } => return self.open(plan),
-            Effect::AskCounter { key, quorum, written } => {
-                let largest = self.quorums.get(&quorum).map(|_| FencingToken(u64::MAX / 2));
-                self.answer(Input::Counter(key, written, largest));
+            Effect::AskCounter(written) => {
+                let quorum = self.quorums.get(&written.quorum);
+                let largest = quorum.map(|_| FencingToken(u64::MAX / 2));
+                self.answer(Input::Counter(written, largest));
             }
             effect => self.execute_here(effect),
         }

@@ -1,11 +1,13 @@
-//! The url of a master: which urls are accepted, how two are compared, and how one is shown without its secrets.
+//! The url of a master: which urls are accepted, how two are compared, and how one is shown without its secrets. The same for
+//! flags, variables and manifests.
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use thiserror::Error;
 use url::Url;
 
-use super::problems::FieldError;
-use crate::api::reasons::{CREDENTIALS, URL_SHAPE as SHAPE};
+/// The form of a url.
+pub const URL_SHAPE: &str = "write redis://HOST[:PORT][/DATABASE], or rediss:// for TLS";
 
 const URL_LIMIT: usize = 512;
 const DEFAULT_PORT: u16 = 6379;
@@ -13,46 +15,75 @@ const DEFAULT_PORT: u16 = 6379;
 const DATABASE_DIGITS: usize = 9;
 
 /// An accepted url.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct MasterUrl {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MasterUrl {
     /// `host:port` in one spelling. The database is left out: two databases of one server fail together.
-    pub(super) address: String,
-    pub(super) tls: bool,
+    pub address: String,
+    pub tls: bool,
 }
 
-pub(super) fn parse(field: &str, text: &str) -> Result<MasterUrl, FieldError> {
-    let refuse = |reason: String| Err(FieldError::new(field, redact(text), reason));
+/// The reason why a url is refused. Continues a sentence that begins with the url, and contains no secret.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum MasterUrlError {
+    #[error("contains a user or password, which every reader of the url can see: give them apart from it")]
+    Credentials,
+    #[error("{0}")]
+    Shape(String),
+}
+
+impl MasterUrl {
+    /// Parses the url of a master.
+    ///
+    /// # Errors
+    /// Returns an error for a url with credentials, with parts that would have no effect, or of another form.
+    pub fn parse(text: &str) -> Result<Self, MasterUrlError> {
+        parse(text)
+    }
+}
+
+/// Checks what the parser of urls accepts or hides.
+fn check_text(text: &str) -> Result<(), MasterUrlError> {
+    let refuse = |reason: String| Err(MasterUrlError::Shape(reason));
     if text.is_empty() {
-        return Err(FieldError::missing(field, format!("is empty: {SHAPE}")));
+        return refuse(format!("is empty: {URL_SHAPE}"));
     }
     if text.chars().count() > URL_LIMIT {
         return refuse(format!("is longer than {URL_LIMIT} characters"));
     }
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        return refuse(format!("contains white space or a control character: {SHAPE}"));
+        return refuse(format!(
+            "contains white space or a control character: {URL_SHAPE}"
+        ));
     }
+    // Before the parser: a password with a `/` ends the host early, and a later message would quote the rest of it.
+    if text.contains('@') {
+        return Err(MasterUrlError::Credentials);
+    }
+    Ok(())
+}
+
+fn parse(text: &str) -> Result<MasterUrl, MasterUrlError> {
+    check_text(text)?;
+    let refuse = |reason: String| Err(MasterUrlError::Shape(reason));
     let url = match Url::parse(text) {
         Ok(url) => url,
-        Err(cause) => return refuse(format!("is not a url ({cause}): {SHAPE}")),
+        Err(cause) => return refuse(format!("is not a url ({cause}): {URL_SHAPE}")),
     };
     let tls = match url.scheme() {
         "redis" => false,
         "rediss" => true,
-        scheme => return refuse(format!("has the scheme {scheme:?}: {SHAPE}")),
+        scheme => return refuse(format!("has the scheme {scheme:?}: {URL_SHAPE}")),
     };
-    if !url.username().is_empty() || url.password().is_some() {
-        return refuse(CREDENTIALS.into());
-    }
     if url.query().is_some() || url.fragment().is_some() {
-        return refuse(format!("has a part after \"?\" or \"#\": {SHAPE}"));
+        return refuse(format!("has a part after \"?\" or \"#\": {URL_SHAPE}"));
     }
     let Some(host) = url.host_str().filter(|h| !h.is_empty()) else {
-        return refuse(format!("names no host: {SHAPE}"));
+        return refuse(format!("names no host: {URL_SHAPE}"));
     };
     if is_mapped(host) {
         return refuse(format!(
             "is not the url of a master: it contains an IPv4-mapped IPv6 address, which would hide that two urls \
-             name one server: {SHAPE}"
+             name one server: {URL_SHAPE}"
         ));
     }
     let port = url.port().unwrap_or(DEFAULT_PORT);
@@ -64,12 +95,12 @@ pub(super) fn parse(field: &str, text: &str) -> Result<MasterUrl, FieldError> {
     let database = url.path().strip_prefix('/').unwrap_or_default();
     if database.len() > DATABASE_DIGITS || !database.bytes().all(|b| b.is_ascii_digit()) {
         return refuse(format!(
-            "has {database:?} where the number of a database is expected: {SHAPE}"
+            "has {database:?} where the number of a database is expected: {URL_SHAPE}"
         ));
     }
     if !written_plainly(text, port) {
         return refuse(format!(
-            "is not the url of a master, with a host of letters, digits, \".\", \"-\" and \"_\": {SHAPE}"
+            "is not the url of a master, with a host of letters, digits, \".\", \"-\" and \"_\": {URL_SHAPE}"
         ));
     }
     Ok(MasterUrl {
@@ -110,6 +141,7 @@ fn one_spelling(host: &str) -> String {
 
 /// Returns `text` without the parts of a url that may be secret: everything between the scheme and the last `@`, and
 /// everything after a `?`. Removes too much rather than too little, so that it also serves for texts that quote a url.
+#[must_use]
 pub fn redact(text: &str) -> String {
     let Some((before, after)) = text.rsplit_once('@') else {
         return without_query(text);
@@ -148,7 +180,7 @@ mod tests {
         ];
         for (text, address, tls) in table {
             assert_eq!(
-                parse("f", text),
+                parse(text),
                 Ok(MasterUrl {
                     address: address.into(),
                     tls
@@ -192,14 +224,13 @@ mod tests {
             (" redis://h", "white space"),
         ];
         for (text, reason) in table {
-            let error = parse("spec.masters[0].url", text).unwrap_err();
-            assert_eq!(error.field, "spec.masters[0].url");
-            assert!(error.reason.contains(reason), "{text:?}: {error}");
+            let error = parse(text).unwrap_err();
+            assert!(error.to_string().contains(reason), "{text:?}: {error}");
         }
         assert!(
-            parse("f", &format!("redis://{}", "h".repeat(505)))
+            parse(&format!("redis://{}", "h".repeat(505)))
                 .unwrap_err()
-                .reason
+                .to_string()
                 .contains("512")
         );
     }
@@ -218,10 +249,13 @@ mod tests {
             ("redis://h?password=secret", "redis://h?***"),
             ("redis://:secret?x@h", "redis://***@h"),
             ("http://u:secret@h", "http://***@h"),
+            ("redis://u:1/secret@h:1/0", "redis://***@h:1/0"),
+            ("redis://u:sec#secret@h:1/0", "redis://***@h:1/0"),
+            ("redis://u:sec://secret@h:1/0", "redis://***@h:1/0"),
         ];
         for (text, shown) in table {
-            let error = parse("f", text).unwrap_err();
-            assert_eq!(error.value, shown, "{text}");
+            let error = parse(text).unwrap_err();
+            assert_eq!(redact(text), shown, "{text}");
             assert!(!error.to_string().contains("secret"), "{error}");
         }
         assert_eq!(redact("redis://h:1/2"), "redis://h:1/2");
@@ -231,7 +265,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_url_panics_and_an_accepted_one_has_a_port(text in "(redis://|rediss://|)\\PC{0,40}") {
-            if let Ok(url) = parse("f", &text) {
+            if let Ok(url) = parse(&text) {
                 prop_assert!(url.address.rsplit_once(':').unwrap().1.parse::<u16>().unwrap() > 0);
             }
         }
@@ -239,8 +273,10 @@ mod tests {
         #[test]
         fn a_password_is_never_shown(password in "[a-z0-9/:?#@%]{1,12}") {
             let secret = format!("Q{password}Q");
-            if let Err(error) = parse("f", &format!("redis://u:{secret}@h:1")) {
-                prop_assert!(!error.to_string().contains(&secret), "{}", error);
+            let url = format!("redis://u:{secret}@h:1");
+            if let Err(error) = parse(&url) {
+                let shown = format!("{} {error}", redact(&url));
+                prop_assert!(!shown.contains(&secret), "{}", shown);
             } else {
                 prop_assert!(false, "accepted a password");
             }
