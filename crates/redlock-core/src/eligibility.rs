@@ -265,7 +265,7 @@ mod tests {
     fn each_reason_has_a_name() {
         type Change = fn(&mut MasterFacts);
         let own = QuorumId::parse(&"a".repeat(32)).unwrap();
-        let cases: [(Change, Option<Ineligible>); 23] = [
+        let cases: [(Change, Option<Ineligible>); 24] = [
             (|_| {}, None),
             (|f| f.server = Server::Valkey("8.1.1".into()), None),
             (
@@ -306,14 +306,23 @@ mod tests {
                 Some(Ineligible::HasReplicas(0)),
             ),
             (|f| f.synchronisations = 1, Some(Ineligible::HasReplicas(0))),
-            // A backlog existed at the seal: its end changes the id of a master without replicas.
+            // A seal beside a backlog ends with it, and the master can be sealed again.
             (
                 |f| {
-                    f.replication_at_seal = "|3".into();
+                    f.replication_at_seal = "b1|3|backlog".into();
                     f.replication_id = "b2".into();
                     f.synchronisations = 3;
                 },
                 None,
+            ),
+            // A replica was attached before the backlog ended.
+            (
+                |f| {
+                    f.replication_at_seal = "b1|3|backlog".into();
+                    f.replication_id = "b2".into();
+                    f.synchronisations = 4;
+                },
+                Some(Ineligible::HasReplicas(0)),
             ),
             // The data of an earlier seal does not count.
             (

@@ -9,6 +9,9 @@ use crate::{
     unknown::shown,
 };
 
+/// The end of `replication_at_seal` where a replication backlog stood at the seal.
+const BACKLOG: &str = "|backlog";
+
 /// The facts that a master reports about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
@@ -33,31 +36,52 @@ pub struct MasterFacts {
     pub replication_id: String,
     /// Number of synchronisations of replicas since the server started.
     pub synchronisations: u64,
-    /// `<replication id, or nothing>|<synchronisations>` at the seal.
+    /// `<replication id>|<synchronisations>` at the seal, with `|backlog` where a replication backlog stood then.
     pub replication_at_seal: String,
 }
 
 impl MasterFacts {
+    /// Reports whether the server carries the seal of its present process. A seal beside a backlog ends with it, since the
+    /// replication id changes then, as by a promotion.
     #[must_use]
     pub fn sealed(&self) -> bool {
-        !self.run_id.is_empty() && self.seal == self.run_id
+        let ended = self.replication_at_seal.ends_with(BACKLOG) && !self.has_id_of_seal();
+        !self.run_id.is_empty() && self.seal == self.run_id && !ended
     }
 
     /// Reports whether a replica was attached since the seal, or the server was a replica itself: another
-    /// server may have been promoted in its place.
+    /// server may have been promoted in its place. Of a seal that ended, only its synchronisations count.
     #[must_use]
     pub fn was_replicated(&self) -> bool {
-        let same = |(id, count): (&str, &str)| {
-            (id.is_empty() || id == self.replication_id) && count.parse() == Ok(self.synchronisations)
-        };
-        self.sealed() && !self.replication_at_seal.split_once('|').is_some_and(same)
+        let by_this_process = !self.run_id.is_empty() && self.seal == self.run_id;
+        let count = self.replication_at_seal.split('|').nth(1);
+        let synchronised = count.and_then(|count| count.parse().ok()) != Some(self.synchronisations);
+        by_this_process && (synchronised || (self.sealed() && !self.has_id_of_seal()))
+    }
+
+    fn has_id_of_seal(&self) -> bool {
+        self.replication_at_seal.split('|').next() == Some(self.replication_id.as_str())
+    }
+
+    /// Returns how each probe of the present process begins. The replication id keeps a probe that a former replica
+    /// copied from counting after a promotion.
+    #[must_use]
+    pub fn probe_prefix(&self) -> String {
+        format!("{}|{}|", self.run_id, self.replication_id)
+    }
+
+    /// Reports whether the server carries a probe of its present process, whichever process wrote it; a probe of `init`
+    /// counts like any other.
+    #[must_use]
+    pub fn carries_probe(&self) -> bool {
+        self.probe.starts_with(&self.probe_prefix())
     }
 
     /// Returns the age of a probe of the present run by the wall clock, for display. A process that seals measures the
     /// wait on its own clock.
     #[must_use]
     pub fn probed_for(&self, unix_now: Duration) -> Option<Duration> {
-        let rest = self.probe.strip_prefix(self.run_id.as_str())?.strip_prefix('|')?;
+        let rest = self.probe.strip_prefix(&self.probe_prefix())?;
         let drawn = drawn_at(rest.rsplit('|').next()?)?;
         Some(unix_now.saturating_sub(drawn))
     }
@@ -241,16 +265,18 @@ mod tests {
     fn probe_of_the_present_run_shows_since_when_it_is_there() {
         let probe = |text: &str| MasterFacts {
             run_id: "a1".into(),
+            replication_id: "b1".into(),
             probe: text.into(),
             ..MasterFacts::default()
         };
         // Drawn 10 s after 1970.
         let drawn = format!("{:012x}{:020x}", 10_000, 7);
         let since = |text: &str| probe(text).probed_for(Duration::from_secs(15));
-        assert_eq!(since(&format!("a1|{drawn}")), Some(Duration::from_secs(5)));
-        assert_eq!(since(&format!("a1|x|{drawn}")), Some(Duration::from_secs(5)));
-        assert_eq!(since(&format!("a0|{drawn}")), None, "an earlier run");
-        assert_eq!(since(&format!("a1|{}", &drawn[1..])), None, "no 32 digits");
+        assert_eq!(since(&format!("a1|b1|{drawn}")), Some(Duration::from_secs(5)));
+        assert_eq!(since(&format!("a1|b1|x|{drawn}")), Some(Duration::from_secs(5)));
+        assert_eq!(since(&format!("a0|b1|{drawn}")), None, "an earlier run");
+        assert_eq!(since(&format!("a1|b0|{drawn}")), None, "before a promotion");
+        assert_eq!(since(&format!("a1|b1|{}", &drawn[1..])), None, "no 32 digits");
         assert_eq!(since(""), None);
     }
 }

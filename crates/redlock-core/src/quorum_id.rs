@@ -205,7 +205,6 @@ mod tests {
             seal: if sealed { run_id.into() } else { String::new() },
             fingerprint: "f".into(),
             quorum: quorum.map(id),
-            replication_at_seal: "|0".into(),
             ..eligibility::fit()
         }
     }

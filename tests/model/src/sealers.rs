@@ -135,12 +135,8 @@ fn facts<const N: usize>(master: usize, shown: Master) -> MasterFacts {
         ..
     } = shown;
     let run_id = format!("r{master}");
-    MasterFacts {
+    let mut facts = MasterFacts {
         seal: if sealed { run_id.clone() } else { String::new() },
-        probe: match begun {
-            Some(kind) => init_probe(&run_id, &kind.fingerprint::<N>().to_string()) + "x",
-            None => format!("{run_id}|x"),
-        },
         run_id,
         server: Server::Redis("7.0.15".into()),
         role: "master".into(),
@@ -151,7 +147,13 @@ fn facts<const N: usize>(master: usize, shown: Master) -> MasterFacts {
         quorum: carries.map(|_| id()),
         replication_at_seal: "|0".into(),
         ..MasterFacts::default()
-    }
+    };
+    let begins = match begun {
+        Some(kind) => init_probe(&facts, &kind.fingerprint::<N>().to_string()),
+        None => facts.probe_prefix(),
+    };
+    facts.probe = begins + "x";
+    facts
 }
 
 impl<const N: usize> Default for Process<N> {

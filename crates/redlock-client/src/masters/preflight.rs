@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use redlock_core::{
     Admission, ClusterId, Command, FencingToken, HolderIdentity, Keyspace, LeaseAttempt, LeaseStem, LockKeys,
-    LockName, Mark, Nonce, Reply, Unknown,
+    LockName, Mark, MasterFacts, Nonce, Reply, Unknown,
     command::Item,
     reply::Code,
     script::{self as scripts, Payload, Script},
@@ -104,13 +104,13 @@ impl Trial<'_> {
             commands: commands(&scripts::FACTS, &reason),
             reason,
         })?;
-        let tried = self.try_all(&facts.run_id).await;
+        let tried = self.try_all(&facts).await;
         let cleaned = self.end(Duration::ZERO).await;
         tried.and(cleaned)
     }
 
-    async fn try_all(&self, run_id: &str) -> Result<(), PreflightError> {
-        let probe = format!("{run_id}|{}", self.probe);
+    async fn try_all(&self, facts: &MasterFacts) -> Result<(), PreflightError> {
+        let probe = facts.probe_prefix() + &self.probe;
         let (meta, probe_key) = (&*self.keys.meta, &*self.keys.probe);
         let lock = [&*self.lock.lease, &*self.lock.reserved];
 
@@ -158,8 +158,12 @@ impl Trial<'_> {
         self.read(&scripts::INSPECT, &lock, &[]).await?;
         self.read(&scripts::SCAN, &[], &["0", &self.keys.pattern("*"), "10"])
             .await?;
-        self.call(&scripts::RETIRE, &[meta, probe_key], &[run_id, FINGERPRINT, ""])
-            .await?;
+        self.call(
+            &scripts::RETIRE,
+            &[meta, probe_key],
+            &[&facts.run_id, FINGERPRINT, ""],
+        )
+        .await?;
         let subscribed = self.link.subscribe().await;
         subscribed.map_err(|reason| PreflightError {
             script: "subscribe".into(),

@@ -27,15 +27,15 @@ mod tests {
     #[test]
     fn locks_without_fencing_run_the_scripts_from_before_there_was_any() {
         for (name, sha) in [
-            ("GRANT", "69a2d5d8a368bded7cdf0ac53d31d72e0aa2f46b"),
-            ("CONFIRM", "8969a9958604037efd6749833331f5e57d66e399"),
-            ("RENEW", "4c24f32ef847ac94b6e9ad54d3ef798dd625c342"),
-            ("RELEASE", "bdcb9c28192c3b27f0d5a57980fbb34a6a83b0e6"),
-            ("RESERVE", "1c2cd9c86d35e5aa028c67b9d854cce4d0ed0d4d"),
-            ("OBSERVE", "db11639df14b648b87c150ebf1566ab8ca36ab6e"),
-            ("MARK", "255d520b9a6d821bcecbff194cd801f086c2d1af"),
-            ("CLAIM", "5b40b2df1f4d4077e0561400dbe5c13e083389db"),
-            ("SLOTS", "84dbcc7c641bb55d5f400a4a50c8db1e3cf93e10"),
+            ("GRANT", "485967688c03b70051ae3a0e72fcc8c8d175076d"),
+            ("CONFIRM", "9a1ddfa50bfd5045b963f66d0ad1e196a2c05204"),
+            ("RENEW", "73e10a60a8ddde6b17082145fb10a23173f875a8"),
+            ("RELEASE", "69533b53ed943a5502ecc8c271c3f6b1919c63cd"),
+            ("RESERVE", "717e234af09f8724013d74c5f8774a567e1e0b44"),
+            ("OBSERVE", "e0e4c360f65a88e8d757ff88f75b85e4c6bd4ceb"),
+            ("MARK", "6b0225a66a185205a7a4ef64c97ad874b857318c"),
+            ("CLAIM", "8c4924fef77ee708f66833fef72a55bc5aae5f9c"),
+            ("SLOTS", "ed3fb45d48fb9c00aa22deecc5a8b8bb8e789a6d"),
         ] {
             assert_eq!(SHA.get(name).map(String::as_str), Some(sha), "{name}");
         }

@@ -9,7 +9,7 @@ use redlock_client::masters::{
 };
 
 use crate::lease::authority;
-use crate::seal::{BOUND, WAIT, raw, register, server_run_id};
+use crate::seal::{BOUND, WAIT, probe_prefix, raw, register};
 use redlock_testkit::masters::{config, open, remembered};
 use redlock_testkit::{RedisServers, ServerOptions, eventually};
 
@@ -275,7 +275,7 @@ async fn others_do_not_seal_a_master_under_an_init_probe_before_a_full_wait() {
     // Like an init that wrote its probes and died.
     for server in servers.iter() {
         let mut connection = raw(server).await;
-        let probe = format!("{}|init|x", server_run_id(server).await);
+        let probe = probe_prefix(server).await + "init|x";
         let _: () = connection.set("redlock:probe", probe).await.unwrap();
     }
     let written = Instant::now();

@@ -6,7 +6,7 @@ use redis::AsyncCommands;
 use redlock_client::masters::{Ineligible, MasterStatus, MastersConfig, QuorumId};
 use redlock_core::script::SEAL;
 
-use crate::seal::{WAIT, raw, register, sealed, server_run_id};
+use crate::seal::{WAIT, info_field, probe_prefix, raw, register, sealed};
 use redlock_testkit::masters::{Opened, config, open};
 use redlock_testkit::{Persistence, RedisServer, RedisServers, ServerOptions, eventually};
 
@@ -50,7 +50,7 @@ pub(crate) async fn replicate(replica: &RedisServer, of: &RedisServer) {
     .await;
 }
 
-async fn promote(replica: &RedisServer) {
+pub(crate) async fn promote(replica: &RedisServer) {
     let _: () = redis::cmd("REPLICAOF")
         .arg("NO")
         .arg("ONE")
@@ -137,10 +137,10 @@ async fn master_with_replicas_has_no_vote_until_it_is_sealed_again() {
 async fn master_with_an_attached_replica_is_not_sealed() {
     let (server, replica) = (new_server(), new_server());
     let mut connection = raw(&server).await;
-    let probe = format!("{}|x", server_run_id(&server).await);
-    let _: () = connection.set("p:probe", &probe).await.unwrap();
-    // The replica is attached between the poll of this master and its seal.
     replicate(&replica, &server).await;
+    // The poll of this master showed no replica.
+    let probe = probe_prefix(&server).await + "x";
+    let _: () = connection.set("p:probe", &probe).await.unwrap();
     let seal = redis::Script::new(&SEAL.source);
     let mut call = seal.key("p:meta");
     call.key("p:probe")
@@ -155,13 +155,11 @@ async fn master_with_an_attached_replica_is_not_sealed() {
     assert_eq!(keys, ["p:probe"]);
 }
 
-#[tokio::test]
-async fn backlog_from_before_the_seal_is_no_replica() {
-    let (servers, masters) = sealed(3, &ServerOptions::default()).await;
+/// Seals m2 again while the backlog of a former replica stands.
+pub(crate) async fn seal_beside_a_backlog(servers: &RedisServers, masters: &Opened) -> RedisServer {
     let replica = new_server();
     replicate(&replica, &servers[2]).await;
     promote(&replica).await;
-    // The master is sealed again while the backlog of a former replica still exists.
     let _: () = redis::cmd("DEL")
         .arg("redlock:meta")
         .query_async(&mut raw(&servers[2]).await)
@@ -169,28 +167,30 @@ async fn backlog_from_before_the_seal_is_no_replica() {
         .unwrap();
     masters.voters(2).await;
     masters.voters(3).await;
+    let stored = register(&servers[2], "replication").await.unwrap();
+    assert!(stored.ends_with("|backlog"), "{stored}");
+    replica
+}
+
+#[tokio::test]
+async fn master_that_was_sealed_beside_a_backlog_is_sealed_again_when_the_backlog_ends() {
+    let (servers, masters) = sealed(3, &ServerOptions::default()).await;
+    let _replica = seal_beside_a_backlog(&servers, &masters).await;
     let _: () = redis::cmd("CONFIG")
         .arg(&["SET", "repl-backlog-ttl", "1"])
         .query_async(&mut raw(&servers[2]).await)
         .await
         .unwrap();
-    eventually(BOUND, "the backlog expires", async || {
-        let info: redis::InfoDict = redis::cmd("INFO")
-            .arg("replication")
-            .query_async(&mut raw(&servers[2]).await)
-            .await
-            .map_err(|error| error.to_string())?;
-        let active: Option<String> = info.get("repl_backlog_active");
-        if active.as_deref() == Some("0") {
-            Ok(())
-        } else {
-            Err(format!("{active:?}"))
-        }
-    })
-    .await;
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
-    masters.voters(3).await;
+    masters
+        .master(2, "without a seal", |master| {
+            master.facts.as_ref().is_some_and(|facts| !facts.sealed())
+        })
+        .await;
+    assert_eq!(info_field(&servers[2], "repl_backlog_active").await, "0");
     assert_eq!(masters.status()[2].ineligible, None);
+    masters.voters(3).await;
+    let stored = register(&servers[2], "replication").await.unwrap();
+    assert!(stored.ends_with("|1"), "{stored}");
 }
 
 #[tokio::test]

@@ -12,8 +12,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::identity::replicate;
-use crate::seal::{raw, register};
+use crate::identity::{promote, replicate, seal_beside_a_backlog};
+use crate::seal::{info_field, raw, register};
 use redlock_testkit::masters::{config, open};
 use redlock_testkit::{Persistence, RedisServer, RedisServers, ServerOptions, eventually};
 
@@ -190,6 +190,14 @@ async fn code(server: &RedisServer) -> String {
     redis::from_redis_value(reply[0].clone()).unwrap()
 }
 
+async fn detached(server: &RedisServer) {
+    eventually(BOUND, "the replica is detached", async || {
+        let attached = info_field(server, "connected_slaves").await;
+        if attached == "0" { Ok(()) } else { Err(attached) }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn server_gives_no_vote_from_the_moment_at_which_a_replica_is_attached() {
     let (servers, masters) = crate::seal::sealed(3, &ServerOptions::default()).await;
@@ -200,25 +208,43 @@ async fn server_gives_no_vote_from_the_moment_at_which_a_replica_is_attached() {
     assert_eq!(code(&servers[0]).await, "unsealed", "while it is attached");
     assert_eq!(code(&replica).await, "unsealed", "the replica");
     drop(replica);
-    eventually(BOUND, "the replica is gone", async || {
-        let info: redis::InfoDict = redis::cmd("INFO")
-            .arg("replication")
-            .query_async(&mut raw(&servers[0]).await)
-            .await
-            .map_err(|error| error.to_string())?;
-        let attached: Option<u32> = info.get("connected_slaves");
-        if attached == Some(0) {
-            Ok(())
-        } else {
-            Err(format!("{attached:?}"))
-        }
-    })
-    .await;
+    detached(&servers[0]).await;
     assert_eq!(
         code(&servers[0]).await,
         "unsealed",
         "a copy of it may be a master now"
     );
+}
+
+/// A failover to a copy and back: the process is the same, and the leases since the copy are lost.
+#[tokio::test]
+async fn server_that_was_sealed_beside_a_backlog_has_no_vote_after_it_was_a_replica() {
+    let (servers, masters) = crate::seal::sealed(3, &ServerOptions::default()).await;
+    let copy = seal_beside_a_backlog(&servers, &masters).await;
+    drop(masters);
+    replicate(&copy, &servers[2]).await;
+    promote(&copy).await;
+    detached(&servers[2]).await;
+    let _: () = redis::cmd("SET")
+        .arg(&["redlock:lease:a/b", "held"])
+        .query_async(&mut raw(&servers[2]).await)
+        .await
+        .unwrap();
+    replicate(&servers[2], &copy).await;
+    promote(&servers[2]).await;
+    let lease: Option<String> = redis::cmd("GET")
+        .arg("redlock:lease:a/b")
+        .query_async(&mut raw(&servers[2]).await)
+        .await
+        .unwrap();
+    assert_eq!(lease, None, "the copy lacked the lease");
+    let seal = register(&servers[2], "seal").await.unwrap();
+    assert_eq!(
+        seal,
+        info_field(&servers[2], "run_id").await,
+        "the process is the same"
+    );
+    assert_eq!(code(&servers[2]).await, "unsealed");
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use redlock_testkit::{
 
 use crate::{
     model::number,
-    seal::{SLOT, WAIT, raw, register, sealed, server_run_id},
+    seal::{SLOT, WAIT, probe_prefix, raw, register, sealed},
 };
 
 const META: &str = "redlock:meta";
@@ -69,7 +69,7 @@ async fn run(server: &RedisServer, script: &Script, arguments: &[&str]) -> Strin
 #[tokio::test]
 async fn master_is_not_sealed_after_pages_that_were_deleted_or_restored_by_another_process() {
     let server = RedisServer::start(&ServerOptions::default()).unwrap();
-    let probe = format!("{}|1", server_run_id(&server).await);
+    let probe = probe_prefix(&server).await + "1";
     let _: () = raw(&server).await.set(PROBE, &probe).await.unwrap();
     let restore = async |before: &str, page: &str, register: &str| {
         run(

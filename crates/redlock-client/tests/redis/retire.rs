@@ -8,7 +8,7 @@ use redlock_client::masters::{
 use redlock_core::script::{PROBE, SEAL};
 
 use crate::rekey::Held;
-use crate::seal::{WAIT, raw, register, sealed, server_run_id};
+use crate::seal::{WAIT, info_field, probe_prefix, raw, register, sealed, server_run_id};
 use redlock_testkit::masters::{Opened, config, open};
 use redlock_testkit::{Mode, Persistence, Proxy, RedisServer, ServerOptions, free_port};
 
@@ -294,6 +294,7 @@ async fn a_new_server_with_a_seal_of_an_earlier_time_waits_for_another() {
     let (old, new) = (&servers[2], plain());
     // The new server was m2 once, and was not retired when it was replaced.
     let run_id = server_run_id(&new).await;
+    let replication_id = info_field(&new, "master_replid").await;
     let fingerprint = register(old, "fingerprint").await.unwrap();
     command(
         &new,
@@ -305,7 +306,7 @@ async fn a_new_server_with_a_seal_of_an_earlier_time_waits_for_another() {
             "fingerprint",
             &fingerprint,
             "replication",
-            "|0",
+            &format!("{replication_id}|0"),
             "counter",
             "5",
         ],
@@ -326,7 +327,7 @@ async fn a_seal_that_was_under_way_does_not_bring_a_retired_server_back() {
     let (servers, masters) = sealed(3, &ServerOptions::default()).await;
     let (old, new) = (&servers[2], plain());
     assert_eq!(retire(&masters, old, &new, MUST).await, RetireOutcome::Retired);
-    let probe = format!("{}|x", server_run_id(old).await);
+    let probe = probe_prefix(old).await + "x";
     command(old, &["SET", "redlock:probe", &probe]).await;
     for (script, third) in [(&PROBE, "keep"), (&SEAL, "v=1 fingerprint")] {
         let script = redis::Script::new(&script.source);

@@ -22,12 +22,22 @@ pub(crate) async fn raw(server: &RedisServer) -> MultiplexedConnection {
 }
 
 pub(crate) async fn server_run_id(server: &RedisServer) -> String {
+    info_field(server, "run_id").await
+}
+
+/// Returns a field of `INFO`.
+pub(crate) async fn info_field(server: &RedisServer, name: &str) -> String {
     let info: redis::InfoDict = redis::cmd("INFO")
-        .arg("server")
         .query_async(&mut raw(server).await)
         .await
         .unwrap();
-    info.get("run_id").unwrap()
+    info.get(name).unwrap()
+}
+
+/// Returns how a probe of the present process of a server begins.
+pub(crate) async fn probe_prefix(server: &RedisServer) -> String {
+    let replication_id = info_field(server, "master_replid").await;
+    format!("{}|{replication_id}|", server_run_id(server).await)
 }
 
 pub(crate) async fn register(server: &RedisServer, field: &str) -> Option<String> {
@@ -359,22 +369,26 @@ async fn a_probe_or_a_seal_that_arrives_too_late_writes_nothing() {
     let server = RedisServer::start(&ServerOptions::default()).unwrap();
     let mut connection = raw(&server).await;
     let run_id = server_run_id(&server).await;
+    let process = probe_prefix(&server).await;
+    let promoted = format!("{run_id}|{}|", "0".repeat(40));
     let probe = redis::Script::new(&PROBE.source);
     let seal = redis::Script::new(&SEAL.source);
     let (late, in_time) = (1_u64, u64::MAX / 4096);
     for (script, not_after, run, expected) in [
-        (&probe, late, &*run_id, "late"),
-        (&probe, in_time, "another", "restarted"),
-        (&seal, in_time, &run_id, "probe"),
-        (&probe, in_time, &run_id, "ok"),
-        (&seal, late, &run_id, "late"),
-        (&seal, in_time, "another", "restarted"),
-        (&seal, in_time, &run_id, "ok"),
-        (&seal, in_time, &run_id, "sealed"),
-        (&probe, in_time, &run_id, "sealed"),
+        (&probe, late, &*process, "late"),
+        (&probe, in_time, "another|", "restarted"),
+        (&probe, in_time, &promoted, "restarted"),
+        (&seal, in_time, &process, "probe"),
+        (&probe, in_time, &process, "ok"),
+        (&seal, late, &process, "late"),
+        (&seal, in_time, "another|", "restarted"),
+        (&seal, in_time, &promoted, "restarted"),
+        (&seal, in_time, &process, "ok"),
+        (&seal, in_time, &process, "sealed"),
+        (&probe, in_time, &process, "sealed"),
     ] {
         let mut call = script.key("p:meta");
-        call.key("p:probe").arg(not_after).arg(format!("{run}|x"));
+        call.key("p:probe").arg(not_after).arg(format!("{run}x"));
         let third = if std::ptr::eq(script, &raw const probe) {
             "keep"
         } else {

@@ -6,8 +6,8 @@ local function field(info, name)
   return string.sub(info, at + 1, (stop or 0) - 1)
 end
 -- What shows later that a replica was attached since, or that this server was one itself: the replication id, which the
--- first replica and a promotion change, and how many synchronisations there were. While a backlog stands from before,
--- the id proves nothing: it changes when the backlog expires, and not when a replica is attached (Redis 7.0).
+-- first replica and a promotion change, and how many synchronisations there were. While a backlog stands from before, the
+-- id changes when the backlog expires, and not when a replica is attached (Redis 7.0).
 local function history()
   local info, stats = redis.call('INFO', 'replication'), redis.call('INFO', 'stats')
   local id = field(info, 'master_replid') or ''

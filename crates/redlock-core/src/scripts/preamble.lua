@@ -4,18 +4,14 @@
 local call = redis.call
 local time = call('TIME')
 local meta = call('HMGET', KEYS[1], 'seal', 'fingerprint', 'counter', 'replication', unpack(fields))
--- The replication id is drawn anew by each start, by the first replica and by a promotion; only a replica has that of
--- another server. So a master with the id of the seal is the process that was sealed, and was never copied since. The
--- text is made by the server that runs this, whatever lies between: nothing that a client has read is trusted.
+-- The replication id is drawn anew by each start, by a promotion, and by the first replica unless a backlog stands; only a
+-- replica has that of another server. So a master with the id of the seal is the process that was sealed, and was never a
+-- replica since. The text is made by the server that runs this, whatever lies between: nothing that a client has read is
+-- trusted.
 local info = call('INFO', 'replication')
 local master = string.find(info, '\nrole:master\r\nconnected_slaves:0\r', 1, true)
-local stored = meta[4] or ''
 local sealed = master and meta[1] and meta[1] ~= ''
-  and string.find(info, '\nmaster_replid:' .. string.sub(stored, 1, 40) .. '\r', master, true)
--- Sealed beside a backlog, whose end changes the id: the run_id, at twice the cost.
-if not sealed and master and meta[1] and string.sub(stored, 1, 1) == '|' then
-  sealed = string.find(call('INFO', 'server'), '\nrun_id:' .. meta[1] .. '\r', 1, true)
-end
+  and string.find(info, '\nmaster_replid:' .. string.sub(meta[4] or '', 1, 40) .. '\r', master, true)
 if not sealed then return {'unsealed', time[1], time[2]} end
 if meta[2] ~= ARGV[2] then return {'foreign', time[1], time[2]} end
 if time[1] * 1000000 + time[2] > tonumber(ARGV[1]) then return {'late', time[1], time[2]} end

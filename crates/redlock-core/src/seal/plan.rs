@@ -224,7 +224,7 @@ impl Quarantine {
             let response = read.responses.get(master).and_then(Option::as_ref);
             match (
                 standing,
-                response.filter(|response| carries_probe(&response.facts)),
+                response.filter(|response| response.facts.carries_probe()),
             ) {
                 (MasterState::Unsealed, Some(response)) => {
                     self.note(master, &response.facts.probe, response.received)
@@ -358,15 +358,6 @@ fn standings(read: &Read, fingerprint: &str, quorum: Option<&QuorumId>) -> Vec<M
         }
     };
     read.responses.iter().map(standing).collect()
-}
-
-/// Reports whether a master carries a probe of its present run, whichever process wrote it; a probe of `init` counts
-/// like any other.
-fn carries_probe(facts: &MasterFacts) -> bool {
-    facts
-        .probe
-        .strip_prefix(&facts.run_id)
-        .is_some_and(|rest| rest.starts_with('|'))
 }
 
 #[cfg(test)]

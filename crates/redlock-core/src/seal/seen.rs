@@ -10,10 +10,10 @@ use std::{
 
 use crate::{Fingerprint, MasterFacts, eligibility::RETIRED};
 
-/// Returns the beginning of the probes of an `init` under this fingerprint, on this run of a server.
+/// Returns the beginning of the probes of an `init` under this fingerprint, on the present process of a server.
 #[must_use]
-pub fn init_probe(run_id: &str, fingerprint: &str) -> String {
-    format!("{run_id}|init|{fingerprint}|")
+pub fn init_probe(facts: &MasterFacts, fingerprint: &str) -> String {
+    format!("{}init|{fingerprint}|", facts.probe_prefix())
 }
 
 /// The fingerprint that a master carried last, and the server that carried it.
@@ -67,7 +67,7 @@ impl Seen {
     ///
     /// Only the present probe counts: the master has not been sealed since, and no lease was valid when `init` began.
     pub fn note_begun_init(&mut self, master: usize, facts: &MasterFacts, own: &str) {
-        if !facts.sealed() && facts.probe.starts_with(&init_probe(&facts.run_id, own)) {
+        if !facts.sealed() && facts.probe.starts_with(&init_probe(facts, own)) {
             let carried = Carried {
                 run_id: facts.run_id.clone(),
                 fingerprint: own.to_owned(),

@@ -92,6 +92,7 @@ impl World {
                 self.at(at, What::Resume { master });
             }
             5 | 6 if self.may_lose(master) => match self.rng.u32(..3) {
+                0 if self.promotes => self.copy_master(master),
                 0 => {
                     self.count("FLUSHALL");
                     self.lose_memory(master);

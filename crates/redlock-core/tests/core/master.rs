@@ -25,6 +25,9 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Master {
     pub(crate) clock: Rate,
+    /// How many times the process was a replica and was promoted again.
+    #[allow(dead_code, reason = "for the simulation")]
+    pub(crate) promotions: u64,
     /// The probe of its quarantine.
     pub(crate) probe: String,
     pub(crate) sealed: bool,
@@ -55,6 +58,7 @@ impl Master {
     pub(crate) fn new(clock: Rate, plant: Plant) -> Self {
         Self {
             clock,
+            promotions: 0,
             probe: String::new(),
             sealed: true,
             registers: Registers::default(),
@@ -86,6 +90,20 @@ impl Master {
         self.memory_is_full = false;
         (self.registers, self.lease, self.reserved) = (Registers::default(), None, None);
         self.second = SecondKeys::default();
+    }
+
+    /// Becomes a replica of a copy of its earlier data, and is promoted again: the process stays, all writes since are lost.
+    #[allow(dead_code, reason = "for the simulation")]
+    pub(crate) fn return_from(&mut self, copy: Self) {
+        *self = Self {
+            clock: self.clock,
+            promotions: self.promotions + 1,
+            sealed: self.sealed && self.plant == Plant::SealOutlivesPromotion,
+            longest_ms: self.longest_ms,
+            memory_is_full: self.memory_is_full,
+            evicted: self.evicted,
+            ..copy
+        };
     }
 
     pub(crate) fn seal(&mut self, floor: &Registers) {

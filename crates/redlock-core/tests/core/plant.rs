@@ -7,6 +7,8 @@ pub(crate) enum Plant {
     #[default]
     Nothing,
     NoSeal,
+    /// A seal stays valid while the same process is a replica of a copy and is promoted again.
+    SealOutlivesPromotion,
     FloorWithoutWait,
     /// The seal is a delayed restart alone.
     FloorNotRestored,

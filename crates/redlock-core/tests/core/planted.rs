@@ -159,6 +159,7 @@ found! {
     validity_without_drift_is_found: Code NoDrift by "S1", "S3";
     a_token_that_is_not_confirmed_is_found: Code NoConfirm by "S2", "marks";
     a_vote_without_a_seal_is_found: Model NoSeal by "S1", "S2", "S3", "marks";
+    a_seal_that_outlives_a_promotion_is_found: Model SealOutlivesPromotion by "S1", "S2", "S3", "marks";
     a_seal_without_the_wait_is_found: Model FloorWithoutWait by "S1", "S2", "S3";
     a_delayed_restart_alone_is_found: Model FloorNotRestored by "S2", "marks";
     slots_that_are_not_restored_are_found: Model SlotsNotRestored by "S2";
@@ -185,7 +186,7 @@ found! {
     timings_that_take_effect_late_are_found: Code TimingsTakeEffectLate by "stop";
     a_delay_that_a_late_mark_lowers_is_found: Model DelayLowered by "delay";
     an_undo_of_others_leases_is_found: Model UndoOfOthers by "S3", "S6";
-    answers_of_a_batch_that_are_mixed_up_are_found: Code AnswersMixedUp by "S2";
+    answers_of_a_batch_that_are_mixed_up_are_found: Code AnswersMixedUp by "S2", "marks";
     silence_that_grants_is_found: Code SilenceGrants by "S1", "S2", "S3", "marks";
     an_error_that_grants_is_found: Code ErrorGrants by "S1", "S2", "S3", "marks";
     a_release_that_was_lost_and_counts_as_run_is_found: Code LostReleaseSettles by "S5";

@@ -18,6 +18,8 @@ mod lineage;
 mod network;
 #[path = "world/pod.rs"]
 mod pod;
+#[path = "world/promotion.rs"]
+mod promotion;
 #[path = "world/seal.rs"]
 mod seal;
 #[path = "world/second.rs"]
@@ -152,6 +154,8 @@ pub(crate) struct World {
     pub(crate) strain: Option<Strain>,
     /// Whether the candidates contend for a second lock, and the greatest token of it.
     has_second: bool,
+    /// Whether masters fail over to a copy and back.
+    pub(crate) promotes: bool,
     second_token: u64,
     /// Whether the lock is passed on repeatedly, by a network that loses many messages.
     pub(crate) hand_overs: bool,
@@ -277,6 +281,7 @@ impl World {
             What::Stop { candidate, nanos, .. } => self.stop(candidate, nanos, false),
             What::Sealer { sealer, step } => self.sealer(sealer, step),
             What::Resume { master } => self.resume(master),
+            What::PromotedBack(promotion) => self.promote_back(*promotion),
             What::Back { master, run } => self.back(master, run),
             What::Fault => self.fault(),
             What::Step { steps } if self.storms() => self.set_clocks(&steps),

@@ -42,6 +42,12 @@ impl Own {
         }
     }
 
+    /// Fills in the names of the server.
+    fn filled(&self, word: &str) -> String {
+        word.replace("{RUN}", &self.run_id)
+            .replace("{REPLICATION}", &self.replication_id)
+    }
+
     fn masked(&self, text: &str) -> String {
         if text.contains("redis_version:") {
             return "INFO".to_owned();
@@ -115,7 +121,7 @@ fn of_simulated(reply: &Reply, own: &Own) -> Shown {
     }
 }
 
-/// A command of which `{RUN}` stands for the run_id of its server.
+/// A command of which `{RUN}` and `{REPLICATION}` stand for the run_id and the replication id of its server.
 type Call = Vec<String>;
 
 fn call(script: &Script, keys: &[String], arguments: &[String]) -> Call {
@@ -147,17 +153,14 @@ impl Both {
     async fn ask(&mut self, call: &Call) -> (Shown, Shown) {
         let mut command = redis::Cmd::new();
         for word in call {
-            command.arg(word.replace("{RUN}", &self.real.own.run_id));
+            command.arg(self.real.own.filled(word));
         }
         let real = match self.real.connection.send_packed_command(&command).await {
             Ok(value) => of_real(&value, &self.real.own),
             Err(error) => Shown::Error(error.code().unwrap_or_default().to_owned()),
         };
 
-        let call: Vec<String> = call
-            .iter()
-            .map(|word| word.replace("{RUN}", &self.own.run_id))
-            .collect();
+        let call: Vec<String> = call.iter().map(|word| self.own.filled(word)).collect();
         let reply = self
             .simulated
             .execute(&call.iter().map(String::as_str).collect::<Vec<_>>());
@@ -171,11 +174,11 @@ impl Both {
         let keys = words(&[META, PROBE]);
         let probe = words(&[
             NEVER,
-            "{RUN}|uuid",
+            "{RUN}|{REPLICATION}|uuid",
             if self.rng.bool() { "keep" } else { "replace" },
         ]);
         self.run(&call(&script::PROBE, &keys, &probe)).await;
-        let mut floor = words(&[NEVER, "{RUN}|uuid", STAMP, ""]);
+        let mut floor = words(&[NEVER, "{RUN}|{REPLICATION}|uuid", STAMP, ""]);
         for field in [
             "counter",
             "slotFloor",
@@ -191,7 +194,7 @@ impl Both {
             floor.extend([field.to_owned(), value]);
         }
         if self.rng.bool() {
-            let mut page = words(&[NEVER, "{RUN}|uuid", "", "71", "process", "1"]);
+            let mut page = words(&[NEVER, "{RUN}|{REPLICATION}|uuid", "", "71", "process", "1"]);
             page.extend_from_slice(&floor[4..]);
             let keys = words(&[META, PROBE, "p:turn"]);
             self.run(&call(&script::RESTORE, &keys, &page)).await;

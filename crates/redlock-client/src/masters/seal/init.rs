@@ -170,7 +170,7 @@ async fn write_probes(
 ) -> Result<Vec<String>, InitError> {
     let own = rounds::uuid();
     let writes = links.iter().zip(facts).map(|(link, facts)| {
-        let probe = init_probe(&facts.run_id, &link.fingerprint()) + &own;
+        let probe = init_probe(facts, &link.fingerprint()) + &own;
         async move {
             let deadline = end.left(clock::now());
             let written = rounds::write_probe(link, &probe, probing, deadline).await;

@@ -30,7 +30,7 @@ const WRITTEN_PAGE: usize = 1_000;
 /// The reason why a master without a seal did not carry out a step.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NotDone {
-    #[error("the server restarted meanwhile")]
+    #[error("the server restarted, or was promoted, meanwhile")]
     Restarted,
     #[error("the server is already sealed")]
     Sealed,
@@ -45,6 +45,11 @@ pub enum NotDone {
     Disturbed,
     #[error("a replica is attached to the server and may be promoted in its place; detach the replica")]
     HasReplicas,
+    #[error(
+        "the server reports no replication id of 40 hex digits, so a promotion is not detected; use Redis 6.2, Valkey \
+         7.2 or newer"
+    )]
+    NoReplicationId,
     /// The masters of a quorum that has no id yet are sealed in turn.
     #[error(
         "the masters are sealed one after the other, and the seal of an earlier one failed; sealing is retried"
@@ -257,6 +262,7 @@ pub(super) fn done(reply: Result<Reply, Unknown>) -> Result<Reply, NotDone> {
         "probe" => NotDone::ProbeChanged,
         "used" => NotDone::Used,
         "replicas" => NotDone::HasReplicas,
+        "replication" => NotDone::NoReplicationId,
         "retired" => NotDone::Retired,
         "disturbed" => NotDone::Disturbed,
         "turn" => NotDone::OtherTurn,

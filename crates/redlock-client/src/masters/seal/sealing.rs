@@ -46,11 +46,11 @@ impl SealExecutor {
             .read(|engine, _| quarantine.decide(&read, engine.identity()));
         let probing = plan.of(&Step::Probe).into_iter().map(|master| {
             let link = &self.links[master];
-            let run_id = read.responses[master]
+            let prefix = read.responses[master]
                 .as_ref()
-                .map(|response| response.facts.run_id.clone());
+                .map(|response| response.facts.probe_prefix());
             async move {
-                let probe = format!("{}|{}", run_id?, rounds::uuid());
+                let probe = prefix? + &rounds::uuid();
                 let written = rounds::write_probe(link, &probe, Probing::Keep, link.command_timeout()).await;
                 written
                     .ok()

@@ -56,20 +56,18 @@ pub(super) struct Response {
 
 pub(super) struct Real {
     connection: MultiplexedConnection,
-    run_id: String,
+    /// How its probes begin.
+    process: String,
 }
 
 impl Real {
     pub(super) async fn connect(url: &str) -> Self {
         let client = redis::Client::open(url).unwrap();
         let mut connection = patient(&client).await.unwrap();
-        let info: redis::InfoDict = redis::cmd("INFO")
-            .arg("server")
-            .query_async(&mut connection)
-            .await
-            .unwrap();
-        let run_id = info.get("run_id").unwrap();
-        Self { connection, run_id }
+        let info: redis::InfoDict = redis::cmd("INFO").query_async(&mut connection).await.unwrap();
+        let field = |name| info.get::<String>(name).unwrap();
+        let process = format!("{}|{}|", field("run_id"), field("master_replid"));
+        Self { connection, process }
     }
 
     async fn ask<T: redis::FromRedisValue>(&mut self, command: &mut redis::Cmd) -> T {
@@ -94,7 +92,7 @@ impl Real {
     }
 
     pub(super) async fn seal(&mut self, floor: &Registers) {
-        let probe = format!("{}|uuid", self.run_id);
+        let probe = format!("{}uuid", self.process);
         let () = self.ask(redis::cmd("SET").arg(PROBE).arg(&probe)).await;
         let mut call = redis::cmd("EVAL");
         call.arg(SEAL).arg(2).arg(META).arg(PROBE);

@@ -46,13 +46,13 @@ fn facts(master: usize, shows: &Shows, fingerprint: &Fingerprint) -> Option<Mast
             facts.quorum = QuorumId::parse(&"a".repeat(32));
         }
         NoSeal => {}
-        Probe(uuid) => facts.probe = format!("{}|{uuid}", facts.run_id),
+        Probe(uuid) => facts.probe = facts.probe_prefix() + uuid,
         Restarted(uuid) => {
             facts.run_id.push_str("ff");
-            facts.probe = format!("{}|{uuid}", facts.run_id);
+            facts.probe = facts.probe_prefix() + uuid;
         }
         Odd(change) => {
-            facts.probe = format!("{}|x", facts.run_id);
+            facts.probe = facts.probe_prefix() + "x";
             change(&mut facts);
         }
     }

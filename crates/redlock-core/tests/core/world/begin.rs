@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use redlock_core::QuorumSize;
 
-use super::{CALM, LONGEST, World, agent, lineage::Lineages, seal::Sealer, second::has_second};
+use super::{
+    CALM, LONGEST, World, agent, lineage::Lineages, promotion::promotes, seal::Sealer, second::has_second,
+};
 use crate::{
     candidate::Candidate,
     checks::{Checks, Scope},
@@ -113,6 +115,7 @@ impl World {
             forgetter: Forgetter::of(seed),
             strain: Strain::of(seed, n),
             has_second: false,
+            promotes: promotes(seed),
             second_token: 0,
             guards: rng.bool(),
             hand_overs: hands_over(seed),

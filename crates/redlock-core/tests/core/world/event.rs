@@ -4,7 +4,7 @@ use std::fmt;
 
 use redlock_core::{BootInstant, Event, Reply, Transmit, TransmitId, Unknown};
 
-use super::seal::Sealing;
+use super::{promotion::Promotion, seal::Sealing};
 use crate::{
     candidate::{Polled, SecondEvent},
     rate::Instant,
@@ -151,6 +151,8 @@ pub(crate) enum What {
     Resume {
         master: usize,
     },
+    /// A server that was a replica of a copy of itself is promoted again.
+    PromotedBack(Box<Promotion>),
     /// A crashed master is back, with the data that it kept.
     Back {
         master: usize,

@@ -60,7 +60,6 @@ pub(crate) enum Sealing {
     },
     Probe {
         master: usize,
-        run: u64,
         probe: String,
     },
     /// The registers of these masters are read, to seal others, each under the probe that it was seen to carry.
@@ -154,7 +153,7 @@ impl World {
         }
     }
 
-    fn wake_sealer(&mut self) {
+    pub(super) fn wake_sealer(&mut self) {
         for sealer in 0..self.sealers.len() {
             if !std::mem::replace(&mut self.sealers[sealer].awake, true) {
                 self.sealer_at(self.now, sealer, Sealing::Ask);
@@ -174,7 +173,7 @@ impl World {
                 self.sealer_at(at, sealer, Sealing::Answers { sent });
             }
             Sealing::Answers { sent } => self.survey(sealer, sent),
-            Sealing::Probe { master, run, probe } => self.write_probe(sealer, (master, run), probe),
+            Sealing::Probe { master, probe } => self.write_probe(sealer, master, probe),
             Sealing::Floor {
                 of,
                 fallback,
@@ -227,7 +226,7 @@ impl World {
         (self.planted.model == Plant::FallbackWhenUnreachable).then(|| Response {
             facts: MasterFacts {
                 seal: String::new(),
-                probe: format!("{}|silent", facts.run_id),
+                probe: facts.probe_prefix() + "silent",
                 ..facts
             },
             received: BootInstant::default(),
@@ -237,10 +236,10 @@ impl World {
     fn carry_out(&mut self, sealer: usize, plan: &Plan) {
         for master in plan.of(&Step::Probe) {
             self.sealers[sealer].drawn += 1;
-            let run = self.runs[master];
-            let probe = format!("{master}.{run}|{sealer}.{}", self.sealers[sealer].drawn);
+            let prefix = self.facts_of(master).probe_prefix();
+            let probe = format!("{prefix}{sealer}.{}", self.sealers[sealer].drawn);
             let at = self.now + self.delay();
-            self.sealer_at(at, sealer, Sealing::Probe { master, run, probe });
+            self.sealer_at(at, sealer, Sealing::Probe { master, probe });
         }
         let quarantine = &self.sealers[sealer].quarantine;
         let under_probe = |masters: Vec<usize>| -> Vec<(usize, String)> {
@@ -266,13 +265,14 @@ impl World {
         }
     }
 
-    fn write_probe(&mut self, sealer: usize, (master, run): (usize, u64), probe: String) {
+    fn write_probe(&mut self, sealer: usize, master: usize, probe: String) {
         let refuses = self.masters[master].sealed || self.masters[master].memory_is_full;
-        if !self.reachable(master) || self.runs[master] != run || refuses {
+        let prefix = self.facts_of(master).probe_prefix();
+        if !self.reachable(master) || !probe.starts_with(&prefix) || refuses {
             return;
         }
         let stands = &mut self.masters[master].probe;
-        if !stands.starts_with(&format!("{master}.{run}|")) {
+        if !stands.starts_with(&prefix) {
             *stands = probe;
         }
         let (stands, by) = (stands.clone(), &mut self.sealers[sealer]);
@@ -320,13 +320,13 @@ impl World {
     }
 
     fn write_seal(&mut self, sealer: usize, master: usize, (probe, floor): (&str, &Registers)) {
-        let run = format!("{master}.{}|", self.runs[master]);
+        let prefix = self.facts_of(master).probe_prefix();
         let server = &mut self.masters[master];
         if self.down[master]
             || server.sealed
             || server.memory_is_full
             || server.probe != probe
-            || !probe.starts_with(&run)
+            || !probe.starts_with(&prefix)
         {
             return;
         }

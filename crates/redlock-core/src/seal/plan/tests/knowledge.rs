@@ -77,7 +77,7 @@ fn a_person_seals_after_the_wait_of_the_own_fingerprint() {
 }
 
 fn begun_under(facts: &mut MasterFacts, fingerprint: &Fingerprint) {
-    facts.probe = init_probe(&facts.run_id, &fingerprint.to_string()) + "x";
+    facts.probe = init_probe(&facts, &fingerprint.to_string()) + "x";
 }
 
 fn begun(facts: &mut MasterFacts) {
@@ -95,7 +95,7 @@ fn begun_with_longer_leases(facts: &mut MasterFacts) {
 fn restarted(facts: &mut MasterFacts) {
     begun(facts);
     facts.run_id.push_str("ff");
-    facts.probe = format!("{}|x", facts.run_id);
+    facts.probe = facts.probe_prefix() + "x";
 }
 
 /// An `init` that ends after its probes leaves masters that were never sealed. The probes name the fingerprint.
