@@ -9,7 +9,10 @@ use crate::{
     clock,
     controller::{
         coordination::CoordinatorView,
-        index::{AfterStop, Effect, Input, PATIENCE, TargetTaskStart, WillingQuestion},
+        index::{
+            AfterStop, Effect, ElectorChange, Input, MastersRequest, PATIENCE, QuorumChange, SiblingRequest,
+            TargetTaskChange, TargetTaskStart, WatchChange, WillingQuestion,
+        },
         object::ObjectKey,
         sibling_answers::Round,
         siblings::Siblings,
@@ -28,109 +31,129 @@ impl Executor {
     /// Performs an effect. Returns the result if the effect ends at once.
     pub(super) fn execute(&mut self, effect: Effect) -> Option<Input> {
         match effect {
-            Effect::WriteLock { .. } | Effect::WriteQuorum { .. } => self.write(effect),
-            Effect::SetFinalizer { .. }
-            | Effect::ReadLock(_)
-            | Effect::SetQuorumFinalizers { .. }
-            | Effect::Abstain { .. }
-            | Effect::EndAbstention { .. }
-            | Effect::AnswerHandOver { .. }
-            | Effect::ReadDeleted { .. }
-            | Effect::WriteCoordinator(_) => self.request(effect),
-            Effect::Record(happening) => self.kubernetes.events.emit(happening),
-            Effect::StartTargetTask(start) => return self.start_target_task(*start),
-            Effect::UpdateTargetTask { key, plan, hands } => self.order(&key, Command::Plan(plan, hands)),
-            Effect::StopTargets { key, halt, after } => self.stop_targets(key, halt, after),
-            Effect::ResumeTargets(key) => self.order(&key, Command::Resume),
-            Effect::CancelDeparture(key) => self.order(&key, Command::CancelDeparture),
-            Effect::EndTargetTask(key) => drop(self.tasks.targets.remove(&key)),
-            Effect::FollowNodeGuards => {
+            Effect::Status(write) => self.write_status(write),
+            Effect::Object(request) => self.request_object(request),
+            Effect::Targets(change) => return self.change_target_task(change),
+            Effect::Watch(change) => self.change_watch(change),
+            Effect::Quorum(change) => return self.change_quorum(change),
+            Effect::Elector(change) => self.change_elector(change),
+            Effect::Masters(request) => self.ask_masters(request),
+            Effect::Siblings(request) => self.ask_siblings(request),
+            Effect::Record(event) => self.kubernetes.events.emit(event),
+            Effect::Publish(shown) => self.publish(*shown),
+            Effect::EndProcess => self.ends = true,
+        }
+        None
+    }
+
+    fn change_target_task(&mut self, change: TargetTaskChange) -> Option<Input> {
+        match change {
+            TargetTaskChange::Start(start) => return self.start_target_task(*start),
+            TargetTaskChange::Update { key, plan, hands } => self.order(&key, Command::Plan(plan, hands)),
+            TargetTaskChange::Stop { key, halt, after } => self.stop_targets(key, halt, after),
+            TargetTaskChange::Resume(key) => self.order(&key, Command::Resume),
+            TargetTaskChange::CancelDeparture(key) => self.order(&key, Command::CancelDeparture),
+            TargetTaskChange::End(key) => drop(self.tasks.targets.remove(&key)),
+            TargetTaskChange::PublishCoordinator(view) => self.publish_coordinator(view),
+        }
+        None
+    }
+
+    fn change_watch(&mut self, change: WatchChange) {
+        let client = &self.kubernetes.clients.work;
+        match change {
+            WatchChange::FollowNodeGuards => {
                 if let Some(Siblings { namespace, .. }) = &self.followed {
-                    let client = &self.kubernetes.clients.work;
                     self.guards
                         .follow(client, namespace, &self.inbox, Incoming::NodeGuard);
                 }
             }
-            Effect::FollowTemplate(key, reference) => {
+            WatchChange::FollowTemplate(key, reference) => {
                 let (reader, inbox) = (&self.kubernetes.reader, self.inbox.clone());
                 let (of, what) = (key.clone(), reference.clone());
                 let start = |hurry| reader.start(of, what, hurry, inbox, Incoming::Template);
                 self.tasks.readings.begin(key, reference, start);
             }
-            Effect::UnfollowTemplate(key, reference) => self.tasks.readings.end(key, reference),
-            Effect::HurryTemplate(key, reference) => self.tasks.readings.hurry(key, reference),
-            Effect::FollowSecrets(plans) => {
-                let client = &self.kubernetes.clients.work;
+            WatchChange::UnfollowTemplate(key, reference) => self.tasks.readings.end(key, reference),
+            WatchChange::HurryTemplate(key, reference) => self.tasks.readings.hurry(key, reference),
+            WatchChange::FollowSecrets(plans) => {
                 self.secrets
                     .follow(plans.iter(), client, &self.inbox, Incoming::Secret);
             }
-            Effect::PublishCoordinator(view) => self.publish_coordinator(view),
-            Effect::AskSiblings(quorums) => {
+        }
+    }
+
+    fn ask_siblings(&mut self, request: SiblingRequest) {
+        match request {
+            SiblingRequest::AskAll(quorums) => {
                 let round = self.round(self.siblings.all(), quorums, PATIENCE);
                 let broken = Input::SiblingsAnswered(Round::default());
                 self.tasks
                     .jobs
                     .start(broken, async move { Input::SiblingsAnswered(round.await) });
             }
-            Effect::AskUses(name, quorums) => {
+            SiblingRequest::AskUses(name, quorums) => {
                 let round = self.round(self.siblings.all(), quorums, PATIENCE);
                 let broken = Input::Uses(name.clone(), None);
                 self.tasks
                     .jobs
                     .start(broken, async move { Input::Uses(name, Some(round.await)) });
             }
-            Effect::QuorumGone(name) => {
-                if let Some(gone) = &self.gone {
-                    // At the end of the process the receiver is gone.
-                    let _ = gone.send(name);
-                }
-            }
-            Effect::Publish(shown) => self.publish(*shown),
-            Effect::EndProcess => self.ends = true,
-            effect => return self.change_quorum(effect),
         }
-        None
     }
 
-    /// Performs an effect on the masters or the elector of one quorum.
-    fn change_quorum(&mut self, effect: Effect) -> Option<Input> {
-        match effect {
-            Effect::OpenQuorum { plan, access, stored } => {
-                let opened = self.quorums.open(&plan, access, stored);
+    /// Changes the quorums that are open. Returns the result of a change that failed.
+    fn change_quorum(&mut self, change: QuorumChange) -> Option<Input> {
+        match change {
+            QuorumChange::Open { plan, access, stored } => {
+                let opened = self.quorums.open(&plan, *access, stored);
                 return opened.err().map(|error| {
                     tracing::error!(quorum = plan.name, %error, "quorum could not be opened");
                     Input::NotOpened(plan.name, error.to_string())
                 });
             }
-            Effect::CloseQuorum { name, why } => self.quorums.close(&name, why),
-            Effect::AdjustQuorum { plan, access } => {
+            QuorumChange::Close { name, why } => self.quorums.close(&name, why),
+            QuorumChange::Adjust { plan, access } => {
                 if let Some(running) = self.quorums.get_mut(&plan.name) {
-                    if let Err(error) = running.rekey(access) {
+                    if let Err(error) = running.rekey(*access) {
                         tracing::error!(quorum = plan.name, %error, "credentials could not be replaced");
                     }
                     running.adjust(&plan);
                 }
             }
-            Effect::ReplaceUrl(retired) => {
+            QuorumChange::ReplaceUrl(retired) => {
                 let running = self.quorums.get_mut(&retired.quorum)?;
                 let error = running.replace_url(&retired.master, &retired.new).err()?;
                 tracing::error!(quorum = retired.quorum, master = retired.master, %error,
                     "url of a master could not be replaced; retrying");
                 return Some(Input::NotReplaced(retired, error.to_string()));
             }
-            Effect::RememberToken { quorum, token } => {
+            QuorumChange::RememberToken { quorum, token } => {
                 if let Some(masters) = self.masters_of(&quorum) {
                     // A token too far in the future is refused; its holder reports that.
                     let _ = masters.remember_token(token);
                 }
             }
-            Effect::ForgetQuorumMetrics(name) => self.state.telemetry.forget_quorum(&name),
-            Effect::ActivateLock(plan) => {
+            QuorumChange::ForgetMetrics(name) => self.state.telemetry.forget_quorum(&name),
+            QuorumChange::ReportGone(name) => {
+                if let Some(gone) = &self.gone {
+                    // At the end of the process the receiver is gone.
+                    let _ = gone.send(name);
+                }
+            }
+        }
+        None
+    }
+
+    /// Changes the locks of the elector of a quorum, if the quorum is open.
+    fn change_elector(&mut self, change: ElectorChange) {
+        match change {
+            ElectorChange::ActivateLock(plan) => {
                 if let Some(running) = self.quorums.get_mut(&plan.quorum) {
                     running.put_lock(&plan, &self.cluster);
                 }
             }
-            Effect::RemoveLock {
+            ElectorChange::RemoveLock {
                 quorum,
                 lock,
                 release_mode,
@@ -139,13 +162,13 @@ impl Executor {
                     running.remove_lock(&lock, release_mode);
                 }
             }
-            Effect::PutInternal { quorum, lock, terms } => self.put_internal(&quorum, lock, terms),
-            Effect::RemoveInternal { quorum, lock } => {
+            ElectorChange::PutInternal { quorum, lock, terms } => self.put_internal(&quorum, lock, terms),
+            ElectorChange::RemoveInternal { quorum, lock } => {
                 if let Some(running) = self.quorums.get(&quorum) {
                     running.elector.remove(lock, ReleaseMode::Release);
                 }
             }
-            Effect::HandOver {
+            ElectorChange::HandOver {
                 quorum,
                 lock,
                 token,
@@ -155,9 +178,7 @@ impl Executor {
                     running.elector.hand_over_lease(lock, token, to);
                 }
             }
-            effect => self.ask_masters(effect),
         }
-        None
     }
 
     fn put_internal(&self, quorum: &str, lock: LockName, terms: Terms) {
@@ -171,29 +192,29 @@ impl Executor {
     }
 
     /// Sends requests to the masters, each in a task.
-    fn ask_masters(&mut self, effect: Effect) {
-        match effect {
-            Effect::BeginInitialization(name) => {
+    fn ask_masters(&mut self, request: MastersRequest) {
+        match request {
+            MastersRequest::BeginInitialization(name) => {
                 let broken = Input::InitializationBegun(name.clone(), None);
                 self.ask_quorum(&name.clone(), broken, |masters| async move {
                     let end = masters::begin_init(&masters).await;
                     Input::InitializationBegun(name, Some(end))
                 });
             }
-            Effect::InitializeMasters(name) => {
+            MastersRequest::Initialize(name) => {
                 let broken = Input::Initialized(name.clone(), None);
                 self.ask_quorum(&name.clone(), broken, |masters| async move {
                     let end = masters::init(&masters).await;
                     Input::Initialized(name, Some(end))
                 });
             }
-            Effect::AskClusters(name) => {
+            MastersRequest::AskClusters(name) => {
                 self.ask_quorum(&name.clone(), Input::Nothing, |masters| async move {
                     let reporters = masters.clusters(WALK).await;
                     Input::Clusters(name, reporters)
                 });
             }
-            Effect::ForgetEnded(quorum) => {
+            MastersRequest::ForgetEnded(quorum) => {
                 self.ask_quorum(&quorum.clone(), Input::Nothing, |masters| async move {
                     match masters.forget_ended().await {
                         Ok(0) => {}
@@ -209,20 +230,20 @@ impl Executor {
                     Input::Nothing
                 });
             }
-            Effect::AskWilling { quorum, questions } => {
+            MastersRequest::AskWilling { quorum, questions } => {
                 let broken = Input::Willing(quorum.clone(), Vec::new());
                 self.ask_quorum(&quorum.clone(), broken, |masters| async move {
                     Input::Willing(quorum, answers(&masters, questions).await)
                 });
             }
-            Effect::AskCounter(written) => {
+            MastersRequest::AskCounter(written) => {
                 let broken = Input::Counter(written.clone(), None);
                 self.ask_quorum(&written.quorum.clone(), broken, |masters| async move {
                     let largest = masters.largest_counter().await;
                     Input::Counter(written, largest)
                 });
             }
-            Effect::RetireUrl(retired, old_server) => {
+            MastersRequest::RetireUrl(retired, old_server) => {
                 let reason = "the check of the two servers ended unexpectedly; retrying".to_owned();
                 let broken = Input::Retired(retired.clone(), Err(reason));
                 self.ask_quorum(&retired.quorum.clone(), broken, |masters| async move {
@@ -231,8 +252,6 @@ impl Executor {
                     Input::Retired(retired, outcome.map_err(|error| error.to_string()))
                 });
             }
-            // All other effects are performed by the callers.
-            _ => {}
         }
     }
 

@@ -7,10 +7,15 @@ use tokio::time;
 
 use super::{Executor, requests};
 use crate::{
+    api::{LeaderLock, abstention::Abstention},
     clock,
     controller::{
         hand_over::answer,
-        index::{CoordinatorWrite, CoordinatorWriteEnd, Effect, Guarded, Input, LockReadEnd},
+        index::{
+            CoordinatorWrite, CoordinatorWriteEnd, Failover, Guarded, Input, LockReadEnd, ObjectRequest,
+            StatusWrite,
+        },
+        object::ObjectKey,
         siblings::Siblings,
         writer::{self, Item, Written},
     },
@@ -25,14 +30,14 @@ const READS: Duration = Duration::from_secs(10);
 
 impl Executor {
     /// Writes a status, with a timeout.
-    pub(super) fn write(&mut self, effect: Effect) {
+    pub(super) fn write_status(&mut self, write: StatusWrite) {
         let client = self.kubernetes.clients.urgent.clone();
-        let (item, write) = match effect {
-            Effect::WriteLock { key, version, status } => {
+        let (item, write) = match write {
+            StatusWrite::Lock { key, version, status } => {
                 let write = writer::write_lock(client, key.clone(), version, status);
                 (Item::Lock(key), Either::Left(write))
             }
-            Effect::WriteQuorum {
+            StatusWrite::Quorum {
                 name,
                 version,
                 status,
@@ -40,7 +45,6 @@ impl Executor {
                 let write = writer::write_quorum(client, name.clone(), version, status);
                 (Item::Quorum(name), Either::Right(write))
             }
-            _ => return,
         };
         // `Failed` would count as a failure of the server and delay the writes of all other objects.
         let broken = Written::Refused("the write ended unexpectedly".into());
@@ -53,12 +57,12 @@ impl Executor {
     }
 
     /// Sends a request other than the write of a status.
-    pub(super) fn request(&mut self, effect: Effect) {
+    pub(super) fn request_object(&mut self, request: ObjectRequest) {
         let (clients, rate_limiter) = (&self.kubernetes.clients, self.kubernetes.rate_limiter.clone());
         let urgent = clients.urgent.clone();
         let jobs = &mut self.tasks.jobs;
-        match effect {
-            Effect::SetFinalizer { key, uid, change } => {
+        match request {
+            ObjectRequest::SetFinalizer { key, uid, change } => {
                 let broken = Input::Finalizer {
                     key: key.clone(),
                     uid: uid.clone(),
@@ -70,7 +74,7 @@ impl Executor {
                     Input::Finalizer { key, uid, end }
                 });
             }
-            Effect::ReadLock(key) => {
+            ObjectRequest::ReadLock(key) => {
                 let failed = LockReadEnd::Failed("the read ended unexpectedly".to_owned());
                 let broken = Input::LockRead {
                     key: key.clone(),
@@ -86,10 +90,20 @@ impl Executor {
                     Input::LockRead { key, sent, end }
                 });
             }
-            Effect::WriteCoordinator(write) => self.write_coordinator(write),
-            Effect::SetQuorumFinalizers { .. } => self.set_quorum_finalizers(effect),
-            Effect::Abstain { .. } => self.abstain(effect),
-            Effect::EndAbstention { key, object } => jobs.start(Input::Nothing, async move {
+            ObjectRequest::WriteCoordinator(write) => self.write_coordinator(write),
+            ObjectRequest::SetQuorumFinalizers {
+                name,
+                version,
+                finalizers,
+                adds,
+            } => self.set_quorum_finalizers(name, version, finalizers, adds),
+            ObjectRequest::Abstain {
+                key,
+                object,
+                abstention,
+                failover,
+            } => self.abstain(key, *object, abstention, failover),
+            ObjectRequest::EndAbstention { key, object } => jobs.start(Input::Nothing, async move {
                 let write = requests::abstain(urgent, *object, None);
                 if let Ok(Err(reason)) = time::timeout(ABSTAINS, write).await {
                     tracing::debug!(object = %format!("LeaderLock {key}"), reason,
@@ -97,7 +111,7 @@ impl Executor {
                 }
                 Input::Nothing
             }),
-            Effect::AnswerHandOver {
+            ObjectRequest::AnswerHandOver {
                 key,
                 request,
                 answer: reply,
@@ -105,7 +119,7 @@ impl Executor {
                 answer(urgent, key.clone(), request, reply).await;
                 Input::HandOverAnswered(key)
             }),
-            Effect::ReadDeleted { key, metadata, pause } => {
+            ObjectRequest::ReadDeleted { key, metadata, pause } => {
                 let client = clients.work.clone();
                 let broken = Input::Salvaged(key.clone(), Err(metadata));
                 jobs.start(broken, async move {
@@ -114,7 +128,6 @@ impl Executor {
                     Input::Salvaged(key, Ok(object))
                 });
             }
-            _ => {}
         }
     }
 
@@ -136,16 +149,13 @@ impl Executor {
         });
     }
 
-    fn set_quorum_finalizers(&mut self, effect: Effect) {
-        let Effect::SetQuorumFinalizers {
-            name,
-            version,
-            finalizers,
-            adds,
-        } = effect
-        else {
-            return;
-        };
+    fn set_quorum_finalizers(
+        &mut self,
+        name: String,
+        version: Option<String>,
+        finalizers: Vec<String>,
+        adds: bool,
+    ) {
         let client = self.kubernetes.clients.urgent.clone();
         let rate_limiter = self.kubernetes.rate_limiter.clone();
         let broken = Guarded::Failed("the write ended unexpectedly".to_owned());
@@ -161,21 +171,12 @@ impl Executor {
         });
     }
 
-    fn abstain(&mut self, effect: Effect) {
-        let Effect::Abstain {
-            key,
-            object,
-            abstention,
-            failover,
-        } = effect
-        else {
-            return;
-        };
+    fn abstain(&mut self, key: ObjectKey, object: LeaderLock, abstention: Abstention, failover: Failover) {
         let client = self.kubernetes.clients.urgent.clone();
         let broken = Err("the write ended unexpectedly".to_owned());
         let broken = Input::Abstains(key.clone(), failover.clone(), broken);
         self.tasks.jobs.start(broken, async move {
-            let write = requests::abstain(client, *object, Some(&abstention));
+            let write = requests::abstain(client, object, Some(&abstention));
             let end = time::timeout(ABSTAINS, write).await;
             let end = end.unwrap_or_else(|_| Err("the API server does not answer".to_owned()));
             Input::Abstains(key, failover, end)

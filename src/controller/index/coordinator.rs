@@ -6,7 +6,7 @@ use k8s_openapi::{
     api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp,
 };
 
-use super::{Effect, Index, Replica, World};
+use super::{Effect, Index, ObjectRequest, Replica, TargetTaskChange, World};
 use crate::{
     controller::{
         backoff::Backoff,
@@ -290,7 +290,8 @@ impl Index {
         };
         if let Some(write) = election.due_write(&unseen, at.now, at.stamp()) {
             election.writing = true;
-            self.effects.push(Effect::WriteCoordinator(write));
+            self.effects
+                .push(Effect::Object(ObjectRequest::WriteCoordinator(write)));
         }
         self.publish_coordinator(at);
     }
@@ -301,7 +302,8 @@ impl Index {
             return;
         };
         if let Some(write) = election.resignation(at.stamp()) {
-            self.effects.push(Effect::WriteCoordinator(write));
+            self.effects
+                .push(Effect::Object(ObjectRequest::WriteCoordinator(write)));
         }
         election.resigned = true;
     }
@@ -323,7 +325,8 @@ impl Index {
             if before != after {
                 tracing::info!(coordinator = after, "the coordinator of the replicas has changed");
             }
-            self.effects.push(Effect::PublishCoordinator(view));
+            self.effects
+                .push(Effect::Targets(TargetTaskChange::PublishCoordinator(view)));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Effect, Index, Planted, World, phase::LockPhase};
+use super::{Effect, ElectorChange, Index, Planted, QuorumChange, TargetTaskChange, World, phase::LockPhase};
 use crate::{
     api::{
         leader_lock::{Candidates, Enforcement, LockState},
@@ -287,7 +287,8 @@ impl Index {
     fn cancel_departure(&mut self, key: &ObjectKey) {
         let entry = self.locks.get_mut(key);
         if entry.is_some_and(|entry| std::mem::replace(&mut entry.departs, false)) {
-            self.effects.push(Effect::CancelDeparture(key.clone()));
+            self.effects
+                .push(Effect::Targets(TargetTaskChange::CancelDeparture(key.clone())));
         }
     }
 
@@ -303,7 +304,8 @@ impl Index {
             self.due.tasks.insert(key.clone());
         } else {
             quorum.names.insert(plan.lock_name.clone(), key.clone());
-            self.effects.push(Effect::ActivateLock(plan.clone()));
+            self.effects
+                .push(Effect::Elector(ElectorChange::ActivateLock(plan.clone())));
         }
         let Some(entry) = self.locks.get_mut(key) else {
             return;
@@ -314,14 +316,16 @@ impl Index {
             self.due.locks.insert(key.clone());
         }
         if entry.phase.contend(plan, at.now).is_some() {
-            self.effects.push(Effect::EndTargetTask(key.clone()));
+            self.effects
+                .push(Effect::Targets(TargetTaskChange::End(key.clone())));
         }
     }
 
     pub(super) fn close_quorum(&mut self, name: &str, why: &'static str) {
         if self.open.close(name) {
             let name = name.to_owned();
-            self.effects.push(Effect::CloseQuorum { name, why });
+            self.effects
+                .push(Effect::Quorum(QuorumChange::Close { name, why }));
         }
     }
 

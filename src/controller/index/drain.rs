@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{AfterStop, Effect, Index, Planted, World};
+use super::{AfterStop, Effect, ElectorChange, Index, Planted, TargetTaskChange, World};
 use crate::{
     api::plan::LockPlan,
     controller::{
@@ -107,11 +107,11 @@ impl Index {
             stopped: false,
             clean: false,
         };
-        self.effects.push(Effect::StopTargets {
+        self.effects.push(Effect::Targets(TargetTaskChange::Stop {
             key: key.clone(),
             halt,
             after: AfterStop::Drained(purpose, Box::new(drained)),
-        });
+        }));
     }
 
     pub(super) fn on_drained(
@@ -134,14 +134,15 @@ impl Index {
         }
         if passes || drained.ends(&purpose) {
             // Targets must not start again under this lease, so it ends even if the request has changed.
-            self.effects.push(Effect::HandOver {
+            self.effects.push(Effect::Elector(ElectorChange::HandOver {
                 quorum: drained.plan.quorum.clone(),
                 lock: drained.plan.lock_name.clone(),
                 token: drained.token,
                 to: drained.to.clone(),
-            });
+            }));
         } else if entry.phase.task().is_some() {
-            self.effects.push(Effect::ResumeTargets(key.clone()));
+            self.effects
+                .push(Effect::Targets(TargetTaskChange::Resume(key.clone())));
         }
         match purpose {
             Purpose::Asked(text) => self.on_asked_drained(key, text, drained, at),

@@ -36,20 +36,43 @@ use crate::{
     operator::{access::Access, state::InUse},
 };
 
+/// A decision of the index, by the part of the executor that performs it.
 #[derive(Debug)]
 pub(in crate::controller) enum Effect {
-    /// Replace the status of this version of a LeaderLock.
-    WriteLock {
+    Status(StatusWrite),
+    Object(ObjectRequest),
+    Targets(TargetTaskChange),
+    Watch(WatchChange),
+    Quorum(QuorumChange),
+    Elector(ElectorChange),
+    Masters(MastersRequest),
+    Siblings(SiblingRequest),
+    /// Emit an event.
+    Record(EventRecord),
+    /// Publish the state that the HTTP side shows, except for the handles of the quorums.
+    Publish(Box<InUse>),
+    /// End the process in the ordinary way. The kubelet starts the next one.
+    EndProcess,
+}
+
+/// A status that replaces that of one version of an object.
+#[derive(Debug)]
+pub(in crate::controller) enum StatusWrite {
+    Lock {
         key: ObjectKey,
         version: String,
         status: Value,
     },
-    /// Replace the status of this version of a RedisQuorum.
-    WriteQuorum {
+    Quorum {
         name: String,
         version: String,
         status: Value,
     },
+}
+
+/// A request to the API server other than the write of a status.
+#[derive(Debug)]
+pub(in crate::controller) enum ObjectRequest {
     /// Change the finalizer of the object with this UID, not of a new one with the same name.
     SetFinalizer {
         key: ObjectKey,
@@ -73,10 +96,7 @@ pub(in crate::controller) enum Effect {
         failover: Failover,
     },
     /// Remove the abstention from the object.
-    EndAbstention {
-        key: ObjectKey,
-        object: Box<LeaderLock>,
-    },
+    EndAbstention { key: ObjectKey, object: Box<LeaderLock> },
     AnswerHandOver {
         key: ObjectKey,
         request: String,
@@ -88,26 +108,38 @@ pub(in crate::controller) enum Effect {
         metadata: Box<ObjectMeta>,
         pause: Duration,
     },
-    Record(EventRecord),
+    /// Write the Lease of the coordinator.
+    WriteCoordinator(CoordinatorWrite),
+}
 
-    /// Start the task that switches the targets of a lock, replacing an earlier one.
-    StartTargetTask(Box<TargetTaskStart>),
-    UpdateTargetTask {
+/// A change of the tasks that switch the targets of locks.
+#[derive(Debug)]
+pub(in crate::controller) enum TargetTaskChange {
+    /// Start the task of a lock, replacing an earlier one.
+    Start(Box<TargetTaskStart>),
+    Update {
         key: ObjectKey,
         plan: Arc<LockPlan>,
         hands: Permissions,
     },
     /// Stop all targets of a lock.
-    StopTargets {
+    Stop {
         key: ObjectKey,
         halt: StopRequest,
         after: AfterStop,
     },
     /// Revoke the stop of a lock's targets, unless they are stopped already.
-    ResumeTargets(ObjectKey),
+    Resume(ObjectKey),
     /// Revoke the stop of a departure, unless it is carried out already.
     CancelDeparture(ObjectKey),
-    EndTargetTask(ObjectKey),
+    End(ObjectKey),
+    /// Pass the coordinator, or its renewal, to all target tasks.
+    PublishCoordinator(CoordinatorView),
+}
+
+/// A change of what the executor follows on the API server, beside the objects of the operator.
+#[derive(Debug)]
+pub(in crate::controller) enum WatchChange {
     /// Follow the pods of the node agents and guardians, if they are not followed yet.
     FollowNodeGuards,
     FollowTemplate(ObjectKey, TargetRef),
@@ -116,48 +148,39 @@ pub(in crate::controller) enum Effect {
     HurryTemplate(ObjectKey, TargetRef),
     /// Follow exactly the Secrets that these plans name.
     FollowSecrets(Vec<QuorumPlan>),
+}
 
-    OpenQuorum {
-        plan: QuorumPlan,
-        access: Access,
+/// A change of the quorums that this process has opened.
+#[derive(Debug)]
+pub(in crate::controller) enum QuorumChange {
+    Open {
+        plan: Box<QuorumPlan>,
+        access: Box<Access>,
         stored: Option<QuorumId>,
     },
-    CloseQuorum {
+    Close {
         name: String,
         why: &'static str,
     },
     /// Use these credentials and certificates, and the other settings that can change while the quorum is open.
-    AdjustQuorum {
-        plan: QuorumPlan,
-        access: Access,
+    Adjust {
+        plan: Box<QuorumPlan>,
+        access: Box<Access>,
     },
     /// Use the new URL of a master.
     ReplaceUrl(RetiredUrl),
-    /// Remove the vote of the server behind the old URL.
-    RetireUrl(RetiredUrl, OldServer),
-    /// Write the probes of `init` on new masters.
-    BeginInitialization(String),
-    InitializeMasters(String),
-    AskClusters(String),
-    /// Remove the registers that ended locks left on the masters of a quorum.
-    ForgetEnded(String),
-    /// Ask the masters of a quorum whether other clusters take part in locks.
-    AskWilling {
-        quorum: String,
-        questions: Vec<WillingQuestion>,
-    },
-    /// Read the largest counter that a majority reports, to check a token in the status of a lock.
-    AskCounter(WrittenToken),
     RememberToken {
         quorum: String,
         token: FencingToken,
     },
-    ForgetQuorumMetrics(String),
-    /// End the process in the ordinary way. The kubelet starts the next one.
-    EndProcess,
+    ForgetMetrics(String),
     /// Report that the object of a quorum is gone.
-    QuorumGone(String),
+    ReportGone(String),
+}
 
+/// A change of the locks for which an elector contends.
+#[derive(Debug)]
+pub(in crate::controller) enum ElectorChange {
     ActivateLock(Arc<LockPlan>),
     RemoveLock {
         quorum: String,
@@ -181,17 +204,34 @@ pub(in crate::controller) enum Effect {
         token: FencingToken,
         to: ClusterId,
     },
+}
 
-    /// Write the Lease of the coordinator.
-    WriteCoordinator(CoordinatorWrite),
-    /// Pass the coordinator, or its renewal, to the target tasks.
-    PublishCoordinator(CoordinatorView),
-    AskSiblings(Asked),
+/// A request to the masters of a quorum.
+#[derive(Debug)]
+pub(in crate::controller) enum MastersRequest {
+    /// Write the probes of `init` on new masters.
+    BeginInitialization(String),
+    Initialize(String),
+    AskClusters(String),
+    /// Remove the registers that ended locks left on the masters of a quorum.
+    ForgetEnded(String),
+    /// Ask the masters of a quorum whether other clusters take part in locks.
+    AskWilling {
+        quorum: String,
+        questions: Vec<WillingQuestion>,
+    },
+    /// Read the largest counter that a majority reports, to check a token in the status of a lock.
+    AskCounter(WrittenToken),
+    /// Remove the vote of the server behind the old URL.
+    RetireUrl(RetiredUrl, OldServer),
+}
+
+/// A request to the other replicas of this release.
+#[derive(Debug)]
+pub(in crate::controller) enum SiblingRequest {
+    AskAll(Asked),
     /// Ask whether a sibling needs a finalizer of this quorum.
     AskUses(String, Asked),
-
-    /// Publish the state that the HTTP side shows, except for the handles of the quorums.
-    Publish(Box<InUse>),
 }
 
 /// A change of the finalizer of a lock, and of the record that belongs to it.

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 
 use super::{
-    Effect, Index, Planted, World,
+    Effect, Index, ObjectRequest, Planted, World,
     drain::{Drain, Drained, Purpose},
     targets::paused,
     willing::OtherClusters,
@@ -82,12 +82,12 @@ impl Index {
             to,
             drain: drain.clone(),
         };
-        self.effects.push(Effect::Abstain {
+        self.effects.push(Effect::Object(ObjectRequest::Abstain {
             key: key.clone(),
             object,
             abstention: next,
             failover,
-        });
+        }));
         if let Some(entry) = self.locks.get_mut(key) {
             entry.phase.drain(drain);
         }
@@ -164,10 +164,10 @@ impl Index {
         );
         // The cluster keeps the lock, so the abstention is removed.
         if let Some(entry) = self.locks.get(key) {
-            self.effects.push(Effect::EndAbstention {
+            self.effects.push(Effect::Object(ObjectRequest::EndAbstention {
                 key: key.clone(),
                 object: Box::new(entry.object.clone()),
-            });
+            }));
         }
     }
 

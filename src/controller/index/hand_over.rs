@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Effect, Index, World,
+    Effect, ElectorChange, Index, ObjectRequest, TargetTaskChange, World,
     drain::{Drained, Purpose},
     lock_store::LockEntry,
     targets::paused,
@@ -61,7 +61,8 @@ impl Index {
                 && text.as_ref() != Some(asked)
             {
                 // The request was withdrawn. A new request is handled after this drain.
-                self.effects.push(Effect::ResumeTargets(key.clone()));
+                self.effects
+                    .push(Effect::Targets(TargetTaskChange::Resume(key.clone())));
             }
             return;
         }
@@ -109,12 +110,12 @@ impl Index {
                 let purpose = Purpose::Asked(text);
                 return self.drain(key, authority.token, to, purpose, decision.patience, at);
             }
-            Some(to) => self.effects.push(Effect::HandOver {
+            Some(to) => self.effects.push(Effect::Elector(ElectorChange::HandOver {
                 quorum: plan.quorum.clone(),
                 lock: plan.lock_name.clone(),
                 token: authority.token,
                 to,
-            }),
+            })),
             None => {}
         }
         self.reply(key, text, decision.answer);
@@ -162,11 +163,11 @@ impl Index {
 
     fn reply(&mut self, key: &ObjectKey, text: String, answer: HandOverAnswer) {
         self.in_flight.answering.insert(key.clone(), text.clone());
-        self.effects.push(Effect::AnswerHandOver {
+        self.effects.push(Effect::Object(ObjectRequest::AnswerHandOver {
             key: key.clone(),
             request: text,
             answer,
-        });
+        }));
     }
 
     pub(super) fn on_answered(&mut self, key: &ObjectKey) {

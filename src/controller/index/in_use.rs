@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{Effect, Index, World};
+use super::{Effect, Index, ObjectRequest, SiblingRequest, World};
 use crate::{
     api::{RedisQuorum, in_use},
     controller::{
@@ -172,7 +172,10 @@ impl Index {
         if let Some(entry) = self.quorums.get_mut(name) {
             entry.finalizer.start();
         }
-        self.effects.push(Effect::AskUses(name.to_owned(), question));
+        self.effects.push(Effect::Siblings(SiblingRequest::AskUses(
+            name.to_owned(),
+            question,
+        )));
     }
 
     /// Removes the finalizers that neither this replica nor a sibling needs.
@@ -208,12 +211,13 @@ impl Index {
         change(&mut finalizers);
         // The resource version ensures that no finalizer of another writer is lost and no new object of the
         // same name is changed.
-        self.effects.push(Effect::SetQuorumFinalizers {
-            name: name.to_owned(),
-            version: metadata.resource_version.clone(),
-            finalizers,
-            adds,
-        });
+        self.effects
+            .push(Effect::Object(ObjectRequest::SetQuorumFinalizers {
+                name: name.to_owned(),
+                version: metadata.resource_version.clone(),
+                finalizers,
+                adds,
+            }));
     }
 
     pub(super) fn on_guarded(&mut self, name: &str, end: Guarded, at: &World<'_>) {

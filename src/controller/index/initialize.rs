@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Effect, Index, World};
+use super::{Effect, Index, MastersRequest, World};
 use crate::{
     api::{RedisQuorum, redis_quorum::FirstStart},
     controller::writer::Item,
@@ -95,13 +95,17 @@ impl Index {
                     self.writer.push(Item::Quorum(name.to_owned()));
                 } else if status.iter().all(is_new) {
                     entry.initialization = Initialization::Probing;
-                    self.effects.push(Effect::BeginInitialization(name.to_owned()));
+                    self.effects
+                        .push(Effect::Masters(MastersRequest::BeginInitialization(
+                            name.to_owned(),
+                        )));
                 }
             }
             Initialization::Allowed(time) => {
                 entry.initialization = Initialization::Running(time.clone());
                 tracing::info!(quorum = name, "first start: initialising the masters");
-                self.effects.push(Effect::InitializeMasters(name.to_owned()));
+                self.effects
+                    .push(Effect::Masters(MastersRequest::Initialize(name.to_owned())));
             }
             Initialization::Probing
             | Initialization::Remembering(_)

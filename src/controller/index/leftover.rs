@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Effect, Index, World, decide::observe_only};
+use super::{Effect, Index, TargetTaskChange, World, decide::observe_only};
 use crate::{
     api::{leader_lock::Enforcement, plan::LockPlan},
     controller::{
@@ -63,7 +63,8 @@ impl Index {
     pub(super) fn forget_leftovers(&mut self, key: &ObjectKey) {
         let entry = self.locks.get_mut(key);
         if entry.is_some_and(|entry| entry.phase.forget_leftovers().is_some()) {
-            self.effects.push(Effect::EndTargetTask(key.clone()));
+            self.effects
+                .push(Effect::Targets(TargetTaskChange::End(key.clone())));
         }
     }
 }

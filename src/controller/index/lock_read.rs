@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{Effect, Index, World};
+use super::{Effect, Index, ObjectRequest, World};
 use crate::{
     api::LeaderLock,
     controller::{backoff::Backoff, object::ObjectKey},
@@ -102,7 +102,8 @@ impl Index {
         };
         if entry.reads.may_start(at.now) {
             entry.reads.under_way = true;
-            self.effects.push(Effect::ReadLock(key.clone()));
+            self.effects
+                .push(Effect::Object(ObjectRequest::ReadLock(key.clone())));
         } else {
             self.due.reads.insert(key.clone());
         }

@@ -1,7 +1,7 @@
 //! Decides whether this replica writes the status of a lock, and computes the changes in it.
 
 use super::{
-    Effect, Index, LockSnapshot, Planted, World,
+    Effect, Index, LockSnapshot, Planted, StatusWrite, World,
     author::Asked,
     failover::abstains_until,
     locks::holder_facts,
@@ -198,11 +198,11 @@ impl Index {
             written: at.now,
             status: new_status,
         });
-        Some(Effect::WriteLock {
+        Some(Effect::Status(StatusWrite::Lock {
             key: key.clone(),
             version: object.metadata.resource_version.clone().unwrap_or_default(),
             status,
-        })
+        }))
     }
 }
 

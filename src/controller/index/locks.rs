@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Effect, Index, LockSnapshot, Planted, World};
+use super::{Effect, Index, LockSnapshot, MastersRequest, Planted, QuorumChange, World};
 use crate::{
     api::LeaderLock,
     controller::{
@@ -150,11 +150,12 @@ impl Index {
             return plausible;
         }
         if self.open.get(&plan.quorum).is_some() {
-            self.effects.push(Effect::AskCounter(WrittenToken {
-                key: key.clone(),
-                quorum: plan.quorum.clone(),
-                token: written,
-            }));
+            self.effects
+                .push(Effect::Masters(MastersRequest::AskCounter(WrittenToken {
+                    key: key.clone(),
+                    quorum: plan.quorum.clone(),
+                    token: written,
+                })));
         }
         true
     }
@@ -235,10 +236,10 @@ impl Index {
         if let Some(token) = token.and_then(|token| u64::try_from(token).ok())
             && self.open.get(quorum).is_some()
         {
-            self.effects.push(Effect::RememberToken {
+            self.effects.push(Effect::Quorum(QuorumChange::RememberToken {
                 quorum: quorum.clone(),
                 token: FencingToken(token),
-            });
+            }));
         }
     }
 }

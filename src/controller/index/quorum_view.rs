@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::Resource;
 
 use super::{
-    Effect, Index, World,
+    Effect, ElectorChange, Index, MastersRequest, StatusWrite, World,
     reporter::{ReporterDuty, Turn},
     sight::SightChange,
 };
@@ -58,10 +58,12 @@ impl Index {
 
     /// Queues the writes and judgements that depend on the changes.
     fn queue_changes(&mut self, name: &str, turn: Turn, change: &SightChange, at: &World<'_>) {
-        let internal = turn.put.into_iter().map(|(lock, terms)| Effect::PutInternal {
-            quorum: name.to_owned(),
-            lock,
-            terms,
+        let internal = turn.put.into_iter().map(|(lock, terms)| {
+            Effect::Elector(ElectorChange::PutInternal {
+                quorum: name.to_owned(),
+                lock,
+                terms,
+            })
         });
         self.effects.extend(internal);
         let Some(entry) = self.quorums.get_mut(name) else {
@@ -89,7 +91,8 @@ impl Index {
             self.ask_for_clusters(name);
         }
         if removes && self.open.get(name).is_some() {
-            self.effects.push(Effect::ForgetEnded(name.to_owned()));
+            self.effects
+                .push(Effect::Masters(MastersRequest::ForgetEnded(name.to_owned())));
         }
         if locks_become_unknown {
             self.write_locks_of(name);
@@ -99,7 +102,8 @@ impl Index {
     /// Reads the live clusters, which are part of the heartbeat, before it is written.
     fn ask_for_clusters(&mut self, name: &str) {
         if self.open.get(name).is_some() {
-            self.effects.push(Effect::AskClusters(name.to_owned()));
+            self.effects
+                .push(Effect::Masters(MastersRequest::AskClusters(name.to_owned())));
         }
     }
 
@@ -268,10 +272,10 @@ impl Index {
             entry.reported_not_ready = Some(at.now);
         }
         let version = entry.object.metadata.resource_version.clone().unwrap_or_default();
-        Some(Effect::WriteQuorum {
+        Some(Effect::Status(StatusWrite::Quorum {
             name: name.to_owned(),
             version,
             status,
-        })
+        }))
     }
 }

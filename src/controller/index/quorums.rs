@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Effect, Index, Planted, World, name_clash::clash};
+use super::{Effect, ElectorChange, Index, Planted, QuorumChange, WatchChange, World, name_clash::clash};
 use crate::{
     api::{RedisQuorum, plan::QuorumPlan, vocabulary::ConditionType},
     controller::{
@@ -66,7 +66,8 @@ impl Index {
         self.quorums.forget(name);
         self.open.forget_failure(name);
         self.touch_locks_of(name);
-        self.effects.push(Effect::QuorumGone(name.to_owned()));
+        self.effects
+            .push(Effect::Quorum(QuorumChange::ReportGone(name.to_owned())));
     }
 
     pub(super) fn touch_locks_of(&mut self, quorum: &str) {
@@ -129,7 +130,8 @@ impl Index {
                 Err(_) => self.quorums.get(name)?.phase.plan().cloned(),
             })
             .collect();
-        self.effects.push(Effect::FollowSecrets(plans));
+        self.effects
+            .push(Effect::Watch(WatchChange::FollowSecrets(plans)));
     }
 
     /// Uses a plan. Returns the plan in use; `None` while the quorum is being opened.
@@ -172,10 +174,10 @@ impl Index {
             return Ok(Some(in_use));
         };
         open.plan = in_use.clone();
-        self.effects.push(Effect::AdjustQuorum {
-            plan: in_use,
-            access: *access,
-        });
+        self.effects.push(Effect::Quorum(QuorumChange::Adjust {
+            plan: Box::new(in_use),
+            access,
+        }));
         self.start_reporter(&plan, at);
         self.change_urls(name, &plan, at).map_or(Ok(Some(plan)), Err)
     }
@@ -197,11 +199,11 @@ impl Index {
         let status = entry.and_then(|entry| entry.object.status.as_ref());
         let stored = status.and_then(|status| QuorumId::parse(status.quorum_id.as_deref()?));
         self.open.open(plan.clone());
-        self.effects.push(Effect::OpenQuorum {
-            plan: plan.clone(),
-            access,
+        self.effects.push(Effect::Quorum(QuorumChange::Open {
+            plan: Box::new(plan.clone()),
+            access: Box::new(access),
             stored,
-        });
+        }));
         self.start_reporter(plan, at);
         let objects = self
             .locks
@@ -230,19 +232,21 @@ impl Index {
         };
         let reporter = Reporter::new(&terms, at.now).ok();
         let locks = reporter.iter().flat_map(Reporter::first_terms);
-        self.effects
-            .extend(locks.map(|(lock, terms)| Effect::PutInternal {
+        self.effects.extend(locks.map(|(lock, terms)| {
+            Effect::Elector(ElectorChange::PutInternal {
                 quorum: plan.name.clone(),
                 lock,
                 terms,
-            }));
+            })
+        }));
         entry.reporting.set_reporter(reporter);
     }
 
     pub(super) fn on_quorum_closed(&mut self, name: String) {
         self.open.closed(&name);
         if self.quorums.get(&name).is_none() {
-            self.effects.push(Effect::ForgetQuorumMetrics(name.clone()));
+            self.effects
+                .push(Effect::Quorum(QuorumChange::ForgetMetrics(name.clone())));
         }
         self.due.quorums.insert(name);
     }
@@ -262,7 +266,8 @@ impl Index {
         self.take_back_locks_of(name);
         // The status written before the failure reports that the quorum is being opened.
         self.writer.push(Item::Quorum(name.to_owned()));
-        self.effects.push(Effect::ForgetQuorumMetrics(name.to_owned()));
+        self.effects
+            .push(Effect::Quorum(QuorumChange::ForgetMetrics(name.to_owned())));
     }
 
     /// Deactivates the locks on a quorum that was not opened: orders to it had no effect.

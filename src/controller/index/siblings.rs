@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Effect, Index, Planted, World, targets::has_finalizer};
+use super::{Effect, Index, Planted, SiblingRequest, World, targets::has_finalizer};
 use crate::{
     controller::{
         index::{lock_store::LockEntry, quorum_store::QuorumEntry},
@@ -75,7 +75,8 @@ impl Index {
             return;
         }
         (self.asking.under_way, self.asking.at) = (true, Some(now));
-        self.effects.push(Effect::AskSiblings(quorums));
+        self.effects
+            .push(Effect::Siblings(SiblingRequest::AskAll(quorums)));
     }
 
     /// Reports whether the connections to the siblings are checked now, which no decision needs.

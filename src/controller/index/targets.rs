@@ -2,7 +2,8 @@
 //! stopped.
 
 use super::{
-    Effect, FinalizerChange, FinalizerEnd, Index, Planted, TargetTaskStart, World,
+    Effect, FinalizerChange, FinalizerEnd, Index, ObjectRequest, Planted, TargetTaskChange, TargetTaskStart,
+    WatchChange, World,
     happened::{Off, happened, start_postponed},
     lock_store::LockEntry,
     phase::{LockPhase, TargetTask},
@@ -56,7 +57,8 @@ impl Index {
         // An order to a task that has panicked would be lost.
         let ended = at.views.target_task_ended(&key);
         if entry.phase.task().is_some_and(|task| !task.broken && !ended) {
-            self.effects.push(Effect::UpdateTargetTask { key, plan, hands });
+            self.effects
+                .push(Effect::Targets(TargetTaskChange::Update { key, plan, hands }));
             return;
         }
         let detached = entry.phase.active_plan().is_none();
@@ -73,23 +75,26 @@ impl Index {
         }
         entry.phase.start_task();
         if plan.is_fenced() {
-            self.effects.push(Effect::FollowNodeGuards);
+            self.effects.push(Effect::Watch(WatchChange::FollowNodeGuards));
         }
         self.effects
-            .push(Effect::StartTargetTask(Box::new(TargetTaskStart {
-                key,
-                plan,
-                hands,
-                detached,
-                own_tokens,
-            })));
+            .push(Effect::Targets(TargetTaskChange::Start(Box::new(
+                TargetTaskStart {
+                    key,
+                    plan,
+                    hands,
+                    detached,
+                    own_tokens,
+                },
+            ))));
     }
 
     /// Ends the target task, so that nothing is switched for this lock any more.
     pub(super) fn end_target_task(&mut self, key: &ObjectKey) {
         let entry = self.locks.get_mut(key);
         if entry.is_some_and(|entry| entry.phase.take_task().is_some()) {
-            self.effects.push(Effect::EndTargetTask(key.clone()));
+            self.effects
+                .push(Effect::Targets(TargetTaskChange::End(key.clone())));
         }
     }
 
@@ -230,11 +235,11 @@ impl Index {
             return;
         }
         entry.finalizer.start();
-        self.effects.push(Effect::SetFinalizer {
+        self.effects.push(Effect::Object(ObjectRequest::SetFinalizer {
             key: key.clone(),
             uid: entry.object.metadata.uid.clone(),
             change,
-        });
+        }));
     }
 
     pub(super) fn on_finalizer(

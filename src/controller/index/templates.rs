@@ -1,6 +1,6 @@
 //! Follows pod templates: a lock is judged again when one of its templates has been read.
 
-use super::{Effect, Index, World};
+use super::{Effect, Index, WatchChange, World};
 use crate::controller::{
     object::ObjectKey,
     problem::{Problem, Reason},
@@ -16,10 +16,10 @@ impl Index {
         let (begun, ended) = entry.templates.follow(&entry.object);
         let begun = begun
             .into_iter()
-            .map(|one| Effect::FollowTemplate(key.clone(), one));
+            .map(|one| Effect::Watch(WatchChange::FollowTemplate(key.clone(), one)));
         let ended = ended
             .into_iter()
-            .map(|one| Effect::UnfollowTemplate(key.clone(), one));
+            .map(|one| Effect::Watch(WatchChange::UnfollowTemplate(key.clone(), one)));
         self.effects.extend(ended.chain(begun));
     }
 
@@ -31,7 +31,8 @@ impl Index {
         let opening = |problem: &Problem| problem.reason == Reason::Opening;
         if entry.problem().is_some_and(opening) || self.holds(key, at) {
             let hurried = entry.templates.unread();
-            let hurried = hurried.map(|one| Effect::HurryTemplate(key.clone(), one.clone()));
+            let hurried =
+                hurried.map(|one| Effect::Watch(WatchChange::HurryTemplate(key.clone(), one.clone())));
             self.effects.extend(hurried);
         }
     }

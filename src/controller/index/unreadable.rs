@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde_json::Value;
 
-use super::{Effect, Index, World};
+use super::{Effect, Index, ObjectRequest, World};
 use crate::{
     api::{FINALIZER, salvage::salvage},
     controller::{
@@ -54,7 +54,11 @@ impl Index {
     }
 
     fn read_deleted(&mut self, key: ObjectKey, metadata: Box<ObjectMeta>, pause: Duration) {
-        self.effects.push(Effect::ReadDeleted { key, metadata, pause });
+        self.effects.push(Effect::Object(ObjectRequest::ReadDeleted {
+            key,
+            metadata,
+            pause,
+        }));
     }
 
     pub(super) fn on_salvaged(

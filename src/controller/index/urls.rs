@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Effect, Index, Planted, World};
+use super::{Effect, Index, MastersRequest, Planted, QuorumChange, World};
 use crate::{
     api::{STOPPED, plan::QuorumPlan},
     controller::{
@@ -117,7 +117,8 @@ impl Index {
                 old,
                 new,
             };
-            self.effects.push(Effect::RetireUrl(retired, old_server));
+            self.effects
+                .push(Effect::Masters(MastersRequest::RetireUrl(retired, old_server)));
         }
         let waits = || {
             Problem::new(
@@ -185,7 +186,8 @@ impl Index {
             return Some(Problem::new(Reason::InvalidSpec, error.to_string()));
         }
         open.plan = plan;
-        self.effects.push(Effect::ReplaceUrl(retired.clone()));
+        self.effects
+            .push(Effect::Quorum(QuorumChange::ReplaceUrl(retired.clone())));
         None
     }
 

@@ -12,7 +12,10 @@ use std::{
     time::Duration,
 };
 
-use super::{Effect, Index, Planted, World, failover::abstention, lock_store::LockEntry, targets::paused};
+use super::{
+    Effect, ElectorChange, Index, MastersRequest, Planted, World, failover::abstention,
+    lock_store::LockEntry, targets::paused,
+};
 use crate::{
     api::{
         leader_lock::{Candidates, LockState},
@@ -131,9 +134,11 @@ impl Index {
             return;
         };
         let before = std::mem::replace(&mut open.shown, shown);
-        let removed = before.difference(&open.shown).map(|lock| Effect::RemoveInternal {
-            quorum: quorum.to_owned(),
-            lock: lock.clone(),
+        let removed = before.difference(&open.shown).map(|lock| {
+            Effect::Elector(ElectorChange::RemoveInternal {
+                quorum: quorum.to_owned(),
+                lock: lock.clone(),
+            })
         });
         self.effects.extend(removed);
         let reporter = self
@@ -141,10 +146,12 @@ impl Index {
             .get(quorum)
             .and_then(|entry| entry.reporting.reporter());
         let Some(reporter) = reporter else { return };
-        let added = open.shown.difference(&before).map(|lock| Effect::PutInternal {
-            quorum: quorum.to_owned(),
-            lock: lock.clone(),
-            terms: reporter.shown_terms(lock),
+        let added = open.shown.difference(&before).map(|lock| {
+            Effect::Elector(ElectorChange::PutInternal {
+                quorum: quorum.to_owned(),
+                lock: lock.clone(),
+                terms: reporter.shown_terms(lock),
+            })
         });
         self.effects.extend(added);
     }
@@ -230,7 +237,8 @@ impl Index {
             if let Some(open) = self.open.get_mut(&quorum) {
                 open.asks_willing = true;
             }
-            self.effects.push(Effect::AskWilling { quorum, questions });
+            self.effects
+                .push(Effect::Masters(MastersRequest::AskWilling { quorum, questions }));
         }
     }
 

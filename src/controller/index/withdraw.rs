@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    AfterStop, Effect, FinalizerChange, Index, Planted, World,
+    AfterStop, Effect, ElectorChange, FinalizerChange, Index, Planted, TargetTaskChange, WatchChange, World,
     decide::{UNCONFIRMED, observe_only},
     departure::{Departing, Departure, departure},
     targets::{has_finalizer, paused},
@@ -75,14 +75,14 @@ impl Index {
         if let Some(entry) = self.locks.get_mut(key) {
             entry.departs = true;
         }
-        self.effects.push(Effect::StopTargets {
+        self.effects.push(Effect::Targets(TargetTaskChange::Stop {
             key: key.clone(),
             halt: StopRequest {
                 by: until,
                 scope: StopScope::Departure,
             },
             after: AfterStop::TakenAway(until),
-        });
+        }));
     }
 
     /// Observes a lock that a sibling withdraws. A replica that contended for it would win the lease that the sibling
@@ -260,7 +260,8 @@ impl Index {
             ReleaseMode::Abandon
         };
         if task.is_some() {
-            self.effects.push(Effect::EndTargetTask(key.clone()));
+            self.effects
+                .push(Effect::Targets(TargetTaskChange::End(key.clone())));
         }
         // Other locks that wait for its targets are judged again, too.
         self.due.locks.insert(key.clone());
@@ -309,11 +310,12 @@ impl Index {
             ReleaseMode::Release
         };
         for reference in entry.templates.references() {
-            let effect = Effect::UnfollowTemplate(key.clone(), reference.clone());
+            let effect = Effect::Watch(WatchChange::UnfollowTemplate(key.clone(), reference.clone()));
             self.effects.push(effect);
         }
         if entry.phase.task().is_some() && !self.plants(Planted::TaskOutlivesLock) {
-            self.effects.push(Effect::EndTargetTask(key.clone()));
+            self.effects
+                .push(Effect::Targets(TargetTaskChange::End(key.clone())));
         }
         if let Some(plan) = entry.phase.active_plan() {
             self.remove_from_quorum(key, plan, release_mode, at);
@@ -355,11 +357,11 @@ impl Index {
             if let Some(token) = token {
                 self.open.give_up(&plan.quorum, &plan.lock_name, token);
             }
-            self.effects.push(Effect::RemoveLock {
+            self.effects.push(Effect::Elector(ElectorChange::RemoveLock {
                 quorum: plan.quorum.clone(),
                 lock: plan.lock_name.clone(),
                 release_mode,
-            });
+            }));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{Simulation, index, world};
 use crate::controller::{
-    index::{Effect, FinalizerEnd, Handed, Input, LastStatus},
+    index::{Effect, FinalizerEnd, Handed, Input, LastStatus, ObjectRequest},
     object::ObjectKey,
     sibling_answers::Round,
     status::claims,
@@ -49,7 +49,7 @@ impl Simulation {
         self.index.remove_last_finalizers(&stopped, &world(&self.outside));
         for effect in self.index.take_effects() {
             self.outside.log(|| format!("-> {effect:?}"));
-            let Effect::SetFinalizer { key, uid, change } = effect else {
+            let Effect::Object(ObjectRequest::SetFinalizer { key, uid, change }) = effect else {
                 continue;
             };
             let end = self.outside.set_finalizer_at_end(&key, uid.as_deref(), &change);

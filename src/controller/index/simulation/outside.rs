@@ -1,5 +1,6 @@
 //! Simulates the surroundings of a replica: the API server, the masters, the siblings, and the target tasks.
 
+mod effects;
 mod end;
 mod faults;
 mod masters;
@@ -35,6 +36,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 const QUORUMS: [&str; 2] = ["q", "r"];
 const LEASE: Duration = Duration::from_secs(15);
 const SIBLING: &str = "sibling";
+const OTHER: &str = "us-1/other";
 
 /// The actual holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

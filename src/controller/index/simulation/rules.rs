@@ -12,7 +12,6 @@ use std::collections::BTreeSet;
 use contends::may_put;
 pub(super) use drains::DRAINS;
 use drains::{DrainSeen, drains_are_known, nothing_was_put};
-use stops::may_stop;
 use willing::WillingSeen;
 
 use super::outside::{Outside, Owner};
@@ -20,8 +19,8 @@ use crate::{
     api::leader_lock::{Candidates, DeletionPolicy},
     controller::{
         index::{
-            AfterStop, Effect, FinalizerEnd, Index, Input, drain::Purpose, has_finalizer,
-            lock_store::LockEntry,
+            Effect, ElectorChange, FinalizerEnd, Index, Input, MastersRequest, ObjectRequest, QuorumChange,
+            StatusWrite, TargetTaskChange, drain::Purpose, has_finalizer, lock_store::LockEntry,
         },
         object::ObjectKey,
     },
@@ -180,7 +179,7 @@ impl Rules {
         self.count(effect);
         self.see_begin(effect);
         match effect {
-            Effect::SetFinalizer { key, uid, change } => {
+            Effect::Object(ObjectRequest::SetFinalizer { key, uid, change }) => {
                 if !change.adds() {
                     may_unguard(key, index, outside)?;
                 }
@@ -190,17 +189,10 @@ impl Rules {
                 }
                 Ok(())
             }
-            Effect::ReplaceUrl(change) if !outside.retired.contains(change) => {
+            Effect::Quorum(QuorumChange::ReplaceUrl(change)) if !outside.retired.contains(change) => {
                 Err(format!("{change:?}: the old server may still vote"))
             }
-            Effect::StopTargets {
-                key,
-                after: AfterStop::Drained(Purpose::Unready, _),
-                ..
-            } if self.abstains.as_ref() != Some(key) => {
-                Err(format!("{key}: stopped for a failover that is not in its object"))
-            }
-            Effect::StartTargetTask(start) => {
+            Effect::Targets(TargetTaskChange::Start(start)) => {
                 may_start(&start.key, start.hands.guarded, index)?;
                 // A task that has panicked is started again: it follows the answers of the siblings on its own.
                 let again = outside.tasks.contains_key(&start.key);
@@ -215,55 +207,42 @@ impl Rules {
             Effect::EndProcess if !self.sibling_can_replace => {
                 Err("the process ends, and no sibling reaches the API server and the masters".to_owned())
             }
-            Effect::UpdateTargetTask { key, hands, .. } => may_start(key, hands.guarded, index),
-            Effect::Abstain { key, failover, .. }
+            Effect::Targets(TargetTaskChange::Update { key, hands, .. }) => {
+                may_start(key, hands.guarded, index)
+            }
+            Effect::Object(ObjectRequest::Abstain { key, failover, .. })
                 if !self.willing.contains(key, &failover.to, outside.now) =>
             {
                 Err(format!(
                     "{key}: passed to a cluster that is not known to be willing"
                 ))
             }
-            Effect::ActivateLock(plan) => may_put(plan, index, outside, &self.willing),
-            Effect::StopTargets { key, .. } if outside.tasks.get(key).is_some_and(|task| task.broken) => Err(
-                format!("{key}: its target task has panicked, and is ordered to stop"),
-            ),
-            Effect::StopTargets {
-                key,
-                after: AfterStop::Drained(Purpose::Asked(_), drained),
-                ..
-            } if self.willing.declines(
-                key,
-                &drained.to,
-                drained.plan.failover_after_unready.is_some(),
-                outside.now,
-            ) =>
-            {
-                Err(format!("{key}: stopped for a cluster that does not take part"))
+            Effect::Elector(ElectorChange::ActivateLock(plan)) => {
+                may_put(plan, index, outside, &self.willing)
             }
-            Effect::StopTargets {
-                after: AfterStop::Drained(_, drained),
-                ..
-            } if self.given_up.as_ref() == Some(&drained.plan.lock_name) => Ok(()),
-            Effect::StopTargets { key, .. } if self.gives_up(key, index) => Err(format!(
-                "{key}: stopped under the lease that the same batch gives up"
-            )),
-            Effect::StopTargets { key, halt, after } => may_stop(key, *halt, after, index, outside),
-            Effect::RemoveLock {
+            Effect::Targets(TargetTaskChange::Stop { key, halt, after }) => {
+                self.check_stop(key, *halt, after, index, outside)
+            }
+            Effect::Elector(ElectorChange::RemoveLock {
                 lock, release_mode, ..
-            } => {
+            }) => {
                 self.given_up = Some(lock.clone());
                 if *release_mode == ReleaseMode::Release && self.unstopped.as_ref() == Some(lock) {
                     return Err(format!("{lock}: released, and its targets were not stopped"));
                 }
                 Ok(())
             }
-            Effect::HandOver { lock, .. } if self.unconfirmed.as_ref() == Some(lock) => {
+            Effect::Elector(ElectorChange::HandOver { lock, .. })
+                if self.unconfirmed.as_ref() == Some(lock) =>
+            {
                 Err(format!("{lock}: handed over, and its pods may run"))
             }
-            Effect::HandOver {
+            Effect::Elector(ElectorChange::HandOver {
                 quorum, lock, token, ..
-            } => may_hand_over(quorum, lock, *token, outside),
-            Effect::WriteLock { key, status, .. } => claims_rightly(key, status, index, outside),
+            }) => may_hand_over(quorum, lock, *token, outside),
+            Effect::Status(StatusWrite::Lock { key, status, .. }) => {
+                claims_rightly(key, status, index, outside)
+            }
             _ => Ok(()),
         }
     }
@@ -276,14 +255,15 @@ impl Rules {
 
     fn count(&mut self, effect: &Effect) {
         match effect {
-            Effect::WriteQuorum { .. } => self.quorum_writes += 1,
-            Effect::AskSiblings(_)
-            | Effect::AskUses(..)
-            | Effect::AskClusters(_)
-            | Effect::ForgetEnded(_)
-            | Effect::AskWilling { .. }
-            | Effect::WriteCoordinator(_)
-            | Effect::PublishCoordinator(_) => {}
+            Effect::Status(StatusWrite::Quorum { .. }) => self.quorum_writes += 1,
+            Effect::Siblings(_)
+            | Effect::Masters(
+                MastersRequest::AskClusters(_)
+                | MastersRequest::ForgetEnded(_)
+                | MastersRequest::AskWilling { .. },
+            )
+            | Effect::Object(ObjectRequest::WriteCoordinator(_))
+            | Effect::Targets(TargetTaskChange::PublishCoordinator(_)) => {}
             _ => {
                 self.effects += 1;
                 if self.resting {

@@ -1,29 +1,25 @@
-//! Performs the effects: requests are answered later, fail, or get lost.
+//! Requests are answered later, fail, or get lost.
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{Focus, OpenQuorum, Outside, Owner, SIBLING, Task, stops::Stops};
+use super::{OpenQuorum, Outside, Owner, SIBLING};
 use crate::{
-    api::{hand_over::REQUEST, leader_lock::LockState, plan::QuorumPlan},
+    api::plan::QuorumPlan,
     controller::{
-        index::{
-            CoordinatorWriteEnd, Effect, Guarded, Input, LockReadEnd, simulation::server::Server,
-            urls::RetiredUrl,
-        },
+        index::{Input, simulation::server::Server, urls::RetiredUrl},
         sibling_answers::{Asked, Round},
-        writer::{Item, Written},
+        writer::Written,
     },
-    lease::{BootInstant, FencingToken, LockName, Participation},
-    masters::{Reporters, RetireOutcome, TakesPart, Unknown},
+    lease::{BootInstant, LockName},
+    masters::{RetireOutcome, Unknown},
     operator::sibling::{Answer, LeaseAnswer, LockAnswer, QuorumAnswer},
 };
 
 /// The timeout of a status write, and of any other request.
-const WRITE: Duration = Duration::from_secs(10);
-const READ: Duration = Duration::from_secs(150);
-const COORDINATES: Duration = Duration::from_secs(2);
-const ABSTAINS: Duration = Duration::from_secs(5);
-const OTHER: &str = "us-1/other";
+pub(super) const WRITE: Duration = Duration::from_secs(10);
+pub(super) const READ: Duration = Duration::from_secs(150);
+pub(super) const COORDINATES: Duration = Duration::from_secs(2);
+pub(super) const ABSTAINS: Duration = Duration::from_secs(5);
 
 impl Outside {
     /// Returns when an answer arrives.
@@ -52,131 +48,8 @@ impl Outside {
         Some((at, late && !self.server.down))
     }
 
-    /// Performs one effect. Returns the results that are available at once.
-    pub(in crate::controller::index::simulation) fn execute(&mut self, effect: Effect) -> Vec<Input> {
-        self.executed += 1;
-        match effect {
-            Effect::WriteLock { key, version, status } => {
-                let lost = self.lost();
-                let write = |server: &mut Server| server.write_lock(&key, &version, &status);
-                let (at, end) = self.request(WRITE, lost, write);
-                self.due.push((at, Input::Written(Item::Lock(key), end)));
-            }
-            Effect::WriteQuorum {
-                name,
-                version,
-                status,
-            } => {
-                let lost = self.lost();
-                let write = |server: &mut Server| server.write_quorum(&name, &version, &status);
-                let (at, end) = self.request(WRITE, lost, write);
-                self.due.push((at, Input::Written(Item::Quorum(name), end)));
-            }
-            Effect::SetFinalizer { key, uid, change } => {
-                let write = |server: &mut Server| server.set_finalizer(&key, uid.as_deref(), &change);
-                let (at, end) = self.request(READ, Err("no answer".to_owned()), write);
-                self.may_recreate(&key.name);
-                self.due.push((at, Input::Finalizer { key, uid, end }));
-            }
-            Effect::ReadLock(key) => {
-                let sent = self.now;
-                let failed = LockReadEnd::Failed("no answer".to_owned());
-                let (at, end) = self.request(READ, failed, |server| server.read_lock(&key));
-                self.due.push((at, Input::LockRead { key, sent, end }));
-            }
-            Effect::WriteCoordinator(write) => {
-                let lost = CoordinatorWriteEnd::Failed {
-                    forbidden: false,
-                    reason: "no answer".to_owned(),
-                };
-                let (at, end) = self.request(COORDINATES, lost, |server| server.write_coordinator(&write));
-                self.due.push((at, Input::CoordinatorWritten(end)));
-            }
-            Effect::SetQuorumFinalizers {
-                name,
-                version,
-                finalizers,
-                ..
-            } => {
-                let lost = Guarded::Failed("no answer".to_owned());
-                let (at, end) = self.request(READ, lost, |server| {
-                    server.set_quorum_finalizers(&name, version.as_deref(), finalizers)
-                });
-                self.due.push((at, Input::QuorumFinalizers(name, end)));
-            }
-            Effect::Abstain {
-                key,
-                object,
-                abstention,
-                failover,
-            } => {
-                let text = serde_json::to_string(&abstention).unwrap();
-                let lost = Err("no answer".to_owned());
-                let (at, mut end) =
-                    self.request(ABSTAINS, lost, |server| server.abstain(&object, Some(text)));
-                if self.focus == Focus::Drains && !self.calm && self.random.u8(..3) == 0 {
-                    end = Err("the answer is lost".to_owned());
-                }
-                self.due.push((at, Input::Abstains(key, failover, end)));
-            }
-            Effect::EndAbstention { object, .. } => {
-                let lost = Err(String::new());
-                // Its end is not awaited.
-                let _ = self.request(ABSTAINS, lost, |server| server.abstain(&object, None));
-            }
-            Effect::AnswerHandOver { key, .. } => {
-                self.server.annotate(&key.name, REQUEST, None);
-                self.answer(Input::HandOverAnswered(key));
-            }
-            Effect::AskSiblings(asked) => {
-                let round = self.round(asked);
-                self.answer(Input::SiblingsAnswered(round));
-            }
-            Effect::AskUses(name, asked) => {
-                let round = self.round(asked);
-                self.answer(Input::Uses(name, Some(round)));
-            }
-            Effect::ForgetEnded(_) => self.answer(Input::Nothing),
-            Effect::AskClusters(name) => {
-                let other = self.other_lives.then(|| OTHER.parse().unwrap());
-                let clusters = other.into_iter().collect();
-                self.answer(Input::Clusters(
-                    name,
-                    Reporters {
-                        clusters,
-                        complete: 3,
-                    },
-                ));
-            }
-            Effect::AskWilling { quorum, questions } => {
-                let sees = self.quorums.get(&quorum).is_some_and(|quorum| quorum.voting >= 2);
-                let takes_part = match (sees, self.other_takes_part) {
-                    (false, _) => TakesPart::Unknown,
-                    (true, true) => TakesPart::Willing,
-                    (true, false) if self.random.bool() => TakesPart::NotShown,
-                    (true, false) => TakesPart::Declining,
-                };
-                let answers = questions.into_iter().map(|question| {
-                    let taken = question.clusters.iter().map(|_| takes_part).collect();
-                    (question, taken)
-                });
-                self.answer(Input::Willing(quorum, answers.collect()));
-            }
-            Effect::RetireUrl(retired, _) => self.retire(retired),
-            Effect::ReplaceUrl(retired) => return self.replace_url(retired),
-            Effect::OpenQuorum { plan, .. } => return self.open(plan),
-            Effect::AskCounter(written) => {
-                let quorum = self.quorums.get(&written.quorum);
-                let largest = quorum.map(|_| FencingToken(u64::MAX / 2));
-                self.answer(Input::Counter(written, largest));
-            }
-            effect => self.execute_here(effect),
-        }
-        Vec::new()
-    }
-
     /// Returns a random failure of a status write.
-    fn lost(&mut self) -> Written {
+    pub(super) fn lost(&mut self) -> Written {
         match self.random.u8(..4) {
             0 if !self.server.down => Written::Conflict,
             1 if !self.server.down => Written::Refused("a test".into()),
@@ -185,7 +58,7 @@ impl Outside {
     }
 
     /// Returns the end of a request and its result.
-    fn request<T>(
+    pub(super) fn request<T>(
         &mut self,
         patience: Duration,
         lost: T,
@@ -202,7 +75,7 @@ impl Outside {
     }
 
     /// Connects to the masters, or fails.
-    fn open(&mut self, plan: QuorumPlan) -> Vec<Input> {
+    pub(super) fn open(&mut self, plan: QuorumPlan) -> Vec<Input> {
         if self.faults.refuses {
             return vec![Input::NotOpened(plan.name, "a test".to_owned())];
         }
@@ -223,7 +96,7 @@ impl Outside {
         Vec::new()
     }
 
-    fn retire(&mut self, retired: RetiredUrl) {
+    pub(super) fn retire(&mut self, retired: RetiredUrl) {
         let outcome = if self.faults.keeps_votes {
             let reason = Unknown::Silent;
             RetireOutcome::OldUnreachable { reason }
@@ -234,7 +107,7 @@ impl Outside {
         self.answer(Input::Retired(retired, Ok(outcome)));
     }
 
-    fn replace_url(&mut self, retired: RetiredUrl) -> Vec<Input> {
+    pub(super) fn replace_url(&mut self, retired: RetiredUrl) -> Vec<Input> {
         if self.faults.refuses {
             return vec![Input::NotReplaced(retired, "a test".to_owned())];
         }
@@ -244,68 +117,6 @@ impl Outside {
             url.clone_from(&retired.new);
         }
         Vec::new()
-    }
-
-    /// Performs the effects that concern this process alone.
-    pub(super) fn execute_here(&mut self, effect: Effect) {
-        match effect {
-            Effect::CloseQuorum { name, .. } => {
-                self.forget_connections(&name);
-                self.answer(Input::QuorumClosed(name));
-            }
-            Effect::ActivateLock(plan) => {
-                let contends = plan.state == LockState::Enabled;
-                self.put(&plan.quorum, plan.lock_name.clone(), contends, plan.abstains);
-            }
-            Effect::PutInternal { quorum, lock, terms } => {
-                let contends = terms.participation == Participation::Contend;
-                self.put(&quorum, lock, contends, false);
-            }
-            Effect::RemoveLock { quorum, lock, .. } | Effect::RemoveInternal { quorum, lock } => {
-                if let Some(stand) = self.quorums.get_mut(&quorum).and_then(|q| q.locks.get_mut(&lock)) {
-                    stand.contends = None;
-                    stand.owner = stand.owner.filter(|(owner, ..)| *owner != Owner::Me);
-                }
-            }
-            Effect::FollowNodeGuards => self.follows_guards = true,
-            Effect::FollowTemplate(key, reference) => {
-                self.templates.insert((key, reference));
-            }
-            Effect::UnfollowTemplate(key, reference) => {
-                self.templates.remove(&(key, reference));
-            }
-            Effect::HandOver { quorum, lock, .. } => self.hand_overs.push((quorum, lock)),
-            Effect::StartTargetTask(start) => {
-                self.end_task(&start.key);
-                let task = Task {
-                    plan: start.plan,
-                    hands: start.hands,
-                    stops: Stops::default(),
-                    last: None,
-                    won: None,
-                    broken: false,
-                };
-                self.tasks.insert(start.key, task);
-            }
-            Effect::UpdateTargetTask { key, plan, hands } => {
-                if let Some(task) = self.tasks.get_mut(&key) {
-                    (task.plan, task.hands) = (plan, hands);
-                }
-            }
-            Effect::StopTargets { key, halt, after } => self.stop_targets(&key, halt, after),
-            Effect::ResumeTargets(key) => {
-                if let Some(task) = self.tasks.get_mut(&key) {
-                    task.stops.lift();
-                }
-            }
-            Effect::CancelDeparture(key) => {
-                if let Some(task) = self.tasks.get_mut(&key) {
-                    task.stops.cancel();
-                }
-            }
-            Effect::EndTargetTask(key) => self.end_task(&key),
-            _ => {}
-        }
     }
 
     /// Returns the answer of the sibling.

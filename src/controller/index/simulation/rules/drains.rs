@@ -2,7 +2,9 @@
 
 use super::Rules;
 use crate::controller::{
-    index::{AfterStop, Effect, Index, Input, drain::Purpose, simulation::outside::Outside},
+    index::{
+        AfterStop, Effect, Index, Input, TargetTaskChange, drain::Purpose, simulation::outside::Outside,
+    },
     object::ObjectKey,
 };
 
@@ -22,10 +24,10 @@ pub(in crate::controller::index::simulation) const DRAINS: usize = 6;
 
 impl Rules {
     pub(super) fn see_begin(&mut self, effect: &Effect) {
-        if let Effect::StopTargets {
+        if let Effect::Targets(TargetTaskChange::Stop {
             after: AfterStop::Drained(purpose, _),
             ..
-        } = effect
+        }) = effect
         {
             self.drains.insert(match purpose {
                 Purpose::Asked(_) => DrainSeen::BegunByRequest,

@@ -1,18 +1,55 @@
 //! Checks the orders to stop targets.
 
-use super::{sees, sibling_has};
+use super::{Rules, sees, sibling_has};
 use crate::{
     api::leader_lock::Candidates,
     controller::{
-        index::{AfterStop, Index, has_finalizer, simulation::outside::Outside},
+        index::{AfterStop, Index, drain::Purpose, has_finalizer, simulation::outside::Outside},
         object::ObjectKey,
         target_task::StopRequest,
     },
 };
 
+impl Rules {
+    /// Checks an order to stop targets, in this batch and outside of it.
+    pub(super) fn check_stop(
+        &self,
+        key: &ObjectKey,
+        halt: StopRequest,
+        after: &AfterStop,
+        index: &Index,
+        outside: &Outside,
+    ) -> Result<(), String> {
+        if matches!(after, AfterStop::Drained(Purpose::Unready, _)) && self.abstains.as_ref() != Some(key) {
+            return Err(format!("{key}: stopped for a failover that is not in its object"));
+        }
+        if outside.tasks.get(key).is_some_and(|task| task.broken) {
+            return Err(format!(
+                "{key}: its target task has panicked, and is ordered to stop"
+            ));
+        }
+        if let AfterStop::Drained(purpose, drained) = after {
+            let unready = drained.plan.failover_after_unready.is_some();
+            let asked = matches!(purpose, Purpose::Asked(_));
+            if asked && self.willing.declines(key, &drained.to, unready, outside.now) {
+                return Err(format!("{key}: stopped for a cluster that does not take part"));
+            }
+            if self.given_up.as_ref() == Some(&drained.plan.lock_name) {
+                return Ok(());
+            }
+        }
+        if self.gives_up(key, index) {
+            return Err(format!(
+                "{key}: stopped under the lease that the same batch gives up"
+            ));
+        }
+        may_stop(key, halt, after, index, outside)
+    }
+}
+
 /// Checks that a stop has a deadline, that a stop for a hand-over is ordered under the lease, and that a stop for a
 /// deletion is not ordered by another replica than the holder while a sibling is responsible.
-pub(super) fn may_stop(
+fn may_stop(
     key: &ObjectKey,
     halt: StopRequest,
     after: &AfterStop,
