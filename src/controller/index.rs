@@ -75,8 +75,12 @@ use planted::Planted;
 use quorum_store::Quorums;
 
 pub(super) use coordinator::{CoordinatorWrite, CoordinatorWriteEnd};
-pub(super) use effect::{AfterStop, Effect, FinalizerChange, TargetTaskStart};
+pub(super) use effect::{
+    AfterStop, Effect, ElectorChange, FinalizerChange, MastersRequest, ObjectRequest, QuorumChange,
+    SiblingRequest, StatusWrite, TargetTaskChange, TargetTaskStart, WatchChange,
+};
 pub(super) use ended::LastStatus;
+pub(super) use failover::Failover;
 pub(super) use happened::{Settled, intention};
 pub(super) use in_use::Guarded;
 pub(super) use input::{FinalizerEnd, Input};

@@ -70,12 +70,22 @@ impl Master {
     }
 
     fn seal(&self) {
-        let server = self.cli(&["info", "server"]);
-        let id = server
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("run_id:"))
-            .unwrap();
-        self.cli(&["hset", "redlock:meta", "seal", id]);
+        let info = self.cli(&["info"]);
+        let field = |name: &str| {
+            info.lines()
+                .find_map(|line| line.trim().strip_prefix(name))
+                .unwrap()
+        };
+        let replication = format!("{}|0", field("master_replid:"));
+        let run_id = field("run_id:");
+        self.cli(&[
+            "hset",
+            "redlock:meta",
+            "seal",
+            run_id,
+            "replication",
+            &replication,
+        ]);
     }
 }
 
@@ -100,6 +110,9 @@ fn a_master_is_ready_when_it_is_sealed_under_its_own_run() {
     assert!(!master.is_ready(), "the seal of another run");
     master.seal();
     assert!(master.is_ready());
+    master.cli(&["replicaof", "127.0.0.1", "1"]);
+    master.cli(&["replicaof", "no", "one"]);
+    assert!(!master.is_ready(), "the seal from before a promotion");
     let without = Command::new("redis-cli")
         .args(["-p", &master.port.to_string(), "ping"])
         .output()

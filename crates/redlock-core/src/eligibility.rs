@@ -16,6 +16,10 @@ pub enum Ineligible {
     #[error("{0} reports no run_id, so a restart is not detected; use Redis 6.2, Valkey 7.2 or newer")]
     NoRunId(Server),
     #[error(
+        "{0} reports no replication id of 40 hex digits, so a promotion is not detected; use Redis 6.2, Valkey 7.2 or newer"
+    )]
+    NoReplicationId(Server),
+    #[error(
         "the server is a {0}, not a master; every master must be independent, without replicas that can take over"
     )]
     Replica(String),
@@ -129,6 +133,9 @@ pub fn check(facts: &MasterFacts, fingerprint: &str, quorum: Option<&QuorumId>) 
     if facts.run_id.is_empty() {
         return Some(Ineligible::NoRunId(facts.server.clone()));
     }
+    if !facts.has_replication_id() {
+        return Some(Ineligible::NoReplicationId(facts.server.clone()));
+    }
     if facts.role != "master" {
         return Some(Ineligible::Replica(facts.role.clone()));
     }
@@ -178,8 +185,8 @@ pub(crate) fn fit() -> MasterFacts {
         seal: "a1".into(),
         fingerprint: "f".into(),
         quorum: QuorumId::parse(&"a".repeat(32)),
-        replication_id: "b1".into(),
-        replication_at_seal: "b1|0".into(),
+        replication_id: "b".repeat(40),
+        replication_at_seal: "b".repeat(40) + "|0",
         ..MasterFacts::default()
     }
 }
@@ -187,6 +194,12 @@ pub(crate) fn fit() -> MasterFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn beside_ended_backlog(facts: &mut MasterFacts, synchronisations: u64) {
+        facts.replication_at_seal = "b".repeat(40) + "|3|backlog";
+        facts.replication_id = "c".repeat(40);
+        facts.synchronisations = synchronisations;
+    }
 
     #[test]
     fn other_fingerprint_names_the_difference_and_the_remedy() {
@@ -265,7 +278,7 @@ mod tests {
     fn each_reason_has_a_name() {
         type Change = fn(&mut MasterFacts);
         let own = QuorumId::parse(&"a".repeat(32)).unwrap();
-        let cases: [(Change, Option<Ineligible>); 24] = [
+        let cases: [(Change, Option<Ineligible>); 25] = [
             (|_| {}, None),
             (|f| f.server = Server::Valkey("8.1.1".into()), None),
             (
@@ -299,36 +312,25 @@ mod tests {
                 |f| f.role = "slave".into(),
                 Some(Ineligible::Replica("slave".into())),
             ),
+            (
+                |f| f.replication_id = "0".repeat(40),
+                Some(Ineligible::NoReplicationId(Server::Redis("7.0.15".into()))),
+            ),
             (|f| f.replicas = 2, Some(Ineligible::HasReplicas(2))),
             // The replication id changed, or a replica was synchronised, since the seal.
             (
-                |f| f.replication_id = "b2".into(),
+                |f| f.replication_id = "c".repeat(40),
                 Some(Ineligible::HasReplicas(0)),
             ),
             (|f| f.synchronisations = 1, Some(Ineligible::HasReplicas(0))),
-            // A seal beside a backlog ends with it, and the master can be sealed again.
-            (
-                |f| {
-                    f.replication_at_seal = "b1|3|backlog".into();
-                    f.replication_id = "b2".into();
-                    f.synchronisations = 3;
-                },
-                None,
-            ),
-            // A replica was attached before the backlog ended.
-            (
-                |f| {
-                    f.replication_at_seal = "b1|3|backlog".into();
-                    f.replication_id = "b2".into();
-                    f.synchronisations = 4;
-                },
-                Some(Ineligible::HasReplicas(0)),
-            ),
+            // A seal beside a backlog ends with it; more synchronisations show a replica that was attached before.
+            (|f| beside_ended_backlog(f, 3), None),
+            (|f| beside_ended_backlog(f, 4), Some(Ineligible::HasReplicas(0))),
             // The data of an earlier seal does not count.
             (
                 |f| {
                     f.seal = "a0".into();
-                    f.replication_id = "b2".into();
+                    f.replication_id = "c".repeat(40);
                 },
                 None,
             ),

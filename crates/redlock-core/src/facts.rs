@@ -45,8 +45,14 @@ impl MasterFacts {
     /// replication id changes then, as by a promotion.
     #[must_use]
     pub fn sealed(&self) -> bool {
-        let ended = self.replication_at_seal.ends_with(BACKLOG) && !self.has_id_of_seal();
+        let ended = self.seal_ends_with_backlog() && !self.has_id_of_seal();
         !self.run_id.is_empty() && self.seal == self.run_id && !ended
+    }
+
+    /// Reports whether a replication backlog stood at the seal.
+    #[must_use]
+    pub fn seal_ends_with_backlog(&self) -> bool {
+        self.replication_at_seal.ends_with(BACKLOG)
     }
 
     /// Reports whether a replica was attached since the seal, or the server was a replica itself: another
@@ -57,6 +63,13 @@ impl MasterFacts {
         let count = self.replication_at_seal.split('|').nth(1);
         let synchronised = count.and_then(|count| count.parse().ok()) != Some(self.synchronisations);
         by_this_process && (synchronised || (self.sealed() && !self.has_id_of_seal()))
+    }
+
+    /// Reports whether the replication id distinguishes this process from others.
+    #[must_use]
+    pub fn has_replication_id(&self) -> bool {
+        let id = self.replication_id.as_bytes();
+        id.len() == 40 && id.iter().all(u8::is_ascii_hexdigit) && id.iter().any(|digit| *digit != b'0')
     }
 
     fn has_id_of_seal(&self) -> bool {
@@ -173,8 +186,8 @@ impl MasterFacts {
     }
 }
 
-/// The longest text of one fact, in bytes.
-const PLAIN_LIMIT: usize = 512;
+/// The longest text of one fact, in bytes. A probe of `init` names the fingerprint with all masters.
+const PLAIN_LIMIT: usize = 1_024;
 
 /// Returns a text that people may read in a log or on a terminal: printable ASCII, as every server that can be a master sends.
 fn plain(value: &Value) -> Result<&str, Unknown> {

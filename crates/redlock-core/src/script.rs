@@ -92,11 +92,11 @@ scripts! {
     SCAN = "scan.lua";
     INSPECT = "inspect.lua";
     SCRATCH = "scratch.lua";
-    PROBE = "unsealed.lua" "probe.lua";
-    TURN = "unsealed.lua" "turn.lua";
-    RESTORE = "unsealed.lua" "merge.lua" "restore.lua";
-    SEAL = "unsealed.lua" "history.lua" "merge.lua" "seal.lua";
-    RETIRE = "retire.lua";
+    PROBE = "ended.lua" "unsealed.lua" "probe.lua";
+    TURN = "ended.lua" "unsealed.lua" "turn.lua";
+    RESTORE = "ended.lua" "unsealed.lua" "merge.lua" "restore.lua";
+    SEAL = "ended.lua" "unsealed.lua" "history.lua" "merge.lua" "seal.lua";
+    RETIRE = "ended.lua" "retire.lua";
 }
 
 /// Receives keys and arguments in the order of `EVALSHA`, after the name of the script.

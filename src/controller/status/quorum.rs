@@ -19,8 +19,7 @@ const ONE_MASTER: &str = "one master grants every lease: no lock is held while i
 /// The longest word of a server that a status shows.
 const WORD: usize = 64;
 
-/// The health of a quorum's masters, as far as conditions show it: no status is written while the health
-/// stays the same.
+/// The health of a quorum's masters, as far as conditions show it. A status is written when it changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::controller) struct Health {
     pub(in crate::controller) voting: usize,
@@ -196,6 +195,7 @@ fn is_unsafe(unfit: &Ineligible) -> bool {
             | Ineligible::Evicted(_)
             | Ineligible::Server(_)
             | Ineligible::NoRunId(_)
+            | Ineligible::NoReplicationId(_)
     )
 }
 
@@ -211,7 +211,9 @@ fn cause(master: &MasterStatus) -> Cause {
     if let Some(unfit) = &master.ineligible {
         let reason = match unfit {
             Ineligible::Server(Refusal::TooOld(_)) => Reason::ServerTooOld,
-            Ineligible::Server(_) | Ineligible::NoRunId(_) => Reason::ServerUnsupported,
+            Ineligible::Server(_) | Ineligible::NoRunId(_) | Ineligible::NoReplicationId(_) => {
+                Reason::ServerUnsupported
+            }
             Ineligible::Replica(_) => Reason::IsReplica,
             Ineligible::HasReplicas(_) => Reason::HasReplicas,
             Ineligible::ClusterMode => Reason::ClusterMode,

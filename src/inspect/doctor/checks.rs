@@ -178,6 +178,10 @@ fn version(facts: &MasterFacts) -> Check {
             let unfit = Ineligible::NoRunId(facts.server.clone());
             (unfit.to_string(), OTHER_SERVERS)
         }
+        None if !facts.has_replication_id() => {
+            let unfit = Ineligible::NoReplicationId(facts.server.clone());
+            (unfit.to_string(), OTHER_SERVERS)
+        }
         None => return Check::good("version", facts.server.to_string()),
     };
     Check::but("version", Level::Bad, unfit, hint)
@@ -295,6 +299,14 @@ fn sealed(facts: &MasterFacts, seen: &MasterEvidence<'_>) -> Check {
                     Level::Warning,
                     format!("sealed in quorum {id}; {why}"),
                     "wait until a majority is sealed; if the ids of the masters differ, delete <key prefix>:meta on each master that has the wrong id",
+                ),
+                _ if facts.seal_ends_with_backlog() => Check::but(
+                    "sealed",
+                    Level::Warning,
+                    format!(
+                        "has a vote in quorum {id} until its replication backlog ends, and is then sealed again after the wait"
+                    ),
+                    "run CONFIG SET repl-backlog-ttl 1 on one master at a time, and wait until it is sealed again",
                 ),
                 _ => Check::good("sealed", format!("has a vote in quorum {id}")),
             };

@@ -145,7 +145,8 @@ fn facts<const N: usize>(master: usize, shown: Master) -> MasterFacts {
             .map(|kind| kind.fingerprint::<N>().to_string())
             .unwrap_or_default(),
         quorum: carries.map(|_| id()),
-        replication_at_seal: "|0".into(),
+        replication_id: "b".repeat(40),
+        replication_at_seal: "b".repeat(40) + "|0",
         ..MasterFacts::default()
     };
     let begins = match begun {

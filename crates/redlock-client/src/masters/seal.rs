@@ -218,7 +218,12 @@ impl Masters {
     /// Returns the largest counter that the sealed masters report now; `None` if fewer than a majority report
     /// one. No token that was granted earlier is greater.
     pub async fn largest_counter(&self) -> Option<FencingToken> {
-        let results = join_all(self.links().iter().map(|link| link.read_facts())).await;
+        let results = join_all(self.links().iter().map(async |link| {
+            let facts = link.read_facts().await.ok()?;
+            // A server that was a replica may have lost counters with its seal in place.
+            link.judge(&facts).is_none().then_some(facts)
+        }))
+        .await;
         let (fingerprint, quorum) = (self.fingerprint().to_string(), self.quorum_id());
         let limits = self.shared().read(|engine, _| engine.register_limits());
         let mut counters = BTreeMap::new();

@@ -253,7 +253,7 @@ async fn retired_server_keeps_its_replication_id_and_has_no_vote() {
     drop(masters);
     let stamp = register(&servers[0], "fingerprint").await.unwrap();
     let run_id = register(&servers[0], "seal").await.unwrap();
-    let retire = redis::Script::new(include_str!("../../../redlock-core/src/scripts/retire.lua"));
+    let retire = redis::Script::new(&redlock_core::script::RETIRE.source);
     let mut call = retire.key("redlock:meta");
     call.key("redlock:probe")
         .arg(u64::MAX / 4096)

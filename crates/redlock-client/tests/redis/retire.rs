@@ -251,6 +251,11 @@ async fn a_server_of_another_quorum_is_left_alone() {
     let outcome = retire(&masters, &theirs[0], &plain(), MUST).await;
     assert_eq!(outcome, RetireOutcome::NotOurs);
     assert_eq!(seal_of(&theirs[0]).await, seal);
+    // With the end of its backlog the server has no seal any more, and a process with the old url may seal it.
+    let ended = format!("{}|0|backlog", "b".repeat(40));
+    command(&theirs[0], &["HSET", "redlock:meta", "replication", &ended]).await;
+    let outcome = retire(&masters, &theirs[0], &plain(), MUST).await;
+    assert_eq!(outcome, RetireOutcome::Retired);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 -- What the gate and the seal need to know of this master. Needs no seal, writes nothing. KEYS: meta, probe; or none,
 -- of a server in cluster mode, which does not serve them. ARGV[1] = the replication id that a complete reply on this
--- connection has shown, or empty. The same id means the same process: the reply then omits facts that are costly to read and
+-- connection has shown, or empty. The same id of a master means the same process: the reply then omits facts that are costly to read and
 -- cannot change within one process, or whose change shows in the evicted keys.
 local time = redis.call('TIME')
 local replication_id, synchronised, _, replicas, role, evicted = history()

@@ -4,8 +4,8 @@
 if redis.call('GET', KEYS[2]) ~= ARGV[2] then return {'probe', time[1], time[2]} end
 if not is_restored(ARGV[4]) then return {'disturbed', time[1], time[2]} end
 -- The synchronisations that are stored below must not include one of a replica that is still attached.
-local replication_id, synchronised, lasting, replicas, role, evicted = history()
-if role ~= 'master' or tonumber(replicas) ~= 0 then return {'replicas', time[1], time[2]} end
+local replication_id, synchronised, lasting, replicas, _, evicted = history()
+if tonumber(replicas) ~= 0 then return {'replicas', time[1], time[2]} end
 -- An id that cannot be distinguished from another one proves nothing.
 local distinct = #replication_id == 40 and string.find(replication_id, '^%x+$') and not string.find(replication_id, '^0+$')
 if not distinct then return {'replication', time[1], time[2]} end

@@ -108,7 +108,8 @@ impl AccountReader {
 }
 
 impl Account {
-    /// Reports whether these are registers of a master that may vote in this quorum.
+    /// Reports whether these are registers of a master that may vote in this quorum. The script shows no seal that is not of
+    /// the present process.
     #[must_use]
     pub fn sealed(&self, fingerprint: &str, quorum: &QuorumId) -> bool {
         let origin = &self.origin;

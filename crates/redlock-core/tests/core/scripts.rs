@@ -223,8 +223,8 @@ pub(crate) fn facts(run_id: String, sealed: bool, fingerprint: Option<String>, c
         quorum: fingerprint.is_some().then(quorum),
         fingerprint: fingerprint.unwrap_or_default(),
         counter,
-        replication_id: "b".into(),
-        replication_at_seal: "b|0".into(),
+        replication_id: "b".repeat(40),
+        replication_at_seal: "b".repeat(40) + "|0",
         ..MasterFacts::default()
     }
 }

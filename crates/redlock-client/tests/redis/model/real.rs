@@ -41,7 +41,7 @@ const RENEW_FENCED: &str = script!(
 const RESERVE_FENCED: &str =
     script!("fields_none.lua" "preamble.lua" "shortened.lua" "cluster.lua" "reserve_fenced.lua");
 const MARK_FENCED: &str = script!("fields_none.lua" "preamble.lua" "raise.lua" "mark_fenced.lua");
-const SEAL: &str = script!("unsealed.lua" "history.lua" "merge.lua" "seal.lua");
+const SEAL: &str = script!("ended.lua" "unsealed.lua" "history.lua" "merge.lua" "seal.lua");
 
 /// The reply of a server to one script.
 #[derive(Debug)]

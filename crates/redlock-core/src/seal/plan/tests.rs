@@ -35,7 +35,8 @@ fn facts(master: usize, shows: &Shows, fingerprint: &Fingerprint) -> Option<Mast
         server: crate::Server::Redis("7.0.15".into()),
         role: "master".into(),
         eviction_policy: "noeviction".into(),
-        replication_at_seal: "|0".into(),
+        replication_id: "b".repeat(40),
+        replication_at_seal: "b".repeat(40) + "|0",
         ..MasterFacts::default()
     };
     match shows {

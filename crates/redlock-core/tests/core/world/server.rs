@@ -107,8 +107,8 @@ impl World {
             server.registers.counter,
         );
         MasterFacts {
-            replication_id: format!("b{}", server.promotions),
-            replication_at_seal: format!("b{}|0", server.promotions),
+            replication_id: format!("b{:039}", server.promotions),
+            replication_at_seal: format!("b{:039}|0", server.promotions),
             probe: server.probe.clone(),
             evicted: u64::from(server.evicted),
             ..facts

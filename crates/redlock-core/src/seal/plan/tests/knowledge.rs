@@ -77,7 +77,7 @@ fn a_person_seals_after_the_wait_of_the_own_fingerprint() {
 }
 
 fn begun_under(facts: &mut MasterFacts, fingerprint: &Fingerprint) {
-    facts.probe = init_probe(&facts, &fingerprint.to_string()) + "x";
+    facts.probe = init_probe(facts, &fingerprint.to_string()) + "x";
 }
 
 fn begun(facts: &mut MasterFacts) {
