@@ -314,7 +314,7 @@ fn the_notes_of_a_release_are_its_section() {
     let output = notes(VERSION);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
-        output.status.success() && text.contains("### Changed") && !text.contains("## ["),
+        output.status.success() && text.contains("### Added") && !text.contains("## ["),
         "{text}"
     );
     let output = notes("9.9.9");

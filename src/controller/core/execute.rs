@@ -1,5 +1,8 @@
 //! Performs each effect with one call or one task.
 
+// A new effect must be performed here.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::oneshot, time};

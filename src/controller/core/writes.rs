@@ -1,5 +1,8 @@
 //! Performs the effects that send requests to the API server. Each request is a task.
 
+// A new effect must be performed here.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use std::time::Duration;
 
 use futures_util::future::Either;

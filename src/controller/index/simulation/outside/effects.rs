@@ -1,5 +1,8 @@
 //! Performs each effect of the index in the world outside of it.
 
+// A new effect must be performed here.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use super::{
     Focus, OTHER, Outside, Owner, Task,
     requests::{ABSTAINS, COORDINATES, READ, WRITE},
