@@ -115,6 +115,11 @@ pub(crate) struct LeaseAnswer {
     pub(crate) own: bool,
     /// Whether a candidate of the answering replica's cluster holds the lease.
     pub(crate) own_cluster: bool,
+    /// The identity of the holder; empty from a replica of an earlier version.
+    #[serde(default)]
+    pub(crate) holder_identity: String,
+    /// The token of the holder. A replica that does not hold the lease reads it from the grant numbers of the masters, of
+    /// which one may be greater.
     pub(crate) fencing_token: u64,
     /// The time until the lease ends unless it is renewed.
     pub(crate) valid_for_milliseconds: u64,
@@ -140,16 +145,18 @@ pub(super) async fn answer(
     Json(question): Json<Question>,
 ) -> Response {
     let in_use = state.in_use.load_full();
+    let identity = state.identity.to_string();
     let mut quorums = BTreeMap::new();
     for quorum in &in_use.quorums {
         if let Some(locks) = question.quorums.get(&quorum.name) {
-            let answer = answer_quorum(quorum, locks, in_use.stopping, state.cluster.uid()).await;
+            let answer =
+                answer_quorum(quorum, locks, in_use.stopping, (state.cluster.uid(), &identity)).await;
             quorums.insert(quorum.name.clone(), answer);
         }
     }
     let answer = Answer {
         cluster: state.cluster.uid().to_owned(),
-        identity: state.identity.to_string(),
+        identity,
         finalizer: in_use.finalizer.clone(),
         uses: in_use.uses(question.quorums.keys()),
         api_contact_age_milliseconds: in_use.api_server_answered.as_ref().map(|answered| {
@@ -166,7 +173,7 @@ async fn answer_quorum(
     quorum: &InUseQuorum,
     locks: &BTreeSet<String>,
     stopping: bool,
-    cluster: &str,
+    me: (&str, &str),
 ) -> QuorumAnswer {
     // Standings of an elector that hangs are outdated.
     let answers = matches!(
@@ -178,7 +185,7 @@ async fn answer_quorum(
     let known = |name: &String| {
         let lock = LockName::parse(name).ok()?;
         let standing = quorum.elector.watch(&lock)?;
-        let answer = LockAnswer::of(&standing.borrow(), cluster, now);
+        let answer = LockAnswer::of(&standing.borrow(), me, now);
         Some((name.clone(), answer))
     };
     QuorumAnswer {
@@ -188,11 +195,12 @@ async fn answer_quorum(
 }
 
 impl LockAnswer {
-    fn of(standing: &LockView, cluster: &str, now: BootInstant) -> Self {
+    fn of(standing: &LockView, (cluster, identity): (&str, &str), now: BootInstant) -> Self {
         let left = |until: BootInstant| until.left(now).as_millis().try_into().unwrap_or(u64::MAX);
         let own = standing.authority_at(now).map(|authority| LeaseAnswer {
             own: true,
             own_cluster: true,
+            holder_identity: identity.to_owned(),
             fencing_token: authority.token.0,
             valid_for_milliseconds: left(authority.valid_until),
         });
@@ -200,6 +208,7 @@ impl LockAnswer {
             standing.holder_at(now).map(|holder| LeaseAnswer {
                 own: false,
                 own_cluster: holder.cluster.uid() == cluster,
+                holder_identity: holder.identity.clone(),
                 fencing_token: holder.token.0,
                 valid_for_milliseconds: left(holder.ends),
             })
@@ -305,6 +314,7 @@ mod tests {
                             lease: Some(LeaseAnswer {
                                 own: true,
                                 own_cluster: true,
+                                holder_identity: "b".into(),
                                 fencing_token: 7,
                                 valid_for_milliseconds: 900,
                             }),
