@@ -59,7 +59,7 @@ impl Plan {
         )
     }
 
-    /// Writes the reservation on all masters.
+    /// Writes the reservation on all masters. Without a majority the lock is not broken (P-58).
     ///
     /// # Errors
     /// Returns an error if the connection was closed meanwhile.

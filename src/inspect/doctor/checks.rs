@@ -1,5 +1,7 @@
 //! Judges one master by its answers.
 
+mod seal;
+
 use std::time::Duration;
 
 use serde::Serialize;
@@ -105,7 +107,7 @@ pub(super) fn of(seen: &MasterEvidence<'_>) -> Vec<Check> {
         single(seen.status),
         preflight(facts, seen.preflight),
         eviction(facts),
-        sealed(facts, seen),
+        seal::sealed(facts, seen),
         persistence(facts),
         clock(seen.status),
         latency(seen.round_trips, seen.command_timeout, seen.lease_duration),
@@ -266,66 +268,6 @@ fn eviction(facts: &MasterFacts) -> Check {
         );
     }
     Check::good("eviction", "noeviction")
-}
-
-fn sealed(facts: &MasterFacts, seen: &MasterEvidence<'_>) -> Check {
-    match &seen.status.ineligible {
-        Some(unfit @ Ineligible::OtherFingerprint { .. }) => {
-            let hint = "give the names and the longest lease of the quorum that it belongs to, or another --key-prefix";
-            return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
-        }
-        Some(unfit @ Ineligible::OtherQuorum { .. }) => {
-            let hint = "check the url; to use this server as a master of this quorum, delete <key prefix>:meta on \
-                it: the server is sealed again after its wait";
-            return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
-        }
-        Some(unfit @ Ineligible::Retired(_)) => {
-            let hint = "another server is this master now: give its url; to use this one again, remove the url of \
-                the other one from every configuration, then delete <key prefix>:meta on it";
-            return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
-        }
-        Some(unfit @ Ineligible::ClockStep(_)) => {
-            let hint = "slew the clock of the server (chrony, ntpd -x) instead of stepping it";
-            return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
-        }
-        // The reason why the master has no vote is another line.
-        Some(_) if facts.sealed() => return Check::good("sealed", "under its present run"),
-        None if facts.sealed() => {
-            let id = facts.quorum.as_ref().map(ToString::to_string).unwrap_or_default();
-            return match &seen.status.no_vote {
-                // Masters with different quorum ids are seen here, one by one.
-                Some(why @ Unknown::QuorumUnknown) => Check::but(
-                    "sealed",
-                    Level::Warning,
-                    format!("sealed in quorum {id}; {why}"),
-                    "wait until a majority is sealed; if the ids of the masters differ, delete <key prefix>:meta on each master that has the wrong id",
-                ),
-                _ if facts.seal_ends_with_backlog() => Check::but(
-                    "sealed",
-                    Level::Warning,
-                    format!(
-                        "has a vote in quorum {id} until its replication backlog ends, and is then sealed again after the wait"
-                    ),
-                    "run CONFIG SET repl-backlog-ttl 1 on one master at a time, and wait until it is sealed again",
-                ),
-                _ => Check::good("sealed", format!("has a vote in quorum {id}")),
-            };
-        }
-        _ => {}
-    }
-    let Some(since) = facts.probed_for(seen.unix_now) else {
-        let found = "not sealed, and no candidate is about to seal the master: it has no vote";
-        let hint = "an operator seals the master after a wait; `redlock init` seals new masters at once";
-        return Check::but("sealed", Level::Bad, found, hint);
-    };
-    let left = seen.seal_wait.saturating_sub(since).as_secs_f64().ceil();
-    if left > 0.0 {
-        return Check::but("sealed", Level::Bad, format!("sealing, {left} s left"), "wait");
-    }
-    let found = "not sealed, although the wait is over: the master has no vote";
-    let hint = "check that an operator runs and a majority of the sealed masters can be read; if sealed masters are \
-        lost permanently: `redlock reseal --accept-loss`";
-    Check::but("sealed", Level::Bad, found, hint)
 }
 
 fn persistence(facts: &MasterFacts) -> Check {

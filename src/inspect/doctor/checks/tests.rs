@@ -11,11 +11,15 @@ fn reachable(trouble: Option<Unknown>, answered: usize) -> Level {
 }
 
 fn checks(trouble: Option<Unknown>, answered: usize, is_only_one: bool) -> Vec<Check> {
+    checks_of(MasterFacts::default(), trouble, answered, is_only_one)
+}
+
+fn checks_of(facts: MasterFacts, trouble: Option<Unknown>, answered: usize, is_only_one: bool) -> Vec<Check> {
     let status = MasterStatus {
         name: "m0".into(),
         url: "redis://m0".into(),
         connected: true,
-        facts: Some(MasterFacts::default()),
+        facts: Some(facts),
         trouble,
         ..MasterStatus::default()
     };
@@ -45,6 +49,25 @@ fn only_master_of_a_quorum_is_a_warning() {
         "a server that is away"
     );
     assert!(!warns(checks(None, 9, false)));
+}
+
+#[test]
+fn seal_that_ends_with_a_backlog_is_a_warning() {
+    let level = |end: &str| {
+        let facts = MasterFacts {
+            run_id: "a".into(),
+            server: server::Server::Redis("7.0.15".into()),
+            role: "master".into(),
+            seal: "a".into(),
+            replication_id: "b".repeat(40),
+            replication_at_seal: "b".repeat(40) + end,
+            ..MasterFacts::default()
+        };
+        let mut checks = checks_of(facts, None, 9, false).into_iter();
+        checks.find(|check| check.name == "sealed").unwrap().level
+    };
+    assert_eq!(level("|0"), Level::Good);
+    assert_eq!(level("|0|backlog"), Level::Warning);
 }
 
 #[test]
