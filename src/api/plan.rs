@@ -16,7 +16,7 @@ use super::target::{Action, ConditionStatus, Target, TargetRef};
 use crate::lease::identity::LockName;
 use crate::lease::timing::Timings;
 
-/// Added to the stop time: after both, another cluster may rely on a lost holder's targets having stopped.
+/// Added to the stop time: after both, another cluster may rely on a lost holder's targets having stopped (P-87).
 pub const TAKEOVER_MARGIN: Duration = Duration::from_secs(5);
 /// The delay that the holder of a fenced lock declares: its pods are frozen before its lease ends, so that this covers
 /// nothing but writes that are under way.

@@ -74,7 +74,7 @@ pub(super) struct Held<'a> {
     pub(super) paused: Option<&'a str>,
 }
 
-/// Decides on a request, as the holder of the lease.
+/// Decides on a request, as the holder of the lease. A request for any lease but this one is refused (P-59).
 pub(super) fn decide(text: &str, held: Held<'_>, own: &ClusterId, unix_now: Duration) -> Decision {
     let request: Option<HandOverRequest> = read(text);
     let patience = request.as_ref().map_or(Duration::ZERO, |request| {

@@ -187,7 +187,7 @@ impl Declared {
         let in_use: BTreeMap<&str, &String> = recorded
             .filter_map(|master| Some((&*master.name, master.url.as_ref()?)))
             .collect();
-        // A changed url does not apply to the master before the operator has retired the old server.
+        // A changed url does not apply to the master before the operator has retired the old server (P-119).
         for master in &mut plan.masters {
             if let Some(url) = in_use.get(&*master.name) {
                 master.url = (*url).clone();

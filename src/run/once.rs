@@ -146,14 +146,14 @@ impl SlotClaim {
     }
 
     /// Returns by how many seconds the slot is further ahead of the masters' clocks than a run may be: a claim of it would
-    /// refuse every slot before it.
+    /// refuse every slot before it (P-122).
     pub(super) fn seconds_ahead(&self, clock: u64) -> Option<u64> {
         seconds_ahead(self.slot, clock)
     }
 
     /// Returns the state of the slot by the masters' clocks, and by the registers of the runs that began and of those that
     /// ended. A run that may repeat a slot relies on this only if both were read while it held the lock: until then, another
-    /// run may end.
+    /// run may end (P-122).
     pub(super) fn state(&self, begun: &SlotView, ended: &SlotView, clock: u64) -> SlotState {
         match (begun.fate(self.slot, &self.job), self.on_crash) {
             (Fate::Gone(gone), _) => SlotState::Taken(Taken::of(gone, clock)),

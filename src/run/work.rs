@@ -36,7 +36,7 @@ pub(super) enum End {
     NeverBegan(ExitStatus),
 }
 
-/// The deadlines if the lease is not renewed.
+/// The deadlines if the lease is not renewed (P-99).
 #[derive(Clone, Copy, Debug)]
 struct Ends {
     /// The time at which the command is asked to stop.

@@ -278,6 +278,7 @@ fn imports_are_found_in_every_form() {
         path: path.to_owned(),
         lines: 1,
         code: code.to_owned(),
+        comments: String::new(),
     };
     let of = |path, code| imports(&source(path, code)).into_iter().collect::<Vec<_>>();
     assert_eq!(of("src/a/b.rs", "use crate::masters::Round;"), ["masters"]);

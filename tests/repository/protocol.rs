@@ -1,9 +1,10 @@
 //! Tests that `docs/protocol.md` has a trace and a check for each rule, and that every check that it names exists.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::source::{ROOT, collect};
+use super::source::{ROOT, collect, sources};
 
 struct Rule<'a> {
     number: &'a str,
@@ -73,6 +74,45 @@ fn every_rule_of_the_protocol_has_a_trace_and_checks_that_exist() {
             "P-{number} names checks that do not exist: {missing:?}"
         );
     }
+}
+
+/// Returns the numbers of the rules that a text cites, as in `(P-17, P-26)`.
+fn cited(text: &str) -> BTreeSet<usize> {
+    let digits = |rest: &str| -> String { rest.chars().take_while(char::is_ascii_digit).collect() };
+    let citations = text.match_indices("P-");
+    let whole = citations.filter(|(at, _)| !text[..*at].ends_with(char::is_alphanumeric));
+    whole
+        .filter_map(|(at, _)| digits(&text[at + 2..]).parse().ok())
+        .collect()
+}
+
+#[test]
+fn every_rule_is_cited_in_the_code_that_holds_it_and_every_citation_exists() {
+    let page = fs::read_to_string(Path::new(ROOT).join("docs/protocol.md")).unwrap();
+    let defined: BTreeSet<usize> = (1..=rules(&page).len()).collect();
+    let cited: BTreeSet<usize> = sources()
+        .iter()
+        .flat_map(|source| cited(&source.comments))
+        .collect();
+    let uncited: Vec<_> = defined.difference(&cited).collect();
+    let unknown: Vec<_> = cited.difference(&defined).collect();
+    assert!(
+        uncited.is_empty(),
+        "no production code cites the rules {uncited:?}"
+    );
+    assert!(
+        unknown.is_empty(),
+        "production code cites rules that do not exist: {unknown:?}"
+    );
+}
+
+#[test]
+fn citations_are_read() {
+    assert_eq!(
+        cited("a lease (P-17, P-26) and P-3."),
+        BTreeSet::from([3, 17, 26])
+    );
+    assert_eq!(cited("P-x, HTTP-2"), BTreeSet::new());
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub struct Source {
     pub lines: usize,
     /// The production code; empty for a file that contains only tests.
     pub code: String,
+    /// The comments of the production code.
+    pub comments: String,
 }
 
 impl Source {
@@ -76,10 +78,16 @@ pub fn sources() -> Vec<Source> {
                 || path
                     .ancestors()
                     .any(|path| tests.contains(path) || tests.contains(&path.with_extension("rs")));
+            let (code, comments) = if of_tests {
+                Default::default()
+            } else {
+                production(text)
+            };
             Source {
                 path: path.strip_prefix(ROOT).unwrap().to_string_lossy().into_owned(),
                 lines: text.lines().count(),
-                code: if of_tests { String::new() } else { production(text) },
+                code,
+                comments,
             }
         })
         .collect()
@@ -119,19 +127,23 @@ fn test_files(path: &Path, text: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-fn production(text: &str) -> String {
-    let mut code = String::new();
+/// Returns the code and the comments of a file, both without tests.
+fn production(text: &str) -> (String, String) {
+    let (mut code, mut comments) = (String::new(), String::new());
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         if line.trim() == "#[cfg(test)]" {
             skip_item(line.len() - line.trim_start().len(), &mut lines);
-        } else if !line.trim_start().starts_with("//") {
+        } else if line.trim_start().starts_with("//") {
+            comments.push_str(line);
+            comments.push('\n');
+        } else {
             // A comment behind code; a url has no space before its slashes.
             code.push_str(line.split(" // ").next().unwrap_or(line));
             code.push('\n');
         }
     }
-    code
+    (code, comments)
 }
 
 /// Skips to the end of the item that begins here: a line that ends it at once, or the closing line at the same depth.
@@ -181,7 +193,9 @@ fn last() {}
 ";
     let wanted =
         "use a::b;\n\nfn f() -> u8 {\n    1\n}\n\nconst URL: &str = \"redis://x\";\n\nfn last() {}\n";
-    assert_eq!(production(text).replace("\n\n\n", "\n\n"), wanted);
+    let (code, comments) = production(text);
+    assert_eq!(code.replace("\n\n\n", "\n\n"), wanted);
+    assert_eq!(comments, "//! doc\n");
 }
 
 #[test]

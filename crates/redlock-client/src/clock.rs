@@ -13,7 +13,7 @@ use crate::lease::BootInstant;
 
 pub(crate) use alarm::Alarm;
 
-/// Returns the time of the boot-time clock, which is monotonic and counts suspend.
+/// Returns the time of the boot-time clock (P-40), which is monotonic and counts suspend.
 #[must_use]
 pub fn now() -> BootInstant {
     #[cfg(all(feature = "virtual", debug_assertions))]

@@ -101,7 +101,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Creates an attempt. `started` is read before the first byte is sent. No attempt exceeds
+    /// Creates an attempt. `started` is read before the first byte is sent (P-30). No attempt exceeds
     /// `acquire_limit`.
     #[must_use]
     pub fn new(
@@ -137,12 +137,13 @@ impl Attempt {
         &self.registers
     }
 
-    /// Returns the end of the attempt. No reply counts at or after this time.
+    /// Returns the end of the attempt. No reply counts at or after this time (P-36).
     #[must_use]
     pub fn limit(&self) -> BootInstant {
         self.limit.min(self.valid_until())
     }
 
+    /// Returns the end of the lease: it counts from the start of the attempt, less the drift (P-39).
     fn valid_until(&self) -> BootInstant {
         self.started + self.lease_duration - timing::drift(self.lease_duration)
     }
@@ -185,7 +186,7 @@ impl Attempt {
         }
     }
 
-    /// The largest grant number is the token. It is confirmed if a majority returned that same number.
+    /// The largest grant number is the token. It is confirmed if a majority returned that same number (P-34).
     fn granted_by_majority(&mut self, now: BootInstant) -> Step {
         let token = self.granted.iter().flatten().copied().max().unwrap_or_default();
         if self.granted.iter().flatten().filter(|n| **n == token).count() >= self.size.majority() {
@@ -212,7 +213,7 @@ impl Attempt {
         }
     }
 
-    /// Handles the vote of one master on `confirm`, received at `now`.
+    /// Handles the vote of one master on `confirm`, received at `now`. A majority confirms the token (P-34).
     pub fn on_confirm(&mut self, master: usize, vote: Vote, now: BootInstant) -> Step {
         let Phase::Confirming { token, tally } = &mut self.phase else {
             return Step::Wait;
@@ -258,7 +259,7 @@ impl Attempt {
         })
     }
 
-    /// Returns the clean end that f+1 masters show. One master alone must not end the takeover delay.
+    /// Returns the clean end that f+1 masters show. One master alone must not end the takeover delay (P-83).
     fn clean(&self) -> u64 {
         let cleans = self.cleans.iter().flatten().copied();
         nth_greatest(cleans, self.clean_votes).unwrap_or_default()

@@ -36,7 +36,7 @@ pub enum Judgement {
     /// request under way may give authority.
     LocalStepped,
     /// The only master and the local clock moved against each other, and no other master shows which of them stepped. All
-    /// authority ends, and the master counts as unknown from now on.
+    /// authority ends, and the master counts as unknown from now on (P-94).
     EitherStepped,
 }
 
@@ -114,7 +114,7 @@ impl Clocks {
         })
     }
 
-    /// Returns the greatest of the last steps, if a majority moved in its direction at one time.
+    /// Returns the greatest of the last steps, if a majority moved in its direction at one time (P-95).
     fn step_in_parts(&self) -> Option<Step> {
         let last = || self.masters.iter().filter_map(|offset| offset.steps().next());
         let moved = |(direction, time)| last().filter(move |step| step.moved(direction, time));
@@ -125,21 +125,21 @@ impl Clocks {
     }
 
     /// Forgets a master's clock when another server replaces the master: its samples are not witnesses of a
-    /// step. A step that was seen still counts.
+    /// step (P-92). A step that was seen still counts.
     pub fn forget(&mut self, master: usize) {
         if let Some(offset) = self.masters.get_mut(master) {
             offset.forget();
         }
     }
 
-    /// Returns the time for which this master still counts as unknown after a step.
+    /// Returns the time for which this master still counts as unknown after a step (P-94).
     #[must_use]
     pub fn distrusted(&self, master: usize, now: BootInstant) -> Option<Duration> {
         self.masters.get(master)?.distrusted(now)
     }
 
-    /// Returns a lower bound of the master's clock at `now`, plus `deadline`, in microseconds. `None` before the first
-    /// sample.
+    /// Returns a lower bound of the master's clock at `now`, plus `deadline`, in microseconds (P-19). `None` before the
+    /// first sample.
     #[must_use]
     pub fn not_after(&self, master: usize, now: BootInstant, deadline: Duration) -> Option<u64> {
         self.masters.get(master)?.not_after(now, deadline)

@@ -51,7 +51,7 @@ pub enum Command {
     Break {
         longest_lease: Duration,
     },
-    /// Writes the token into the registers of this mark, where the lease is held by this attempt.
+    /// Writes the token into the registers of this mark: `held` only where the lease is that of this attempt, `clean` everywhere.
     Mark {
         attempt: Arc<LeaseAttempt>,
         token: FencingToken,
@@ -63,7 +63,7 @@ pub enum Command {
         slot: u64,
         job: Arc<str>,
     },
-    /// Reads the claimed slot of a target's object.
+    /// Reads the claimed slot of a target's object, and writes nothing (P-89).
     Slots {
         object: Arc<str>,
     },
@@ -72,7 +72,7 @@ pub enum Command {
         attempt: Arc<LeaseAttempt>,
         /// Whether the undo is published. A majority may have granted an attempt that was given up, and
         /// standbys wait for the end of its lease. The undo of a lost attempt is not published, or each clash
-        /// would cause the next one.
+        /// would cause the next one (P-53).
         publish: bool,
     },
 }
@@ -164,7 +164,7 @@ impl Operation {
         }
     }
 
-    /// Returns the masters that receive this operation. Clean-up goes also to masters that may not vote.
+    /// Returns the masters that receive this operation. Clean-up goes also to masters that may not vote (P-8).
     #[must_use]
     pub const fn admission(self) -> Admission {
         match self {
@@ -188,13 +188,15 @@ pub enum Admission {
 #[derive(Clone, Debug)]
 pub enum Item {
     Command(Command),
-    /// The confirm of an acquire: the token, and the number that each master granted.
+    /// The confirm of an acquire: the token, and the number that each master granted, which is part of the value
+    /// that must be there (P-35).
     Confirm {
         attempt: Arc<LeaseAttempt>,
         token: FencingToken,
         granted: Vec<(usize, u64)>,
     },
-    /// The repeat of a release or an undo at one master.
+    /// The repeat of a release or an undo at one master. It leaves every reservation, even where the release would have
+    /// deleted one (P-111).
     UndoAgain {
         attempt: Arc<LeaseAttempt>,
         /// Whether the repeat is published, as the call before it was. Where that call reached a minority, standbys
@@ -203,7 +205,7 @@ pub enum Item {
         only: usize,
     },
     /// The repeat of a reserve at one master that did not answer. An undo would admit every candidate there before the
-    /// lease has run out.
+    /// lease has run out (P-57).
     ReserveAgain {
         attempt: Arc<LeaseAttempt>,
         cluster: ClusterId,

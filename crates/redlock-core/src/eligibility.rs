@@ -122,8 +122,8 @@ fn other_fingerprint(found: &str, own: &str) -> String {
     plain()
 }
 
-/// Judges one server by its facts. Duplicates and clock steps need more than one poll. `quorum` is the id of this
-/// quorum, once it is known.
+/// Judges one server by its facts (P-27). Duplicates and clock steps need more than one poll. `quorum` is the id of
+/// this quorum, once it is known.
 #[must_use]
 pub fn check(facts: &MasterFacts, fingerprint: &str, quorum: Option<&QuorumId>) -> Option<Ineligible> {
     if let Some(refusal) = server::refusal(&facts.server) {

@@ -42,7 +42,7 @@ pub struct MasterFacts {
 
 impl MasterFacts {
     /// Reports whether the server carries the seal of its present process. A seal beside a backlog ends with it, since the
-    /// replication id changes then, as by a promotion.
+    /// replication id changes then, as by a promotion (P-26).
     #[must_use]
     pub fn sealed(&self) -> bool {
         let ended = self.seal_ends_with_backlog() && !self.has_id_of_seal();
@@ -56,7 +56,7 @@ impl MasterFacts {
     }
 
     /// Reports whether a replica was attached since the seal, or the server was a replica itself: another
-    /// server may have been promoted in its place. Of a seal that ended, only its synchronisations count.
+    /// server may have been promoted in its place. Of a seal that ended, only its synchronisations count (P-26).
     #[must_use]
     pub fn was_replicated(&self) -> bool {
         let by_this_process = !self.run_id.is_empty() && self.seal == self.run_id;
@@ -91,7 +91,7 @@ impl MasterFacts {
     }
 
     /// Returns the age of a probe of the present run by the wall clock, for display. A process that seals measures the
-    /// wait on its own clock.
+    /// wait on its own clock (P-70).
     #[must_use]
     pub fn probed_for(&self, unix_now: Duration) -> Option<Duration> {
         let rest = self.probe.strip_prefix(&self.probe_prefix())?;

@@ -28,8 +28,8 @@ pub use record::{Effect, Input, Lineage, Origin, Presence, Record, Refusal, Rele
 pub use succession::{Predecessor, Succession};
 pub use watch::{Pace, Watch};
 
-/// The time by which the freeze of a pod precedes the end of its permit. The agent or the guardian writes the freeze
-/// within this time: the write waits for the kernel while containers of the node start and end.
+/// The time by which the freeze of a pod precedes the end of its permit (P-103). The agent or the guardian writes the
+/// freeze within this time: the write waits for the kernel while containers of the node start and end.
 pub const FREEZE_BEFORE: Duration = Duration::from_millis(500);
 
 /// The time after which a frozen pod is killed: its frozen sessions hold locks in databases.

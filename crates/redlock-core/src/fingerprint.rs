@@ -7,8 +7,8 @@ use thiserror::Error;
 use crate::{QuorumSize, timing, value::PROTOCOL_VERSION};
 
 /// The sorted names of the masters, their number, the longest lease, T_acquire and the protocol version. Immutable:
-/// candidates with another fingerprint do not contend. Urls are not part of it, since clusters may reach one master by
-/// different names.
+/// candidates with another fingerprint do not contend (P-22). Urls are not part of it, since clusters may reach one
+/// master by different names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     names: Vec<String>,

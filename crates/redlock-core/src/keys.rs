@@ -9,6 +9,7 @@ use crate::LockName;
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Keyspace {
     prefix: Arc<str>,
+    /// The seal and all registers, in one key: no seal outlives its registers (P-12).
     pub meta: Arc<str>,
     pub probe: Arc<str>,
     /// Of a master without a seal: the process that reads the registers of the others.
@@ -81,6 +82,7 @@ impl Keyspace {
 pub struct LockKeys {
     pub name: LockName,
     pub lease: String,
+    /// A reservation has a key of its own, which an undo of the lease does not delete (P-15).
     pub reserved: String,
 }
 

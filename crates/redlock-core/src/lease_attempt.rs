@@ -97,7 +97,7 @@ impl LeaseAttempt {
         }
     }
 
-    /// Reports whether an undo on the connection `undone` (`None`: not known to have run) must be repeated.
+    /// Reports whether an undo on the connection `undone` (`None`: not known to have run) must be repeated (P-54).
     pub(crate) fn may_be_left(&self, master: usize, undone: Option<u32>) -> bool {
         let sent = self.sent[master].load(Relaxed);
         self.pending[master].load(Relaxed) > 0 || (sent != 0 && undone != Some(sent))

@@ -235,7 +235,7 @@ impl Machine {
         self.terms = terms;
         match &mut self.state {
             State::Active(_) if leaves => self.end(EndReason::SteppedDown, out),
-            // New timings take effect at the next renewal, which starts now. A renewal under way that carries
+            // New timings take effect at the next renewal, which starts now (P-51). A renewal under way that carries
             // another duration no longer counts. A lease that leaves no time for a longer stop is held for
             // the slack at most.
             State::Active(held) => {
@@ -252,9 +252,9 @@ impl Machine {
     }
 
     /// No end that was computed before can be trusted: a held lease is lost, an attempt under way is ignored,
-    /// and the masters are asked again. If the clocks of the masters stepped together instead, the masters
+    /// and the masters are asked again (P-96). If the clocks of the masters stepped together instead, the masters
     /// forgot a lease that its holder still relies on. A candidate that is not itself the holder therefore
-    /// waits for the end of the latest lease that it can have missed. A release ends this wait.
+    /// waits for the end of the latest lease that it can have missed. A release ends this wait (P-97).
     fn on_clock_step(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         let missed = match self.state {
             State::Active(_) => Duration::ZERO,

@@ -24,9 +24,9 @@ pub struct DeclaredDelay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Mark {
-    /// `held:<lock>` and `delay:<lock>`: targets are about to start, or to be adopted.
+    /// `held:<lock>` and `delay:<lock>`: targets are about to start, or to be adopted (P-81).
     Held { delay: Duration },
-    /// `clean:<lock>`: all targets that the lease started have stopped.
+    /// `clean:<lock>`: all targets that the lease started have stopped, and none starts again under it (P-82).
     Clean,
     /// `closed:<lock>`, for a fenced lock: no further pod starts under the lease. Afterwards the holder
     /// judges whether the pods are gone.
@@ -72,14 +72,14 @@ impl Marks {
     }
 
     /// Returns the delay that the last holder declared. A delay under a token other than the greatest `held`
-    /// counts as missing.
+    /// counts as missing (P-84).
     #[must_use]
     pub fn declared_delay(self) -> Option<Duration> {
         let DeclaredDelay { token, milliseconds } = self.delay;
         (token == self.held).then(|| Duration::from_millis(milliseconds).min(LONGEST_DELAY))
     }
 
-    /// Returns how long another cluster waits after an unclean end. `explicit` is the delay that it was
+    /// Returns how long another cluster waits after an unclean end (P-86). `explicit` is the delay that it was
     /// given. `planned` is the delay that it would declare itself, its only estimate if the delay of the last
     /// holder is unknown.
     #[must_use]
@@ -94,7 +94,7 @@ impl Marks {
         TakeoverDelay { length, source }
     }
 
-    /// Reports whether the last holder with targets did not confirm that they stopped. Neither set = never
+    /// Reports whether the last holder with targets did not confirm that they stopped (P-83). Neither set = never
     /// held.
     #[must_use]
     pub const fn ended_uncleanly(self) -> bool {

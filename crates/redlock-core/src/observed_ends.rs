@@ -19,7 +19,7 @@ struct SeenLock {
 }
 
 /// The ends of the leases of other holders, as this process observed them last. Masters that show no lease do not move
-/// them earlier, so masters that forgot a lease do not let a candidate in before its end; a release does.
+/// them earlier, so masters that forgot a lease do not let a candidate in before its end; a release does (P-62).
 #[derive(Debug, Default)]
 pub struct ObservedEnds {
     locks: HashMap<LockName, SeenLock>,

@@ -17,7 +17,7 @@ pub enum Obstacle {
     Lease(LeaseValue),
     /// A reservation: a cluster id, or `nobody`.
     Reserved(String),
-    /// A lease in a text that this version cannot read.
+    /// A lease in a text that this version cannot read: that of another holder, until it expires (P-14).
     Foreign(String),
 }
 
@@ -134,7 +134,7 @@ impl View {
     }
 
     /// Returns the time at which a majority can be free: the M-th smallest end, where a free master counts as now and
-    /// an unknown one as never. `None` while too few masters are known.
+    /// an unknown one as never (P-61). `None` while too few masters are known.
     #[must_use]
     pub fn free_at(&self) -> Option<BootInstant> {
         self.end_at(self.size.majority() - 1)
@@ -195,13 +195,13 @@ impl View {
     }
 
     /// Reports whether a majority shows the same lease or reservation. If not, and no majority is free either,
-    /// candidates split the masters between them: a clash, or the remains of one.
+    /// candidates split the masters between them: a clash, or the remains of one (P-65).
     #[must_use]
     pub fn blocked(&self) -> bool {
         self.most().is_some_and(|(_, n)| n >= self.size.majority())
     }
 
-    /// Returns the holder: the lease that a majority shows.
+    /// Returns the holder: the lease that a majority shows (P-65).
     #[must_use]
     pub fn holder(&self) -> Option<Holder> {
         let (obstacle, count) = self.most()?;

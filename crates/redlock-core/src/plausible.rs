@@ -52,7 +52,8 @@ pub(crate) fn greatest_token(clock: Duration) -> u64 {
 
 impl CounterBounds {
     /// Returns the bounds by what the sealed masters show, and by the time since 1970 of the own wall clock, if it is known;
-    /// `None` if fewer than a majority show anything. The later clock counts: clocks of masters may have stepped back.
+    /// `None` if fewer than a majority show anything (P-7). The later clock counts: clocks of masters may have stepped
+    /// back.
     #[must_use]
     pub fn of(shown: &[ShownCounter], majority: usize, own_clock: Option<Duration>) -> Option<Self> {
         let reached = nth_greatest(shown.iter().map(|shown| shown.counter), majority)?;

@@ -100,14 +100,14 @@ impl Identity {
         self.pinned.as_ref().map(|pinned| &pinned.id)
     }
 
-    /// Returns the text that the scripts compare. Without the id it matches the stamp of no sealed master.
+    /// Returns the text that the scripts compare. Without the id it matches the stamp of no sealed master (P-18).
     #[must_use]
     pub fn stamp(&self) -> Arc<str> {
         let pinned = self.pinned.as_ref();
         pinned.map_or_else(|| self.fingerprint.as_str().into(), |pinned| pinned.stamp.clone())
     }
 
-    /// Pins an id. Called only while none is pinned: the process does not follow its masters into another quorum.
+    /// Pins an id (P-24). Called while none is pinned: the process does not follow its masters into another quorum.
     fn pin(&mut self, id: QuorumId) {
         let stamp = stamp(&self.fingerprint, &id).into();
         self.pinned = Some(Pinned { id, stamp });
@@ -118,7 +118,7 @@ impl Identity {
         facts.sealed() && self.fits(facts)
     }
 
-    /// Pins the id that at least `majority` sealed servers agree on. Returns true if this call pinned it.
+    /// Pins the id that at least `majority` sealed servers agree on (P-24). Returns true if this call pinned it.
     pub fn learn<'a>(&mut self, shown: impl Iterator<Item = &'a MasterFacts>, majority: usize) -> bool {
         if self.id().is_some() {
             return false;
@@ -139,7 +139,7 @@ impl Identity {
 
     /// Returns the id under which masters without a seal are to be sealed: the pinned one, or the one that most masters
     /// show, in a seal or in data that survived a restart. A tie is decided by the number of seals. `None` if no master
-    /// shows one.
+    /// shows one (P-25).
     #[must_use]
     pub fn choose<'a>(&self, shown: impl Iterator<Item = &'a MasterFacts>) -> Option<QuorumId> {
         if let Some(id) = self.id() {

@@ -204,7 +204,7 @@ impl AnswerShape {
 }
 
 /// Returns the answer for one lock to an operation on fenced locks or on others, received at `now`. No key lives for longer
-/// than `longest`. A shape that the script of that operation does not return is unknown.
+/// than `longest`. A shape that the script of that operation does not return is unknown (P-7).
 #[must_use]
 pub fn answer(
     item: &Value,
@@ -313,7 +313,8 @@ pub fn declared(text: &str) -> Option<DeclaredDelay> {
 }
 
 /// Returns an obstacle with the own observed end: received + remaining. -1 is a key without expiry, -2 one that is just
-/// gone. The clock of a master may run slower than the own one, within the drift.
+/// gone. The clock of a master may run slower than the own one, within the drift. More time than a key can have
+/// gives an end that is only bounded (P-61).
 fn sighting(
     obstacle: Obstacle,
     left: &Value,

@@ -21,7 +21,8 @@ pub struct Script {
     pub layout: Option<Layout>,
 }
 
-/// The keys and arguments of a script that carries several locks: those of the call, then those of each lock.
+/// The keys and arguments of a script that carries several locks: those of the call, then those of each lock. The
+/// scripts read what the model of the simulation takes from a [`Payload`] (P-21).
 ///
 /// KEYS: `meta`, then `keys` of each lock. ARGV: `not_after`, the stamp, `head`, then `arguments` of each lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,18 +60,30 @@ macro_rules! scripts {
     };
 }
 
+// `preamble.lua` begins each batch script: in the call of the vote itself, it checks the seal (P-17), the stamp (P-18)
+// and `not_after` (P-19).
 scripts! {
+    // Grants a lease of the same stem again under its number (P-31). Refuses beside another lease, and beside a
+    // reservation that is not for the own cluster (P-32). Raises the counter for the whole batch before it sets
+    // the first lease (P-33).
     GRANT = "fields_marks.lua" "preamble.lua" "shortened.lua" "obstacle.lua" "cluster.lua" "grant.lua" "granted.lua"
         => layout(BOTH, &["floor", "cluster"], &["stem", "milliseconds", "name"]);
+    // Acknowledges only a lease with exactly the value that was granted (P-35).
     CONFIRM = "fields_none.lua" "preamble.lua" "confirm.lua" => layout(LEASE, &[], &["value", "token"]);
+    // Extends a lease and never shortens it, except to the longest lease (P-45). Puts back a missing one, after the
+    // counter (P-46). Refuses where another lease, or a reservation for others, exists (P-47).
     RENEW = "fields_none.lua" "preamble.lua" "shortened.lua" "obstacle.lua" "cluster.lua" "renew.lua"
         => layout(BOTH, &["cluster"], &["stem", "token", "milliseconds"]);
+    // Deletes only the lease of the caller, and with it a reservation for the own cluster (P-52).
     RELEASE = "fields_none.lua" "preamble.lua" "cluster.lua" "release.lua"
         => layout(BOTH, &["cluster", "channel"], &["stem", "published name"]);
+    // Replaces the lease by a reservation for the rest of its time, in one script (P-55).
     RESERVE = "fields_none.lua" "preamble.lua" "shortened.lua" "cluster.lua" "reserve.lua"
         => layout(BOTH, &["channel", "cluster"], &["stem", "name", "to cluster"]);
+    // Writes nothing: each standby calls it at least every half lease (P-64).
     OBSERVE = "fields_none.lua" "preamble.lua" "remaining.lua" "obstacle.lua" "cluster.lua" "observe.lua"
         => layout(BOTH, &["cluster"], &[]);
+    // Deletes no lease, and shortens no reservation (P-58).
     BREAK = "fields_none.lua" "preamble.lua" "shortened.lua" "break.lua" => layout(BOTH, &["milliseconds"], &[]);
     MARK = "fields_none.lua" "preamble.lua" "mark.lua"
         => layout(LEASE, &[], &["stem", "name", "token", "delay"]);
@@ -95,6 +108,7 @@ scripts! {
     PROBE = "ended.lua" "unsealed.lua" "probe.lua";
     TURN = "ended.lua" "unsealed.lua" "turn.lua";
     RESTORE = "ended.lua" "unsealed.lua" "merge.lua" "restore.lua";
+    // Checks the run, the probe, the pages before and replicas, merges the registers, and writes the seal last (P-72).
     SEAL = "ended.lua" "unsealed.lua" "history.lua" "merge.lua" "seal.lua";
     RETIRE = "ended.lua" "retire.lua";
 }
@@ -114,7 +128,7 @@ pub struct Payload {
     pub operation: Operation,
     pub items: Arc<[BatchItem]>,
     pub keys: Keyspace,
-    /// The own cluster, as a reservation names it.
+    /// The own cluster, as a reservation names it. The scripts compare its UID alone (P-16).
     pub cluster: Arc<str>,
     /// The greatest counter that any master showed: it keeps the counters close to each other.
     pub floor: u64,
@@ -146,7 +160,7 @@ impl Payload {
         }
     }
 
-    /// Returns the items for one master, in the order of its reply.
+    /// Returns the items for one master, in the order of its reply (P-11).
     #[must_use]
     pub fn members(&self, master: usize) -> Vec<usize> {
         let all = 0..self.items.len();
@@ -191,7 +205,7 @@ impl Payload {
             }
             Operation::Renew | Operation::Observe => to.text(&self.cluster),
             Operation::Release | Operation::Undo => {
-                // An undo leaves reservations alone, those for its own cluster included.
+                // An undo leaves reservations alone, those for its own cluster included (P-15).
                 let ends_reservation = self.operation == Operation::Release;
                 to.text(if ends_reservation { &self.cluster } else { "" });
                 to.text(&self.keys.channel);
@@ -229,7 +243,7 @@ fn write_item(to: &mut impl Arguments, lock: &LockKeys, item: &Item, master: usi
         Item::ReserveAgain { attempt, cluster, .. } => {
             write_reserve(to, attempt, name, cluster);
             // Pods of a sibling may run by the reservation of this cluster, which also keeps the lock from
-            // other clusters for longer.
+            // other clusters for longer (P-111).
             if attempt.fence().is_some() {
                 to.text("keep");
             }
@@ -313,13 +327,14 @@ fn write_mark(to: &mut impl Arguments, fence: Option<&FencedLease>, mark: Mark) 
     }
 }
 
-/// Writes the mark and the longest delay declared with it. A lease counts as marked once the mark was sent.
+/// Writes the mark and the longest delay declared with it (P-108). A lease counts as marked once the mark was sent.
 fn write_fence(to: &mut impl Arguments, fence: &FencedLease) {
     to.text(&fence.mark().map(FenceMark::body).unwrap_or_default());
     to.number(fence.delay());
 }
 
-/// Writes the keys and arguments of the call by which the agent of a node reads these locks.
+/// Writes the keys and arguments of the call by which the agent of a node reads these locks. One call carries all of
+/// them, and its script writes nothing (P-114).
 pub fn write_fence_call(
     to: &mut impl Arguments,
     keys: &Keyspace,

@@ -5,7 +5,7 @@ use super::vote::QuorumSize;
 /// The result of one attempt to claim a slot for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// A majority granted the slot in one round: it belongs to this job for good, even if the lease ends.
+    /// A majority granted the slot in one round: it belongs to this job for good, even if the lease ends (P-88).
     Granted,
     /// More than N - M masters refused: the slot can never belong to this job.
     Refused,
@@ -21,7 +21,7 @@ pub struct SlotRegister {
     pub slot: u64,
     /// `<uid>@<cluster>`, or `<uid>@<holder>` of a `redlock run`.
     pub job: String,
-    /// Slots up to this one can no longer be claimed: the record of their claims was lost.
+    /// Slots up to this one can no longer be claimed: the record of their claims was lost (P-90).
     pub floor: u64,
 }
 
@@ -79,6 +79,7 @@ impl SlotView {
             .any(|register| same(register) >= self.size.majority())
     }
 
+    /// Returns the state of a slot for a job, which gives it up only if more than N - M masters refuse it (P-89).
     #[must_use]
     pub fn fate(&self, slot: u64, job: &str) -> Fate {
         let majority = self.size.majority();
@@ -141,7 +142,7 @@ impl SlotView {
 pub const NO_JOB: &str = "nobody";
 
 impl SlotRegister {
-    /// Reports whether the script `claim` refuses the slot for this job.
+    /// Reports whether the script `claim` refuses the slot for this job (P-88).
     fn refuses(&self, slot: u64, job: &str) -> bool {
         slot <= self.floor || (slot <= self.slot && !self.shows(slot, job))
     }

@@ -131,6 +131,7 @@ impl Timings {
             needed: self.lease_that_would_do(deadline_derived, needed_deadline),
             longest,
         };
+        // The drift of a shorter lease covers no unnoticed step of a clock; no seal waits for a longer lease (P-23).
         if lease < MIN_LEASE {
             return Err(TimingError::LeaseTooShort { lease });
         }
@@ -187,7 +188,7 @@ impl Timings {
     }
 
     /// Checks that a holder that gives up at its renew deadline has stopped, with slack, before another candidate may
-    /// enter.
+    /// enter (P-98).
     fn stops_in_time(&self) -> bool {
         let budget = less_one_percent(millis_down(self.lease_duration));
         let spent = millis_up(self.renew_deadline)
@@ -211,7 +212,8 @@ impl Timings {
         Duration::from_millis(round_up(exact, 1_000).max(derived_lease(stop)))
     }
 
-    /// Returns the interval of renewals: at least two tries fit before the renew deadline, three before the lease ends.
+    /// Returns the interval of renewals (P-43): at least two tries fit before the renew deadline, three before the
+    /// lease ends.
     pub fn renew_interval(&self) -> Duration {
         (self.lease_duration / 3).min(self.renew_deadline / 2)
     }
@@ -222,7 +224,7 @@ impl Timings {
     }
 
     /// Returns the latest time at which a holder must give up a lease, so that its targets have stopped, with slack,
-    /// before the end.
+    /// before the end (P-49, P-99).
     pub fn latest_end(&self, valid_until: BootInstant) -> BootInstant {
         valid_until - self.stop - self.slack()
     }
@@ -239,7 +241,7 @@ impl Timings {
 }
 
 /// Returns the allowance for clocks that run at different rates: 1 % of the lease, and 2 ms for the
-/// resolution of Redis' expiry.
+/// resolution of Redis' expiry (P-39).
 pub fn drift(lease: Duration) -> Duration {
     (lease / 100).saturating_add(Duration::from_millis(2))
 }
@@ -250,7 +252,7 @@ pub fn outlived(longest: Duration) -> Duration {
     longest.saturating_add(longest / 50)
 }
 
-/// Returns the wait of a master before it is sealed. Every lease that it may have granted has then ended.
+/// Returns the wait of a master before it is sealed. Every lease that it may have granted has then ended (P-69).
 pub fn seal_wait(longest: Duration, acquire_limit: Duration) -> Duration {
     outlived(longest).saturating_add(acquire_limit.saturating_mul(2))
 }

@@ -18,7 +18,7 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// The right to act for a lock, until `valid_until`.
+/// The right to act for a lock, until `valid_until`: a value with an end, not a flag (P-41).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authority {
     pub token: FencingToken,
@@ -28,7 +28,7 @@ pub struct Authority {
 impl Authority {
     /// Returns this authority if it is still valid at `now`.
     ///
-    /// Call it after the last `await` before a write: an earlier result may have ended since (S4).
+    /// Call it after the last `await` before a write: an earlier result may have ended since (P-41, S4).
     #[must_use]
     pub fn at(self, now: BootInstant) -> Option<Self> {
         (now < self.valid_until).then_some(self)

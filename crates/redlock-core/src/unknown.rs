@@ -5,7 +5,7 @@ use thiserror::Error;
 /// The codes of servers that answer and refuse writes.
 const WRITE_REFUSALS: [&str; 4] = ["MISCONF", "NOREPLICAS", "OOM", "READONLY"];
 
-/// The reason why no answer counts.
+/// The reason why no answer counts, neither as a grant nor as a refusal (P-4).
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Unknown {

@@ -23,7 +23,7 @@ impl fmt::Display for Nonce {
 /// A lease value up to the nonce, `1|<cluster>|<cluster UID>|<identity>|<nonce>|`.
 ///
 /// A lease is *mine* if its value begins with this stem. The grant number behind it is not compared, because
-/// the reply that carried it may have been lost; only `confirm` compares the whole text.
+/// the reply that carried it may have been lost; only `confirm` compares the whole text (P-13).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct LeaseStem {

@@ -4,7 +4,7 @@
 /// each.
 pub const MAX_MASTERS: usize = 7;
 
-/// One master's answer. An unknown vote is never a refusal and never a grant.
+/// One master's answer. An unknown vote is never a refusal and never a grant (P-4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vote {
     Granted,
@@ -27,7 +27,8 @@ pub enum Verdict {
 pub struct QuorumSize(usize);
 
 impl QuorumSize {
-    /// Returns `None` unless N is odd and from 1 to [`MAX_MASTERS`]: with an even N, the last master adds no tolerance.
+    /// Returns `None` unless N is odd and from 1 to [`MAX_MASTERS`] (P-1): with an even N, the last master adds no
+    /// tolerance.
     #[must_use]
     pub const fn new(masters: usize) -> Option<Self> {
         if masters >= 1 && masters <= MAX_MASTERS && masters % 2 == 1 {
@@ -43,7 +44,7 @@ impl QuorumSize {
         self.0
     }
 
-    /// Returns M = f+1, the fewest masters of which any two groups share one.
+    /// Returns M = f+1, the fewest masters of which any two groups share one (P-1).
     #[must_use]
     pub const fn majority(self) -> usize {
         self.0 / 2 + 1
@@ -56,7 +57,8 @@ impl QuorumSize {
     }
 }
 
-/// The votes of one round. Each master has one vote: a second one of the same master does not count.
+/// The votes of one round; those of several rounds are never added. Each master has one vote: a second one of the same
+/// master does not count (P-5).
 #[derive(Clone, Copy, Debug)]
 pub struct Tally {
     size: QuorumSize,
@@ -113,7 +115,7 @@ impl Tally {
     }
 
     /// Reports whether the missing votes can no longer change whether the round is won or
-    /// [`Self::refused_by_too_many`].
+    /// [`Self::refused_by_too_many`] (P-3).
     #[must_use]
     pub fn settled(&self) -> bool {
         let missing = self.outstanding();

@@ -26,7 +26,7 @@ pub(crate) enum GuardedState {
     OutOfReach,
 }
 
-/// Returns the reason why a process that was asked to end may end now; `None` while a pod needs it.
+/// Returns the reason why a process that was asked to end may end now; `None` while a pod needs it (P-117).
 pub(crate) fn may_end(succeeded: bool, pods: impl IntoIterator<Item = GuardedState>) -> Option<EndReason> {
     if succeeded {
         return Some(EndReason::Succeeded);

@@ -343,7 +343,7 @@ impl Guardian {
     }
 
     fn freeze_if_due(&mut self, uid: &str) {
-        // A later entry may have been written since.
+        // A later entry may have been written since (P-117).
         self.read(uid);
         if self.deadlines.is_due(uid, clock::now()) {
             self.freeze(uid);

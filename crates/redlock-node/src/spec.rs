@@ -99,7 +99,7 @@ impl LockSpec {
 
     /// Returns this lock with the urls of `declared`, if it is the same lock on the same masters and the urls
     /// or the quorum id have changed. An id that was unknown is adopted, so that the urls of a later quorum
-    /// of the same name are not. All other values stay: a pod keeps its timings.
+    /// of the same name are not. All other values stay: a pod keeps its timings (P-119).
     #[must_use]
     pub fn moved_to(&self, declared: &Self) -> Option<Self> {
         let (own, other) = (&self.quorum, &declared.quorum);

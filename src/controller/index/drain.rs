@@ -45,9 +45,9 @@ pub(in crate::controller) struct Drained {
 }
 
 impl Drained {
-    /// Reports whether the lease ends now: it is passed on, or left to run out for another cluster. The lease
-    /// of a fenced lock is passed on only after a confirmed end. Without a confirmation, a failover leaves it
-    /// to run out, since this cluster abstains.
+    /// Reports whether the lease ends now, after the stop of the targets (P-60): it is passed on, or left to run
+    /// out for another cluster. The lease of a fenced lock is passed on only after a confirmed end. Without a
+    /// confirmation, a failover leaves it to run out, since this cluster abstains.
     pub(super) fn ends(&self, purpose: &Purpose) -> bool {
         self.stopped && (self.is_confirmed() || *purpose == Purpose::Unready)
     }

@@ -110,7 +110,7 @@ impl Index {
     }
 
     /// Decides how each lock is given up. A lock with targets goes to a sibling that sees a majority of the
-    /// masters and contends; without such a sibling, its targets are stopped first. All other locks are
+    /// masters and contends; without such a sibling, its targets are stopped first (P-60). All other locks are
     /// released. The last replica also stops the targets of a lock whose holder is lost.
     pub(in crate::controller) fn hand_out(&self, successors: &Round, at: &World<'_>) -> Handed {
         let mut handed = Handed::default();

@@ -22,7 +22,7 @@ impl Delays {
     }
 
     /// Returns the delay to declare. A delay below that of the adopted targets requires a clean end first:
-    /// pods started under the longer delay may take that long to stop.
+    /// pods started under the longer delay may take that long to stop (P-84).
     pub(super) fn needed(&self, planned: Duration, removed: Duration) -> Duration {
         planned.max(removed).max(self.adopted)
     }

@@ -111,7 +111,7 @@ enum Confirmation {
 }
 
 impl TargetTask {
-    /// Returns the delay that the holder of a fenced lock declares, or the reason why it cannot declare one yet.
+    /// Returns the delay that the holder of a fenced lock declares (P-116), or the reason why it cannot do so yet.
     ///
     /// A lease that continues the pods of a sibling is marked without a request to the API server: until the
     /// lease is marked, its pods run under the reservation alone.
@@ -237,7 +237,7 @@ impl TargetTask {
         false
     }
 
-    /// Takes one step: forbids starts, judges the pods, then records the clean end. `Err` is the reason why
+    /// Takes one step: forbids starts, judges the pods, then records the clean end (P-110). `Err` is the reason why
     /// the end is never confirmed.
     async fn confirm(&mut self, token: FencingToken) -> Result<Confirmation, String> {
         let Some(fencing) = &self.fencing else {

@@ -99,7 +99,7 @@ impl TargetFacts {
 }
 
 /// Reports whether the targets stop only because it is not known that all their pods are fenced. The stop has
-/// no deadline, so the pods can be listed first.
+/// no deadline, so the pods can be listed first (P-116).
 pub(super) fn depends_on_fencing(facts: &TargetFacts, now: BootInstant) -> bool {
     let fenced = TargetFacts {
         fenced: true,
@@ -213,7 +213,7 @@ fn alone(facts: &TargetFacts, now: BootInstant) -> Goal {
             Goal::Keep(None)
         };
     }
-    // Another cluster may begin after the takeover delay; a sibling may adopt until shortly before.
+    // Another cluster may begin after the takeover delay; a sibling may adopt until shortly before (P-87).
     let (at, others) = match facts.sibling_until {
         Some(ended) => (
             ended + facts.takeover_delay.saturating_sub(facts.stop + MARGIN),

@@ -220,7 +220,7 @@ pub(super) fn observes(plan: &LockPlan) -> bool {
 
 /// Returns how long a new lease waits before it starts targets, and the delay declared for the targets it
 /// adopts. After an unclean end in another cluster, the lease waits until the targets there are gone; after
-/// an unclean end in this cluster, it adopts the targets.
+/// an unclean end in this cluster, it adopts the targets (P-86).
 fn delay(
     lease: &LeaseView,
     plan: &LockPlan,

@@ -24,7 +24,7 @@ impl TargetTask {
     }
 
     /// Writes that targets run under this lease, and how long other clusters have to wait after its end.
-    /// Called before the first target starts, and before a target that needs longer starts. Returns why the
+    /// Called before the first target starts (P-81), and before a target that needs longer starts. Returns why the
     /// mark is not written.
     pub(super) async fn declare(&mut self, token: FencingToken) -> Result<(), Undeclared> {
         let (planned, removed) = if self.fencing.is_some() {

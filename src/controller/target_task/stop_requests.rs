@@ -124,7 +124,7 @@ impl StopRequests {
         !self.waiting.is_empty()
     }
 
-    /// Records that the end is about to be recorded: the request can no longer be revoked.
+    /// Records that the end is about to be recorded: the request can no longer be revoked (P-82).
     pub(in crate::controller) fn begin_answer(&mut self) {
         self.marked |= self.is_awaited();
     }

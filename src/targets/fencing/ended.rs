@@ -63,7 +63,7 @@ fn never_started(container: &ContainerStatus) -> bool {
 /// deleted pod before it removes the pod. The phase alone proves nothing, and neither do containers that
 /// ended earlier: other controllers set the phase for pods of lost nodes, whose kubelet may have started
 /// containers since its last report. A restarted kubelet may reject a pod whose containers run, so a rejected
-/// pod has not ended.
+/// pod has not ended (P-115).
 pub(super) fn has_ended(pod: &Pod) -> bool {
     let status = &pod.status;
     if pod.spec.node_name.is_none() {

@@ -42,7 +42,8 @@ impl AsRawFd for BootTimer {
 }
 
 /// Wakes a task at moments of the boot-time clock. The timers of the runtime stand still while the machine is suspended,
-/// and fire late by that time. An alarm that was due meanwhile fires as soon as the machine resumes.
+/// and fire late by that time. An alarm that was due meanwhile fires as soon as the machine resumes
+/// (P-40).
 #[derive(Debug)]
 pub(crate) struct Alarm {
     /// `None` under virtual clocks, and where the kernel gives no timer.

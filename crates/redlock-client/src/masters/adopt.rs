@@ -192,7 +192,7 @@ fn carried(status: &MasterStatus) -> Option<(&str, &str)> {
     (!none).then_some((&facts.run_id, &facts.fingerprint))
 }
 
-/// Returns the text that at least `majority` servers carry; a server under two urls counts once.
+/// Returns the text that at least `majority` servers carry (P-29); a server under two urls counts once.
 fn agreed(all: &[MasterStatus], majority: usize) -> Option<String> {
     let mut carried: Vec<(&str, &str)> = all.iter().filter_map(carried).collect();
     carried.sort_unstable();

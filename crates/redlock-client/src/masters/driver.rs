@@ -170,6 +170,8 @@ impl Running {
         self.receive_replies(cx);
     }
 
+    /// Takes the replies of each connection in the order of its calls, in which texts of scripts are also sent after
+    /// NOSCRIPT (P-54).
     fn receive_replies(&mut self, cx: &mut Context<'_>) {
         while let Poll::Ready(Some(replied)) = self.transmits.poll_next_unpin(cx) {
             self.replied.push(replied);

@@ -365,7 +365,7 @@ async fn run(
     let unknown = match reply {
         // The retry belongs to the same attempt: only this master had forgotten the script. After the
         // deadline, the undo of the attempt may already be sent, and must run after every call of the
-        // attempt.
+        // attempt (P-20).
         Err(unknown) if unknown.is_no_script() && clock::now() < deadline => unknown,
         reply => return reply,
     };

@@ -262,7 +262,7 @@ impl Masters {
         self.inner.shared.watch_clock()
     }
 
-    /// Returns a stem with a fresh nonce for the next attempt.
+    /// Returns a stem with a fresh nonce for the next attempt (P-13).
     #[must_use]
     pub fn stem(&self, holder: &HolderIdentity) -> LeaseStem {
         LeaseStem::new(&self.inner.cluster, holder, Nonce(random::bits()))

@@ -16,7 +16,8 @@ const RATE: u32 = 100;
 const LAST_SECOND: Duration = Duration::from_secs(1);
 
 /// A clock whose rate is a little beyond [`RATE`] moves little in a second, too. A reply that shows no step since the last
-/// second is also compared with the oldest one of each of these times: a rate that is 0.04 % beyond shows in a minute.
+/// second is also compared with the oldest one of each of these times (P-91): a rate that is 0.04 % beyond shows in a
+/// minute.
 const LONGER: [Duration; 3] = [
     Duration::from_secs(4),
     Duration::from_secs(16),
@@ -55,7 +56,7 @@ impl Sample {
         self.master.saturating_add(passed)
     }
 
-    /// Returns the step since `before`, if the clocks moved by more than both round trips and the rates explain.
+    /// Returns the step since `before`, if the clocks moved by more than both round trips and the rates explain (P-91).
     fn step_since(&self, before: &Self, distrusted_until: BootInstant) -> Option<Step> {
         let ((low, high), (low_before, high_before)) = (self.bounds(), before.bounds());
         let (least, most) = (low - high_before, high - low_before);
@@ -216,7 +217,7 @@ impl Offset {
     /// Records a sample and reports whether it shows a step.
     ///
     /// A sample older than the distrust is not a witness: every lease that an earlier step could have harmed
-    /// has ended.
+    /// has ended (P-92).
     pub(super) fn sample(&mut self, sample: Sample) -> bool {
         let counts = |before: &&Sample| sample.received.since(before.received) <= self.distrust;
         let step_since = |before: &Sample| sample.step_since(before, self.distrusted_until);
@@ -260,7 +261,7 @@ impl Offset {
     }
 
     /// Reports whether this step of the local clock explains the last step. If so, the master is trusted as
-    /// before. The step remains a witness, since there may have been another one in the same time.
+    /// before (P-95). The step remains a witness, since there may have been another one in the same time.
     pub(super) fn absolve(&mut self, local: &Step) -> bool {
         let explained = self.steps().find(|step| step.common(local).is_some()).copied();
         let Some(step) = explained else { return false };

@@ -37,7 +37,7 @@ impl Entry {
         }
     }
 
-    /// Reports whether the local clock stepped since the entry began, if its result depends on that time.
+    /// Reports whether the local clock stepped since the entry began, if its result depends on that time (P-96).
     pub(super) fn is_stale(&self, local_steps: u64) -> bool {
         self.local_steps != local_steps && self.progress.is_timed()
     }

@@ -31,7 +31,7 @@ pub struct Call {
 pub struct Finished {
     pub reply: Result<Reply, Unknown>,
     /// The reply, if only a clock step makes its votes unknown. Its refusals to renew still count, because
-    /// they can only end authority.
+    /// they can only end authority (P-93).
     pub doubted: Option<Reply>,
 }
 
@@ -78,6 +78,7 @@ impl Engine {
         Ok(call)
     }
 
+    /// Returns the connection on which the master may be asked, if all conditions of this admission hold (P-8).
     pub(super) fn admitted(
         &self,
         master: usize,
@@ -103,7 +104,7 @@ impl Engine {
         result: Result<Reply, Unknown>,
         now: BootInstant,
     ) -> Finished {
-        // A deadline cut short by the limit of an attempt does not show that the master is silent.
+        // A deadline cut short by the limit of an attempt does not show that the master is silent (P-9).
         if matches!(result, Err(Unknown::TimedOut(_))) && call.timeout >= self.command_timeout {
             self.masters[master].silent_since(call.sent);
         }
@@ -126,7 +127,7 @@ impl Engine {
     ) -> (Result<Reply, Unknown>, Option<Reply>) {
         let of = &mut self.masters[master];
         if call.server != of.server {
-            // The vote belongs to the former server, not to the one that replaced it.
+            // The vote belongs to the former server, not to the one that replaced it (P-6).
             let changed = Unknown::NotConnected("the url of the master changed".into());
             return (result.and(Err(changed)), None);
         }
@@ -148,7 +149,7 @@ impl Engine {
             self.note_counter(master, reply.counter, call.admission, now);
         }
         // The vote that shows a step was given by the clock that stepped. Votes requested before the master became
-        // ineligible for another reason do not count either.
+        // ineligible for another reason do not count either (P-93).
         let ineligible = self.masters[master].ineligible(self.clocks.distrusted(master, now));
         if call.admission == Admission::Voting && (step.is_some() || ineligible.is_some()) {
             let of_a_clock = matches!(ineligible, None | Some(Ineligible::ClockStep(_)));

@@ -56,7 +56,7 @@ impl Engine {
     }
 
     /// Returns the largest plausible counter of the masters, so that their counters stay together. The floor is for speed:
-    /// without a majority it is zero.
+    /// without a majority it is zero (P-33).
     pub(super) fn floor(&self) -> u64 {
         let plausible = self.masters.iter().filter(|of| of.counter_limit.is_none());
         let largest = plausible.filter_map(|of| of.counter).max();

@@ -13,11 +13,11 @@ use crate::{
     script::{BatchItem, Payload},
 };
 
-/// The most locks in one script call. In measurements, 100 to 200 locks have the throughput of one big call,
+/// The most locks in one script call (P-11). In measurements, 100 to 200 locks have the throughput of one big call,
 /// and block the master for a tenth of its time.
 pub(super) const BATCH: usize = 128;
 
-/// The longest time for which requests are held back. While a batch is under way, new requests wait for its
+/// The longest time for which requests are held back (P-11). While a batch is under way, new requests wait for its
 /// replies and travel together: under load, batches fill instead of multiplying. The limit ensures that
 /// masters that do not answer delay no other request.
 pub(super) const HOLD: Duration = Duration::from_millis(1);
@@ -89,6 +89,7 @@ impl Engine {
         (!self.waiting.is_empty()).then(|| self.last_sent + HOLD)
     }
 
+    /// Sends one batch to all of its masters at the same time, with a deadline of its own (P-3).
     fn send_batch(&mut self, entries: Vec<Entry>, now: BootInstant) {
         let Some(operation) = entries.first().map(|entry| entry.item.operation()) else {
             return;

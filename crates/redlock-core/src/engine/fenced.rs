@@ -7,7 +7,7 @@ use crate::{
     Command, Completion, LeaseAttempt, MAX_MASTERS, Mark, command::Item, fence::Removal, planted::Plant,
 };
 
-/// Returns the command as it may be sent, or `Err` with the completion of one that may not be sent. Commands
+/// Returns the command as it may be sent, or `Err` with the completion of one that may not be sent (P-109). Commands
 /// of locks without fencing do not change.
 pub(super) fn admit(command: Command, plant: Plant) -> Result<Command, Completion> {
     let item = Item::Command(command);

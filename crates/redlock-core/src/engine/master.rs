@@ -43,7 +43,7 @@ pub(super) struct Master {
     /// The standing that was reported last.
     reported: String,
     /// Whether the master left a request unanswered for a whole command timeout and has not answered since.
-    /// It is then not asked for votes: a round that waits for it blocks the lock at the masters that granted
+    /// It is then not asked for votes (P-9): a round that waits for it blocks the lock at the masters that granted
     /// it. With one of three masters hung, several candidates could do so in turn for seconds. Polls
     /// continue.
     silent: bool,
@@ -142,7 +142,7 @@ impl Master {
     }
 
     /// Restores a retirement that a server has forgotten, with its whole memory or by an older snapshot. A
-    /// process that still has the url of that server would otherwise seal it again. The same url may later
+    /// process that still has the url of that server would otherwise seal it again (P-28). The same url may later
     /// lead to the successor, which is named in the text of the retirement or was sealed by other processes.
     fn recall_retirement(&mut self, facts: &mut MasterFacts) {
         if facts.fingerprint.starts_with(eligibility::RETIRED) {
@@ -298,8 +298,8 @@ impl Engine {
         eligibility::check(facts, self.identity.fingerprint(), self.identity.id())
     }
 
-    /// Marks every master that shares a `run_id` with another one, and pins the id of the quorum once a majority of the
-    /// servers shows one.
+    /// Marks every master that shares a `run_id` with another one, so that neither has a vote (P-2), and pins the id of
+    /// the quorum once a majority of the servers shows one.
     fn compare_servers(&mut self) {
         // A server without a run_id is not a master of any quorum, and cannot be identified as a duplicate.
         let run_id = |master: &Master| {
@@ -320,7 +320,7 @@ impl Engine {
         self.report_foreign_majority();
     }
 
-    /// Reports once when a majority is sealed for another quorum: its candidates may hold every lock.
+    /// Reports once when a majority is sealed for another quorum: its candidates may hold every lock (P-47).
     fn report_foreign_majority(&mut self) {
         let foreign = |master: &&Master| {
             let facts = master.listed_facts().filter(|_| !master.duplicate);

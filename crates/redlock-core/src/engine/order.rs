@@ -7,7 +7,7 @@ use crate::Operation;
 
 /// Puts calls of one kind together, so that they share a message. Undos are first: an attempt that follows must not
 /// meet the remains of an earlier one. Calls for one lock keep their order: a release follows a renewal that was
-/// requested before it, and precedes an attempt that was requested after it.
+/// requested before it, and precedes an attempt that was requested after it (P-10).
 pub(super) fn sort(entries: &mut Vec<Entry>) {
     let first = entries.first().map(kind);
     if entries.iter().all(|entry| Some(kind(entry)) == first) {

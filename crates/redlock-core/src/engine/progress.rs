@@ -71,7 +71,7 @@ impl Progress {
             },
             Command::Inspect | Command::Break { .. } => Self::round(size, true, BootInstant::NEVER),
             // The wait of a seal, which precedes the read of what the other masters granted meanwhile,
-            // includes twice this limit.
+            // includes twice this limit (P-79).
             Command::Claim { .. } | Command::Mark { .. } => Self::round(size, false, started + acquire_limit),
             _ => Self::round(size, false, BootInstant::NEVER),
         }
@@ -121,6 +121,7 @@ impl Progress {
                 if !tally.settled() {
                     return Change::None;
                 }
+                // Only the votes of this round count (P-44). More than N - M refusals lose the lease at once (P-47).
                 let completion = match tally.verdict() {
                     Verdict::Won => Completion::Renewed { started: *started },
                     _ if tally.refused_by_too_many() => Completion::RenewalRefused,

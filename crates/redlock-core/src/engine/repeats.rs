@@ -18,7 +18,7 @@ pub(super) enum RepeatedCall {
 }
 
 impl RepeatedCall {
-    /// Returns how this item is repeated, if it ends a lease.
+    /// Returns how this item is repeated, if it ends a lease: a reserve is never repeated as an undo (P-57).
     pub(super) const fn of(item: &Item) -> Option<Self> {
         match item {
             Item::UndoAgain { publish, .. } | Item::Command(Command::Undo { publish, .. }) => {
@@ -61,8 +61,8 @@ pub(super) struct Repeats {
 }
 
 impl Repeats {
-    /// Plans a repeat after the last `not_after` of any grant or renewal of that lease: none is sent after `now`, and
-    /// each was given at most `command_timeout`, the longest timeout so far.
+    /// Plans a repeat after the last `not_after` of any grant or renewal of that lease (P-54): none is sent after
+    /// `now`, and each was given at most `command_timeout`, the longest timeout so far.
     pub(super) fn plan(
         &mut self,
         lock: &Arc<LockKeys>,

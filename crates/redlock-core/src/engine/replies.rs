@@ -69,7 +69,7 @@ impl Answers {
 }
 
 impl Engine {
-    /// Handles the result of a transmit. A result that is no longer awaited changes nothing.
+    /// Handles the result of a transmit. A result that is no longer awaited changes nothing (P-6).
     pub(super) fn on_reply(&mut self, id: TransmitId, result: Result<Reply, Unknown>, now: BootInstant) {
         let TransmitId { batch, master } = id;
         let of = self.batches.get_mut(&batch);
@@ -199,6 +199,7 @@ impl Engine {
         }
     }
 
+    /// Completes a request. An attempt that was lost is undone on all masters (P-37).
     fn completed(&mut self, entry: &mut Entry, completion: Completion, now: BootInstant) {
         #[cfg(feature = "planted")]
         let completion = self.planted_completion(entry, completion, now);
@@ -213,6 +214,7 @@ impl Engine {
             fenced::done(&entry.item);
         }
         let attempt = entry.item.attempt();
+        // A lost attempt is undone on all masters, whatever they answered (P-53). A failed renewal is not (P-48).
         let undoes = match completion {
             Completion::NotWon(_) => !self.plant.is(Plant::NoCleanUp),
             Completion::RenewalUndecided => self.plant.is(Plant::FailedRenewalDeletes),

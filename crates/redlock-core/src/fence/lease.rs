@@ -31,7 +31,7 @@ pub struct FencedLease {
 }
 
 /// The progress of the stop of the work that a marked lease started. A step leads only to the next one; a
-/// mark `held` leads back to the first one.
+/// mark `held` leads back to the first one (P-110).
 mod stop {
     pub(super) const RUNS: u8 = 0;
     /// A majority forbids starts.
@@ -79,8 +79,8 @@ impl FencedLease {
         Succession { first, ..found }
     }
 
-    /// Records that the mark is about to be sent: the lease now counts as marked. Returns false if the lease
-    /// was not won, has another token, or belongs to a cluster whose UID cannot be part of a mark.
+    /// Records that the mark is about to be sent: the lease now counts as marked (P-109). Returns false if the lease
+    /// was not won, has another token, or belongs to a cluster whose UID cannot be part of a mark (P-108).
     pub fn send(&self, token: FencingToken, nonce: Nonce, delay: Duration) -> bool {
         let Some(first) = self.first.get() else {
             return false;
@@ -150,7 +150,7 @@ impl FencedLease {
 }
 
 /// Returns how long a renewal of a marked lease reserves the lock for its own cluster: at most the longest
-/// lease, which the wait of a seal and the distrust after a clock step cover.
+/// lease, which the wait of a seal and the distrust after a clock step cover (P-112).
 #[must_use]
 pub fn own_reservation(lease_duration: Duration, longest: Duration) -> Duration {
     (lease_duration + OWN_RESERVATION).min(longest.max(lease_duration))

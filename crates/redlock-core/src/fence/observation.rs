@@ -33,7 +33,7 @@ impl Permit {
     }
 }
 
-/// The reason why a round gives no permit. No such reason is evidence that another cluster may run.
+/// The reason why a round gives no permit (P-101). No such reason is evidence that another cluster may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withheld {
     /// Fewer than M sealed masters answered.
@@ -66,7 +66,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// Reports whether the finding ends a permit at once.
+    /// Reports whether the finding ends a permit at once (P-102).
     #[must_use]
     pub const fn is_contrary(&self) -> bool {
         match self {
@@ -140,7 +140,7 @@ impl Observation {
         names.max_by_key(|name| same(name))
     }
 
-    /// Returns the result of this round for the pods of `cluster`.
+    /// Returns the result of this round for the pods of `cluster`: a permit, or the reason against one (P-101).
     #[must_use]
     pub fn finding(&self, cluster: &ClusterId) -> Finding {
         let majority = self.size.majority();
@@ -184,7 +184,7 @@ impl Observation {
         })
     }
 
-    /// Returns the M-th smallest end over all N masters. A master that did not answer, or shows nothing that
+    /// Returns the M-th smallest end over all N masters (P-100). A master that did not answer, or shows nothing that
     /// counts, may be free since the round began. A reservation with an earlier mark does not count: the
     /// release of that lease may still be under way to this master, and would delete the reservation.
     fn until(&self, cluster: &ClusterId, mark: &FenceMark) -> BootInstant {

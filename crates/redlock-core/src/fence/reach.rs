@@ -65,7 +65,7 @@ impl<Moment: Copy> Reach<Moment> {
     /// confirmed. Otherwise the holder must have known the pods since a lease of the same lineage. Under a
     /// lease that is already marked, pods that the holder never saw may have run. Where pods of an earlier
     /// lineage may run, each win of the new lineage waits for their end: a lease whose mark is not on a
-    /// majority ends before that.
+    /// majority ends before that (P-115).
     #[must_use]
     pub fn of(
         token: FencingToken,

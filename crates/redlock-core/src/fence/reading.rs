@@ -46,7 +46,7 @@ pub struct Reading {
 
 impl Reading {
     /// Returns the time for which this master shows that it grants the lock to no other cluster, by the lease
-    /// of the mark or a reservation for this cluster. A lease other than that of the mark never counts.
+    /// of the mark or a reservation for this cluster. A lease other than that of the mark never counts (P-100).
     #[must_use]
     pub fn counted(&self, cluster: &ClusterId, nonce: Option<Nonce>) -> Option<Left> {
         let lefts = [self.lease_left(nonce), self.reservation_left(cluster)];
@@ -125,7 +125,7 @@ pub fn reading(
 ///
 /// # Errors
 /// Returns an error if the master is not sealed for this quorum, the call came too late, or the reply has
-/// another shape.
+/// another shape (P-114).
 pub fn readings(
     reply: &Reply,
     (locks, longest): (usize, Duration),

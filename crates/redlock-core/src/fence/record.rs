@@ -39,13 +39,13 @@ pub enum Effect {
     /// Write 1 to `cgroup.kill`.
     Kill,
     /// Read whether the object of the pod exists, by a request that begins now. The holder of the lease does not know a pod
-    /// whose object was deleted before its lineage began, and would not wait for the end of that pod.
+    /// whose object was deleted before its lineage began, and would not wait for the end of that pod (P-118).
     ConfirmPod,
     /// Write the record into the table of the guardian.
     Store(Run),
     /// Write into the table that the pod is killed, and the permit under which it is about to start afresh,
     /// if there is one. The entry is stored before the kill: a restarted agent must not mistake the pod for
-    /// one that is only frozen, and thaw processes that the kubelet has started since.
+    /// one that is only frozen, and thaw processes that the kubelet has started since (P-106).
     StoreKilled(Option<Run>),
     /// Write into the table that the pod runs without a permit. The guardian reads an entry again before each freeze.
     StoreReleased(Release),
@@ -75,7 +75,7 @@ impl Record {
     }
 
     /// Creates the record of a pod that a restarted agent finds. A pod that the table does not show is
-    /// frozen: the agent writes the freeze at once, as [`Record::next_wake`] asks.
+    /// frozen: the agent writes the freeze at once, as [`Record::next_wake`] asks (P-106).
     #[must_use]
     pub fn restored(stored: Stored, now: BootInstant) -> Self {
         let frozen = |lineage| State::Frozen {
@@ -234,7 +234,7 @@ impl Record {
     }
 
     /// Kills the pod. Its cgroup stays frozen: a process that the kubelet starts in it waits for the next
-    /// permit.
+    /// permit (P-105).
     fn kill(&mut self, now: BootInstant, out: &mut Vec<Effect>) {
         out.extend([Effect::Freeze, Effect::StoreKilled(None), Effect::Kill]);
         self.state = State::Killed {
@@ -286,7 +286,7 @@ impl Record {
     fn on_cgroup(&mut self, found: bool, frozen: bool, now: BootInstant, out: &mut Vec<Effect>) {
         match &mut self.state {
             State::Killed { populated, .. } => *populated = Some(found),
-            // The kubelet started a container meanwhile, but the pod starts only in an empty cgroup.
+            // The kubelet started a container meanwhile, but the pod starts only in an empty cgroup (P-105).
             State::Confirming {
                 origin: Origin::Kill { since },
                 ..

@@ -24,7 +24,7 @@ pub enum Predecessor {
     Elsewhere,
     /// The lease was that of the winner's cluster, and no other holder can have started targets since.
     Own,
-    /// Like [`Self::Own`]. That lease was also the last one that wrote `held`: its targets can be adopted.
+    /// Like [`Self::Own`]. That lease was also the last one that wrote `held`: its targets can be adopted (P-113).
     Sibling,
     /// Another cluster may have started targets since a mark of the winner's cluster, and pods of the winner's cluster
     /// may run by it: a greater mark need not be on a majority, a greater `heldFloor` may be that of a seal after a
@@ -33,6 +33,7 @@ pub enum Predecessor {
 }
 
 impl Succession {
+    /// Continues the `first` of the greatest mark where that mark is of `cluster` and not older than `held` (P-107).
     pub(super) fn of(
         registers: &[MarkRegister],
         cluster: &ClusterId,

@@ -40,7 +40,7 @@ impl Pace {
 }
 
 /// The results of the rounds of one lock so far. A round that began before contrary evidence gives no permit
-/// after it.
+/// after it (P-102).
 #[derive(Clone, Debug)]
 pub struct Watch {
     cluster: ClusterId,

@@ -22,6 +22,7 @@ impl Machine {
         let takeover = self.standby.takeover();
         self.standby.forget(&self.terms.cluster);
         let unwanted = self.terms.participation == Participation::Observe || now < self.standby.abstain_until;
+        // A lease that ended before the attempt did is not held (P-36).
         if unwanted || now >= held.end() {
             return self.undo(out);
         }
@@ -33,6 +34,8 @@ impl Machine {
         self.renew_if_due(now, out);
     }
 
+    /// Returns a lease by its last won round: it is renewed on the grid after the interval (P-43), and given up at the
+    /// renew deadline, or earlier where only the time to stop and the slack are left (P-49).
     fn held(&self, authority: Authority, started: BootInstant, lease_duration: Duration) -> Held {
         let timings = &self.terms.timings;
         let interval = timings.renew_interval();
@@ -53,7 +56,7 @@ impl Machine {
         }
     }
 
-    /// Renews, after the renewal under way if there is one.
+    /// Renews after the first mark, and after a renewal under way: only then the lock is kept for the cluster (P-112).
     pub(super) fn on_marked(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         if let State::Active(held) = &mut self.state {
             held.marked = held.renewing.is_some();
@@ -68,8 +71,9 @@ impl Machine {
         }
     }
 
-    /// Handles a won renewal. A round that started before the end but was won after it changes nothing: `handle` has
-    /// ended the lease.
+    /// Handles a won renewal. The new end counts from the start of the round, not from its end (P-30, P-44). A round
+    /// that started before the end of the lease but was won after it changes nothing: `handle` has ended the lease
+    /// (P-42).
     pub(super) fn on_renewed(
         &mut self,
         held: Held,
@@ -102,7 +106,7 @@ impl Machine {
         }
     }
 
-    /// Retries until the renew deadline. A failed renewal deletes nothing and moves nothing.
+    /// Retries until the renew deadline. A failed renewal deletes nothing and moves nothing (P-48).
     pub(super) fn on_undecided(&mut self, held: Held, now: BootInstant, out: &mut Vec<Action>) {
         let held = Held {
             renew_at: now + self.terms.timings.retry_period,
@@ -120,7 +124,7 @@ impl Machine {
         };
         if held.renewing.is_none() && now >= held.renew_at {
             let lease_duration = self.terms.timings.lease_duration;
-            // A renewal with a shorter duration shortens the keys, so the authority must be shortened before it.
+            // Later renewals extend the keys by the shorter duration alone, so the authority is shortened first (P-51).
             let cut = now + lease_duration - timing::drift(lease_duration);
             if cut < held.authority.valid_until {
                 held.authority.valid_until = cut;
@@ -155,7 +159,7 @@ impl Machine {
     }
 
     /// Handles the local end of a lease that was not given up. If it guards targets, they have not stopped yet, so the
-    /// lease is left to run out: deleting it would let another cluster start next to them.
+    /// lease is left to run out: deleting it would let another cluster start next to them (P-50).
     pub(super) fn lose(&mut self, reason: EndReason, now: BootInstant, out: &mut Vec<Action>) {
         if !self.terms.guards {
             return self.end(reason, out);
@@ -173,7 +177,7 @@ impl Machine {
     }
 
     /// Publishes the local end, before the first byte of the release. From this point, no renewal and no heal
-    /// of this lease is sent: the lock is acquired again, with a new token.
+    /// of this lease is sent (P-46): the lock is acquired again, with a new token (P-42).
     pub(super) fn end(&mut self, reason: EndReason, out: &mut Vec<Action>) {
         if let State::Active(_held) = self.state {
             #[cfg(feature = "planted")]
@@ -187,7 +191,7 @@ impl Machine {
         }
     }
 
-    /// Gives up an attempt, won or not: its lease was never published, so there is no local end.
+    /// Gives up an attempt, won or not: its lease was never published, so there is no local end (P-37).
     pub(super) fn undo(&mut self, out: &mut Vec<Action>) {
         self.state = State::Ending;
         let round = if self.plant.is(Plant::AttemptReleased) {
@@ -198,6 +202,7 @@ impl Machine {
         self.start(round, out);
     }
 
+    /// Ends the present lease, or only the one with this token (P-59), before the reserve is sent (P-55).
     pub(super) fn hand_over(
         &mut self,
         cluster: ClusterId,
@@ -219,7 +224,7 @@ impl Machine {
     }
 
     /// Handles a reserve that reached only a minority: the leases on the other masters would block every
-    /// candidate, so they are released. If work still runs, leases and reservations may run out instead.
+    /// candidate, so they are released. If work still runs, leases and reservations may run out instead (P-56).
     pub(super) fn on_not_reserved(&mut self, out: &mut Vec<Action>) {
         if self.closing && self.terms.guards {
             return self.stop(out);

@@ -20,7 +20,7 @@ pub enum Round {
     },
     Observe,
     /// Delete a lease that was held, and publish the release. A reservation for the candidate's own cluster is deleted
-    /// with it.
+    /// with it (P-52).
     Release,
     /// Delete the remains of an attempt that never led to a published lease, and publish that, since standbys wait for
     /// the end of the granted leases. Reservations stay: the cluster of a reservation has not entered yet.
@@ -77,7 +77,7 @@ pub enum Event {
     ClockStepped,
     /// A majority of the masters is sealed for another quorum: they keep this lease no more.
     SealedForAnother,
-    /// Give the lock up, and abstain from it for this time.
+    /// Give the lock up, and abstain from it for this time (P-67).
     StepDown {
         abstain: Duration,
     },

@@ -21,8 +21,8 @@ const MISSED_END: Duration = Duration::from_millis(250);
 /// The least back-off after a clash; it doubles each time, up to the retry period.
 const CLASH_BACKOFF: Duration = Duration::from_millis(2);
 /// The head start of a sibling after a lease that ran out: the guarded targets continue under a sibling, whereas
-/// another cluster would have to wait until they are stopped. Longer than the delays of a busy machine, and short
-/// compared with that wait.
+/// another cluster would have to wait until they are stopped (P-66). Longer than the delays of a busy machine, and
+/// short compared with that wait.
 const SIBLINGS_FIRST: Duration = Duration::from_millis(250);
 
 /// The end of the lease or reservation that was seen last.
@@ -51,7 +51,7 @@ impl Busy {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Standby {
     /// The end of the blocking lease (or reservation), as this candidate observed it last. Masters that show no lease do
-    /// not move it earlier, so FLUSHALL does not let this candidate in early; a release does.
+    /// not move it earlier, so FLUSHALL does not let this candidate in early; a release does (P-62).
     busy: Busy,
     /// The end of the wait after a step of the local clock, or of the masters' clocks together. A release ends it, too.
     stepped_until: BootInstant,
@@ -107,7 +107,7 @@ impl Standby {
 
     /// Handles a step of the local clock, or a common step of the masters' clocks. The observed end of the lease stays
     /// in force unless no lease can have it, and a lease of the duration `missed` may have been renewed just before the
-    /// step.
+    /// step (P-97).
     pub(super) fn distrust_clock(&mut self, now: BootInstant, missed: Duration) {
         self.stepped_until = now + missed;
         if let Busy::AtMostUntil(_) = self.busy {
@@ -134,6 +134,8 @@ impl Standby {
 }
 
 impl Machine {
+    /// Reports whether this candidate may hold the lock next. A frozen one succeeds a sibling, or enters by a
+    /// reservation (P-67).
     fn may_take(&self) -> bool {
         match self.terms.participation {
             Participation::Contend => true,
@@ -149,12 +151,12 @@ impl Machine {
         }
     }
 
-    /// Compares UIDs, because the name of a cluster may change.
+    /// Compares UIDs, because the name of a cluster may change (P-16).
     fn is_own(&self, cluster: &ClusterId) -> bool {
         cluster.uid() == self.terms.cluster.uid()
     }
 
-    /// Returns the time from which this candidate may try.
+    /// Returns the time from which this candidate may try: after its place in the order, and after siblings (P-66).
     fn due(&self) -> BootInstant {
         let siblings = if self.goes_after_siblings() {
             SIBLINGS_FIRST
@@ -200,7 +202,7 @@ impl Machine {
         self.start(Round::Observe, out);
     }
 
-    /// Sleeps until the lock can be free, and observes periodically, since messages can get lost.
+    /// Sleeps until the lock can be free, and observes periodically, since messages can get lost (P-64).
     fn sleep(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         self.state = State::Waiting;
         let half = self.terms.timings.lease_duration / 2;
@@ -247,7 +249,8 @@ impl Machine {
     }
 
     /// Handles a release that was received during the round that has just ended: the masters may have answered before
-    /// they ran it. Tries again once the other masters' messages have had time to arrive; returns whether it does so.
+    /// they ran it (P-63). Tries again once the other masters' messages have had time to arrive; returns whether it
+    /// does so.
     fn follow_release(&mut self, now: BootInstant, out: &mut Vec<Action>) -> bool {
         if self.standby.released == 0 {
             return false;
@@ -298,8 +301,8 @@ impl Machine {
     fn busy_by(&self, view: &View, free_at: BootInstant, now: BootInstant) -> Busy {
         let ends = free_at + LAST_MILLISECOND;
         match self.standby.busy {
-            // A key without an expiry has no known end, and must not block this candidate once it is deleted: observe
-            // again.
+            // A key without an expiry has no known end, and must not block this candidate once it is deleted (P-65):
+            // observe again.
             _ if free_at == BootInstant::NEVER => Busy::Until(now + self.terms.timings.lease_duration / 2),
             // Each view bounds the end anew: the first bound must be reached, and the attempt then shortens the key.
             Busy::AtMostUntil(before) if view.is_bounded() && now < before => {
@@ -310,7 +313,7 @@ impl Machine {
         }
     }
 
-    /// Handles a clash, in which several candidates split the masters: retries after a random delay.
+    /// Handles a clash, in which several candidates split the masters: retries after a random delay (P-38).
     fn clash(&mut self, now: BootInstant, entropy: u64) {
         // If the delays spread over less time than an attempt takes, the candidates would clash again.
         let first = CLASH_BACKOFF.max(now.since(self.standby.asked_at));
@@ -321,7 +324,7 @@ impl Machine {
         self.standby.not_before = now + LAST_MILLISECOND + random(ceiling, entropy);
     }
 
-    /// Handles a round without a majority: retries after the retry period, plus or minus a quarter.
+    /// Handles a round without a majority: retries after the retry period, plus or minus a quarter (P-38).
     fn back_off(&mut self, now: BootInstant, entropy: u64) {
         let period = self.terms.timings.retry_period;
         (self.standby.no_quorum, self.standby.misses_end) = (true, false);
@@ -334,6 +337,8 @@ impl Machine {
         self.standby.not_before = now + period * 3 / 4 + random(period / 2, entropy);
     }
 
+    /// Handles the message of a release: a majority of the masters wakes this candidate at once, fewer wake it after a
+    /// moment, and each message ends the back-off (P-63).
     pub(super) fn on_released(&mut self, master: usize, now: BootInstant, out: &mut Vec<Action>) {
         let first = self.standby.released == 0;
         self.standby.released |= 1_u8

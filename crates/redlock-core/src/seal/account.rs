@@ -50,7 +50,7 @@ impl AccountReader {
     /// The cursor of the first page.
     pub const FIRST: u64 = 0;
 
-    /// Adds a reply of the `registers` script.
+    /// Adds a reply of the `registers` script. All pages of a source show one run and one seal (P-71).
     ///
     /// # Errors
     /// Returns an error for a page of another form, of another server or seal than the pages before, and for registers that

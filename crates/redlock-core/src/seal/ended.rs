@@ -36,7 +36,7 @@ impl EndedKind {
 }
 
 /// Returns the registers that may be removed. `masters` are the registers of all masters, each of them sealed: without `clean`, a
-/// master that is missing could show `held` alone, and the next holder would wait.
+/// master that is missing could show `held` alone, and the next holder would wait (P-121).
 #[must_use]
 pub fn ended_registers(masters: &[Registers], majority: usize) -> Vec<EndedRegister> {
     // After a total loss a lock without registers counts as ended uncleanly, once.

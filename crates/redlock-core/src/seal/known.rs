@@ -15,7 +15,7 @@ pub enum Remembered {
 }
 
 /// The largest counter that this process knows. It is never the floor of an ordinary grant, which would
-/// spread one wrong number of a status to every master.
+/// spread one wrong number of a status to every master (P-75).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known(u64);
 

@@ -42,7 +42,7 @@ pub enum Step {
     Wait {
         until: BootInstant,
     },
-    /// Read the registers of the sources now, and seal the master with their maximum.
+    /// Read the registers of the sources now, after the wait (P-68), and seal the master with their maximum.
     Seal,
     /// Seal the master with all known registers and the fallback's floor.
     Fallback,
@@ -127,7 +127,7 @@ impl fmt::Display for Blocked {
 pub enum SealedBy {
     /// A process by itself: it must know the fingerprint of the quorum.
     Process,
-    /// A person, who states that no lease is longer than those of the own fingerprint and of all that were seen.
+    /// A person, who states that no lease is longer than those of the own fingerprint and of all that were seen (P-77).
     Person,
 }
 
@@ -135,7 +135,7 @@ pub enum SealedBy {
 enum MasterState {
     Sealed,
     Unsealed,
-    /// Not reached, or not eligible: neither counted nor touched.
+    /// Not reached, or not eligible: neither counted nor touched (P-27, P-73).
     Unusable,
 }
 
@@ -196,7 +196,8 @@ impl Quarantine {
         }
     }
 
-    /// Records the probe that a master carries. A wait that runs for the same probe continues.
+    /// Records the probe that a master carries. A wait that runs for the same probe continues; another probe starts it
+    /// again (P-70).
     pub fn note(&mut self, master: usize, probe: &str, received: BootInstant) {
         if let Some(slot) = self.probes.get_mut(master)
             && slot.as_ref().is_none_or(|probed| probed.probe != probe)
@@ -241,7 +242,7 @@ impl Quarantine {
         self.plan(read, &standings, quorum, &after_loss)
     }
 
-    /// A majority may have granted leases of any length that was seen until it lost its memory.
+    /// A majority may have granted leases of any length that was seen until it lost its memory (P-74).
     fn after_loss(&self, read: &Read, identity: &Identity) -> AfterLoss {
         let mut seen = self.fingerprints.and(identity.seen());
         let own = identity.fingerprint();
@@ -296,7 +297,7 @@ impl Quarantine {
         let mut ends: Vec<BootInstant> = unsealed.iter().filter_map(|m| end(*m)).collect();
         ends.sort_unstable();
         // The end of the wait of f+1 masters that are without a seal at once. All of them show their probes
-        // in this read.
+        // in this read (P-74).
         let all_lost = ends.get(majority - 1).copied();
         let too_few = (unsealed.len() < majority).then_some(Blocked::TooFew {
             needed: majority,

@@ -20,8 +20,8 @@ const DELAY: &str = "delay:";
 const CLEAN: &str = "clean:";
 /// The uid of no job: no job can claim the slot again.
 const NO_JOB: &str = "nobody";
-/// The time after the loss up to which slots are not claimed again. A CronJob controller or a `redlock run` may be a minute
-/// early by its own clock, and a `redlock run` claims a slot up to a minute before its time by that clock.
+/// The time after the loss up to which slots are not claimed again (P-90). A CronJob controller or a `redlock run` may
+/// be a minute early by its own clock, and a `redlock run` claims a slot up to a minute before its time by that clock.
 const SLOT_MARGIN: Duration = Duration::from_secs(120);
 
 /// The registers of one master, or the greatest of several.
@@ -45,7 +45,7 @@ pub struct Slot {
 /// The statement about leases that may have been live before a total loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Past {
-    /// Each lock waits its takeover delay, at least 40 s: its holder may have been running targets.
+    /// Each lock waits its takeover delay, at least 40 s: its holder may have been running targets (P-85).
     MayHaveHeld,
     /// The masters are new: no lock was ever held.
     NothingHeld,
@@ -57,7 +57,7 @@ impl Slot {
             *self = other;
         } else if other.slot == self.slot && !same_job(&other.uid, &self.uid) {
             // Either job may have the majority. A slot runs at most once, never twice, so neither job is
-            // granted it again.
+            // granted it again (P-80).
             NO_JOB.clone_into(&mut self.uid);
         }
     }
@@ -97,7 +97,7 @@ impl Registers {
         Ok(())
     }
 
-    /// Returns the first register that is beyond the limits, with its value.
+    /// Returns the first register that is beyond the limits, with its value: its master is no source (P-71).
     #[must_use]
     pub fn implausible(&self, limits: &RegisterLimits) -> Option<(&str, u64)> {
         let mut all = self.bounded();
@@ -132,7 +132,7 @@ impl Registers {
     }
 
     /// Returns the floor of a seal by these sources: each register at its greatest value, and a clean end as it is shown by a
-    /// majority. A clean end that is missing only lengthens a wait; one that a single source shows may be forged.
+    /// majority. A clean end that is missing only lengthens a wait (P-78); one that one source shows may be forged.
     #[must_use]
     pub fn floor_of(sources: Vec<Self>, majority: usize) -> Self {
         let clean = |field: &str| nth_greatest(sources.iter().map(|source| source.number(field)), majority);
@@ -147,7 +147,7 @@ impl Registers {
         floor
     }
 
-    /// Merges the registers, each to its greater value.
+    /// Merges the registers, each to its greater value, in any order and grouping (P-78, P-80).
     #[must_use]
     pub fn merged(mut self, other: Self) -> Self {
         for (field, number) in other.numbers {
@@ -180,7 +180,7 @@ impl Registers {
     }
 
     /// Returns the floor when fewer than f+1 masters have all registers: above all known values, and above every
-    /// possible one, since counters begin at the milliseconds since 1970 and grow more slowly than these.
+    /// possible one, since counters begin at the milliseconds since 1970 and grow more slowly than these (P-75).
     #[must_use]
     pub fn fallback(self, unix_time: Duration, past: Past) -> Self {
         let milliseconds = timing::millis_down(unix_time);

@@ -87,7 +87,7 @@ impl Seen {
         all
     }
 
-    /// Judges the own fingerprint. `stored`: the id of the quorum is known under it.
+    /// Judges the own fingerprint (P-29). `stored`: the id of the quorum is known under it.
     #[must_use]
     pub fn knowledge(&self, own: &str, stored: bool, majority: usize) -> Knowledge {
         let mut servers: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();

@@ -172,7 +172,7 @@ impl Pod {
     }
 
     /// Reports whether this agent was able to freeze the pod. An acknowledgement of the guardian starts no pod without
-    /// that.
+    /// that (P-104).
     pub(super) fn has_shown_freeze(&self) -> bool {
         let shown = match self.record.state() {
             State::Storing {

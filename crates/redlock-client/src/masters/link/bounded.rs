@@ -117,7 +117,7 @@ impl Requests {
     }
 }
 
-/// A stream of which only whole values are read, within the bounds.
+/// A stream of which only whole values are read, within the bounds of the requests (P-7).
 #[derive(Debug)]
 pub(super) struct BoundedStream<S> {
     stream: S,

@@ -59,7 +59,7 @@ impl Masters {
         Ok(removed)
     }
 
-    /// Returns the registers of all masters, each of which has its vote.
+    /// Returns the registers of all masters, each of which has its vote (P-121).
     async fn registers_of_all(&self) -> Result<Vec<Registers>, NotForgotten> {
         let accounts = self.read_accounts().await;
         let fingerprint = self.fingerprint().to_string();

@@ -73,8 +73,8 @@ pub enum InitError {
 }
 
 /// Writes the probes of [`init`] on new masters, and seals none: a later `init` continues from there. After a crash
-/// between the two, any process of the same fingerprint seals the masters after the full wait. The caller states that
-/// no lease can be live at any of them.
+/// between the two, any process of the same fingerprint seals the masters after the full wait (P-76). The caller states
+/// that no lease can be live at any of them.
 ///
 /// # Errors
 /// As [`init`], which a repetition of this function corrects: no master is sealed here.
@@ -85,7 +85,7 @@ pub async fn begin_init(masters: &Masters) -> Result<(), InitError> {
     Ok(())
 }
 
-/// Seals new masters. The caller states that no lease can be live at any of them.
+/// Seals new masters at once. The caller states that no lease can be live at any of them (P-76).
 ///
 /// # Errors
 /// Returns an error for any master that is not reached, is refused by the gate, or has a key under the prefix other

@@ -115,6 +115,7 @@ pub async fn reseal(
     }
 }
 
+/// Refuses while the ordinary way is open, and where the masters carried another fingerprint (P-77).
 fn refuse(masters: &Masters, plan: &Plan) -> Result<(), ResealError> {
     if plan.steps.is_empty() {
         let all = masters

@@ -66,7 +66,7 @@ impl RetireOutcome {
 
 impl Masters {
     /// Removes the vote of the server behind `old_url` as master `name`, so that the server behind `new_url`
-    /// may vote instead. The new server waits for its seal like every master that lost its memory.
+    /// may vote instead (P-28). The new server waits for its seal like every master that lost its memory.
     /// Idempotent; works whether or not this set uses one of the two urls.
     ///
     /// # Errors

@@ -170,7 +170,7 @@ impl SealTurn {
     }
 }
 
-/// Restores the floor page by page, and seals with the last page. `deadline` is that of each call.
+/// Restores the floor page by page, and seals with the last page (P-72). `deadline` is that of each call.
 pub(super) async fn seal(
     link: &Link,
     probe: &str,

@@ -82,7 +82,7 @@ impl SealExecutor {
         done
     }
 
-    /// Seals with the registers of f+1 sealed masters, which are read after the wait.
+    /// Seals with the registers of f+1 sealed masters (P-71), which are read after the wait (P-68).
     async fn seal_ripe(
         &self,
         quarantine: &Quarantine,
@@ -115,7 +115,7 @@ impl SealExecutor {
 
     /// Seals these masters by the fallback: with the registers of every master that can be read, and the
     /// floor after a loss. No master is sealed unless all masters of the plan, sealed or not, return their
-    /// registers.
+    /// registers (P-74).
     pub(super) async fn fall_back(&self, quarantine: &Quarantine, plan: &Plan, masters: &[usize]) -> Sealed {
         if masters.is_empty() || (plan.quorum.is_none() && self.draws_first().await) {
             return Vec::new();
@@ -145,7 +145,7 @@ impl SealExecutor {
         true
     }
 
-    /// Seals under a new id, one master after the other, by name. Another process that does the same with its
+    /// Seals under a new id, one master after the other, by name (P-25). Another process that does the same with its
     /// own id fails at the first master, and reads the id there.
     async fn write_in_turn(&self, quarantine: &Quarantine, masters: &[usize], floor: &Registers) -> Sealed {
         let mut in_turn = masters.to_vec();

@@ -96,7 +96,7 @@ impl Masters {
     }
 
     /// Makes one attempt to acquire a lock, for at most the longest lease: the wait of a master that lost its memory
-    /// covers no longer lease.
+    /// covers no longer lease (P-23).
     ///
     /// An attempt that was refused by the lease of another holder keeps the end of that lease. Until that end, or until a
     /// message of its release arrives, further attempts return the view of the refusal and ask no master: masters that

@@ -14,7 +14,7 @@ impl Record {
         let State::Confirming { run, origin, since } = self.state else {
             return;
         };
-        // The answer to an earlier request does not show that the holder of this lineage knows the pod.
+        // The answer to an earlier request does not show that the holder of this lineage knows the pod (P-118).
         if asked < since {
             return;
         }

@@ -5,7 +5,7 @@ use crate::BootInstant;
 use crate::fence::observation::{Finding, Permit};
 
 impl Record {
-    /// Releases a pod that is known and does not run: one that runs or starts by a permit needs no release.
+    /// Releases a pod that is known and does not run: one that runs or starts by a permit needs no release (P-120).
     /// The processes of a killed pod are dying, so those that run from now on have started afresh.
     pub(super) fn on_release(&mut self, out: &mut Vec<Effect>) {
         let lineage = match self.state {
@@ -25,7 +25,7 @@ impl Record {
     }
 
     /// Ends a release, since the masters guarantee the lock to the cluster again. A pod of another lineage is
-    /// killed, and starts afresh.
+    /// killed, and starts afresh (P-120).
     pub(super) fn end_release(
         &mut self,
         release: Release,

@@ -19,7 +19,7 @@ impl Permit {
     }
 
     /// Reports whether a pod may start by this permit: the round did not begin before `after`, and shows that
-    /// the holder allows starts. Otherwise a pod could start by a cached permit, after the holder has judged
+    /// the holder allows starts (P-104). Otherwise a pod could start by a cached permit, after the holder has judged
     /// that all pods are gone.
     fn starts(&self, after: BootInstant, plant: Plant) -> bool {
         (self.sent >= after || plant.is(Plant::StartOnKeptPermit))
@@ -40,6 +40,7 @@ impl Record {
         }
     }
 
+    /// Applies a permit: only the same `first` thaws a frozen pod, and a later permit of another one kills it (P-103).
     fn on_permit(&mut self, permit: &Permit, now: BootInstant, out: &mut Vec<Effect>) {
         match self.state {
             State::Waiting { called, .. } if permit.starts(called, self.plant) => {
