@@ -220,8 +220,10 @@ impl Index {
         }
         let deleted = entry.object.metadata.deletion_timestamp.is_some();
         self.due.departures.insert(key.clone());
-        // A sibling that holds the former lock, or may hold it because it does not answer, may run the targets: their record stays.
-        let none_holds = self.responsibility_is_known(key, at) && !self.held_by_us(key, at);
+        // A sibling that holds the former lock, or may hold it because it does not answer, may run the targets: their record
+        // stays. An agent runs no targets.
+        let agents = plan.candidates == Candidates::Agents;
+        let none_holds = self.responsibility_is_known(key, at) && (agents || !self.held_by_us(key, at));
         if deleted || holds || none_holds {
             self.remove_finalizer(key, at);
         }
