@@ -59,22 +59,6 @@ pub(super) struct Round {
     answers: Vec<Answer>,
 }
 
-/// The last lease that this replica had, which has ended.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct EndedLease<'a> {
-    pub(super) identity: &'a str,
-    pub(super) token: FencingToken,
-}
-
-impl EndedLease<'_> {
-    /// Reports whether the lease that a sibling sees is this one, or an earlier one. The sibling may see a greater token: that
-    /// of a master that granted too late.
-    fn is_seen_as(&self, lease: &LeaseAnswer) -> bool {
-        let is_mine = lease.own_cluster && lease.holder_identity == self.identity;
-        is_mine || lease.fencing_token <= self.token.0
-    }
-}
-
 impl Round {
     /// Creates a round of the answers that other replicas of this cluster gave.
     pub(super) fn new(sent: BootInstant, answers: Vec<Answer>, cluster: &str, identity: &str) -> Self {
@@ -150,12 +134,12 @@ impl Round {
     }
 
     /// Returns which sibling can write the status of this quorum, or of this lock on it. `former` is the
-    /// lease that this replica had: that lease has ended, even if a sibling still sees it.
+    /// token of the lease that this replica had: that lease has ended, even if a sibling still sees it.
     pub(super) fn witness(
         &self,
         quorum: &str,
         lock: Option<&LockName>,
-        former: Option<EndedLease<'_>>,
+        former: Option<FencingToken>,
     ) -> Witness {
         let asked = match lock {
             Some(lock) => self.asked_about(quorum, lock),
@@ -173,7 +157,10 @@ impl Round {
             return Witness::Responsible;
         }
         let mut leases = answers().filter_map(|quorum| quorum.locks.get(lock?.as_str())?.lease.as_ref());
-        let ended = |lease: &LeaseAnswer| !lease.own && former.is_some_and(|former| former.is_seen_as(lease));
+        // The number that a sibling sees may be greater than the token: that of a master that granted too late.
+        let is_former =
+            |lease: &LeaseAnswer, own: FencingToken| lease.of_asker || lease.fencing_token <= own.0;
+        let ended = |lease: &LeaseAnswer| !lease.own && former.is_some_and(|own| is_former(lease, own));
         if leases.any(|lease| !ended(lease)) {
             return Witness::Awaited;
         }

@@ -115,9 +115,9 @@ pub(crate) struct LeaseAnswer {
     pub(crate) own: bool,
     /// Whether a candidate of the answering replica's cluster holds the lease.
     pub(crate) own_cluster: bool,
-    /// The identity of the holder; empty from a replica of an earlier version.
+    /// Whether the replica that asks holds the lease, as the masters show it; false from a replica of an earlier version.
     #[serde(default)]
-    pub(crate) holder_identity: String,
+    pub(crate) of_asker: bool,
     /// The token of the holder. A replica that does not hold the lease reads it from the grant numbers of the masters, of
     /// which one may be greater.
     pub(crate) fencing_token: u64,
@@ -145,18 +145,22 @@ pub(super) async fn answer(
     Json(question): Json<Question>,
 ) -> Response {
     let in_use = state.in_use.load_full();
-    let identity = state.identity.to_string();
     let mut quorums = BTreeMap::new();
     for quorum in &in_use.quorums {
         if let Some(locks) = question.quorums.get(&quorum.name) {
-            let answer =
-                answer_quorum(quorum, locks, in_use.stopping, (state.cluster.uid(), &identity)).await;
+            let answer = answer_quorum(
+                quorum,
+                locks,
+                in_use.stopping,
+                (state.cluster.uid(), &question.identity),
+            )
+            .await;
             quorums.insert(quorum.name.clone(), answer);
         }
     }
     let answer = Answer {
         cluster: state.cluster.uid().to_owned(),
-        identity,
+        identity: state.identity.to_string(),
         finalizer: in_use.finalizer.clone(),
         uses: in_use.uses(question.quorums.keys()),
         api_contact_age_milliseconds: in_use.api_server_answered.as_ref().map(|answered| {
@@ -173,7 +177,7 @@ async fn answer_quorum(
     quorum: &InUseQuorum,
     locks: &BTreeSet<String>,
     stopping: bool,
-    me: (&str, &str),
+    asker: (&str, &str),
 ) -> QuorumAnswer {
     // Standings of an elector that hangs are outdated.
     let answers = matches!(
@@ -185,7 +189,7 @@ async fn answer_quorum(
     let known = |name: &String| {
         let lock = LockName::parse(name).ok()?;
         let standing = quorum.elector.watch(&lock)?;
-        let answer = LockAnswer::of(&standing.borrow(), me, now);
+        let answer = LockAnswer::of(&standing.borrow(), asker, now);
         Some((name.clone(), answer))
     };
     QuorumAnswer {
@@ -195,12 +199,12 @@ async fn answer_quorum(
 }
 
 impl LockAnswer {
-    fn of(standing: &LockView, (cluster, identity): (&str, &str), now: BootInstant) -> Self {
+    fn of(standing: &LockView, (cluster, asker): (&str, &str), now: BootInstant) -> Self {
         let left = |until: BootInstant| until.left(now).as_millis().try_into().unwrap_or(u64::MAX);
         let own = standing.authority_at(now).map(|authority| LeaseAnswer {
             own: true,
             own_cluster: true,
-            holder_identity: identity.to_owned(),
+            of_asker: false,
             fencing_token: authority.token.0,
             valid_for_milliseconds: left(authority.valid_until),
         });
@@ -208,7 +212,7 @@ impl LockAnswer {
             standing.holder_at(now).map(|holder| LeaseAnswer {
                 own: false,
                 own_cluster: holder.cluster.uid() == cluster,
-                holder_identity: holder.identity.clone(),
+                of_asker: holder.cluster.uid() == cluster && holder.identity == asker,
                 fencing_token: holder.token.0,
                 valid_for_milliseconds: left(holder.ends),
             })
@@ -314,7 +318,7 @@ mod tests {
                             lease: Some(LeaseAnswer {
                                 own: true,
                                 own_cluster: true,
-                                holder_identity: "b".into(),
+                                of_asker: false,
                                 fencing_token: 7,
                                 valid_for_milliseconds: 900,
                             }),
@@ -336,6 +340,16 @@ mod tests {
         ] {
             assert!(read(odd.as_bytes()).is_err(), "{odd:?}");
         }
+    }
+
+    #[test]
+    fn replicas_of_other_versions_understand_each_other() {
+        let lease = |text: &str| serde_json::from_str::<LeaseAnswer>(text).unwrap();
+        let before = r#""own":false,"ownCluster":true,"fencingToken":7,"validForMilliseconds":9"#;
+        assert!(!lease(&format!("{{{before}}}")).of_asker);
+        assert!(lease(&format!(r#"{{{before},"ofAsker":true,"later":1}}"#)).of_asker);
+        let question: Question = serde_json::from_str(r#"{"cluster":"u","quorums":{},"later":1}"#).unwrap();
+        assert_eq!(question, Question::default());
     }
 
     #[test]

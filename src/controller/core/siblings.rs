@@ -53,7 +53,10 @@ impl Executor {
         patience: Duration,
     ) -> impl Future<Output = Round> + use<> {
         let (cluster, identity) = (self.cluster.uid().to_owned(), self.identity.to_string());
-        let question = Question { quorums };
+        let question = Question {
+            identity: identity.clone(),
+            quorums,
+        };
         let transport = self.quorums.transport.clone();
         let known = self.siblings.are_known(clock::now());
         let pods = self.siblings.clone();

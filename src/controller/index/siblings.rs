@@ -11,7 +11,7 @@ use crate::{
     controller::{
         index::{lock_store::LockEntry, quorum_store::QuorumEntry},
         object::ObjectKey,
-        sibling_answers::{Asked, CombinedAnswer, EndedLease, Round, Witness},
+        sibling_answers::{Asked, CombinedAnswer, Round, Witness},
         writer::Item,
     },
     lease::{BootInstant, FencingToken, LockName},
@@ -156,8 +156,6 @@ impl Index {
         let round = &self.asking.round;
         let fresh = round.sent.is_some_and(|sent| sent >= since && now < sent + FRESH);
         if fresh {
-            let identity = self.me.identity.as_str();
-            let former = former.map(|token| EndedLease { identity, token });
             round.witness(quorum, lock, former)
         } else {
             Witness::Awaited

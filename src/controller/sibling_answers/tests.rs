@@ -11,7 +11,7 @@ fn lease(own: bool, own_cluster: bool, token: u64, seconds: u64) -> LockAnswer {
         lease: Some(LeaseAnswer {
             own,
             own_cluster,
-            holder_identity: "holder".into(),
+            of_asker: false,
             fencing_token: token,
             valid_for_milliseconds: seconds * 1_000,
         }),
@@ -90,13 +90,9 @@ fn the_last_replica_is_beside_siblings_that_end_or_do_not_run() {
 fn replica_without_a_majority_writes_where_no_sibling_can() {
     let lock = LockName::parse("n/l").unwrap();
     let asked = || Asked::from([("q".to_owned(), BTreeSet::from(["n/l".to_owned()]))]);
-    let witness = |answers: Vec<Answer>, silent, former: Option<(&str, u64)>| {
+    let witness = |answers: Vec<Answer>, silent, former: Option<u64>| {
         let round = Round::new(at(100), answers, "here", "me").about(asked(), silent);
-        let former = former.map(|(identity, token)| EndedLease {
-            identity,
-            token: FencingToken(token),
-        });
-        round.witness("q", Some(&lock), former)
+        round.witness("q", Some(&lock), former.map(FencingToken))
     };
     assert_eq!(Round::default().witness("q", None, None), Witness::Awaited);
     assert_eq!(witness(vec![], false, None), Witness::Absent);
@@ -109,23 +105,15 @@ fn replica_without_a_majority_writes_where_no_sibling_can() {
     let held = |own, token| blind(lease(own, true, token, 5));
     assert_eq!(witness(vec![held(true, 7)], false, None), Witness::Awaited);
     assert_eq!(witness(vec![held(false, 7)], false, None), Witness::Awaited);
-    assert_eq!(
-        witness(vec![held(false, 7)], false, Some(("me", 7))),
-        Witness::Absent
-    );
-    assert_eq!(
-        witness(vec![held(false, 8)], false, Some(("me", 7))),
-        Witness::Awaited
-    );
+    assert_eq!(witness(vec![held(false, 7)], false, Some(7)), Witness::Absent);
+    assert_eq!(witness(vec![held(false, 8)], false, Some(7)), Witness::Awaited);
     // A master that granted too late shows a greater number than the token.
-    assert_eq!(
-        witness(vec![held(false, 8)], false, Some(("holder", 7))),
-        Witness::Absent
-    );
-    assert_eq!(
-        witness(vec![held(true, 8)], false, Some(("holder", 7))),
-        Witness::Awaited
-    );
+    let mut of_asker = held(false, 8);
+    let quorum = of_asker.quorums.get_mut("q").unwrap();
+    let lease = quorum.locks.get_mut("n/l").unwrap().lease.as_mut().unwrap();
+    lease.of_asker = true;
+    assert_eq!(witness(vec![of_asker.clone()], false, Some(7)), Witness::Absent);
+    assert_eq!(witness(vec![of_asker], false, None), Witness::Awaited);
     let other = Round::new(at(100), vec![], "here", "me").about(asked(), false);
     let unasked = LockName::parse("n/other").unwrap();
     assert_eq!(other.witness("q", Some(&unasked), None), Witness::Awaited);

@@ -15,6 +15,9 @@ const NAMES_OF_QUESTION: usize = LARGEST_BODY - 16 * 1024;
 /// The locks that a replica asks about, by quorum.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Question {
+    /// The identity of the replica that asks; empty from a replica of an earlier version.
+    #[serde(default)]
+    pub(crate) identity: String,
     pub(crate) quorums: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -22,7 +25,11 @@ impl Question {
     /// Returns questions that a server reads whole: together they name the same quorums and locks. A question without
     /// quorums, which only checks the connection, is one.
     pub(super) fn parts(&self) -> Vec<Self> {
-        let mut parts = vec![Self::default()];
+        let empty = || Self {
+            identity: self.identity.clone(),
+            quorums: BTreeMap::new(),
+        };
+        let mut parts = vec![empty()];
         let mut length = 0;
         for (quorum, locks) in &self.quorums {
             // A quorum without locks is asked about, too.
@@ -30,7 +37,7 @@ impl Question {
             for lock in names {
                 let added = json_length(lock.unwrap_or(quorum));
                 if length + added > NAMES_OF_QUESTION {
-                    parts.push(Self::default());
+                    parts.push(empty());
                     length = json_length(quorum);
                 }
                 length += added;
@@ -59,6 +66,7 @@ mod tests {
             .map(|lock| format!("namespace-{lock}/a \"lock\""))
             .collect();
         Question {
+            identity: "me".to_owned(),
             quorums: (0..quorums)
                 .map(|quorum| (format!("quorum-{quorum}"), locks.clone()))
                 .collect(),
@@ -71,8 +79,12 @@ mod tests {
             let question = question(quorums, locks);
             let parts = question.parts();
             assert_eq!(parts.len(), count, "{quorums} quorums with {locks} locks");
-            let mut together = Question::default();
+            let mut together = Question {
+                identity: "me".to_owned(),
+                ..Question::default()
+            };
             for part in parts {
+                assert_eq!(part.identity, "me");
                 assert!(serde_json::to_vec(&part).unwrap().len() <= LARGEST_BODY);
                 for (quorum, locks) in part.quorums {
                     together.quorums.entry(quorum).or_default().extend(locks);

@@ -161,11 +161,7 @@ impl Outside {
         let lease = owner.map(|(owner, token, until)| LeaseAnswer {
             own: owner == Owner::Sibling,
             own_cluster: owner != Owner::Elsewhere,
-            holder_identity: match owner {
-                Owner::Me => "me".to_owned(),
-                Owner::Sibling => SIBLING.to_owned(),
-                Owner::Elsewhere => "other".to_owned(),
-            },
+            of_asker: owner == Owner::Me,
             fencing_token: token,
             valid_for_milliseconds: u64::try_from(until.left(self.now).as_millis()).unwrap(),
         });
