@@ -365,10 +365,6 @@ async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
 async fn a_replica_that_wins_as_soon_as_it_starts_does_not_wait_for_its_own_cluster() {
     let world = world().await;
     let gates = Gates::of(&world);
-    // A sibling answers but ends before it can take the lock: the lock is reserved for its cluster, and free when a
-    // replica starts.
-    let sibling = answering_sibling("replica-2").await;
-    ready_pod_at(&world, "replica-2", sibling);
     let mut first = replica(&world, "replica-1").await;
     world.apply(GATE);
     // Longer than any wait of this test.
@@ -379,6 +375,10 @@ async fn a_replica_that_wins_as_soon_as_it_starts_does_not_wait_for_its_own_clus
             status["role"] == "Active" && status["holderIdentity"] == "replica-1"
         })
         .await;
+    // A sibling answers but ends before it can take the lock: the lock is reserved for its cluster, and free when a
+    // replica starts. It shows a majority, which no replica has before the masters are initialised.
+    let sibling = answering_sibling("replica-2").await;
+    ready_pod_at(&world, "replica-2", sibling);
     first.child.signal(Signal::SIGTERM);
     first.child.wait(BOUND);
     assert_eq!(gates.replicas("gate").await, 1, "left to the sibling");
