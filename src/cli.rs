@@ -136,7 +136,7 @@ pub fn main() -> ExitCode {
 /// Parses the arguments, and returns those that variables gave as well. Their description is dropped before the command runs.
 fn parse<P: Parser>(words: Vec<OsString>, called: Called) -> Result<(P, Vec<FromVariable>), clap::Error> {
     let program = called.command(P::command());
-    let empty::Words { kept: words, removed } = empty::without_empty_flags(&program, words);
+    let empty::CommandWords { kept: words, removed } = empty::without_empty_flags(&program, words);
     empty::report(&removed);
     empty::report(&empty::empty_variables(source::subcommand(&program, &words)));
     let mut program = empty::without_empty_variables(program);

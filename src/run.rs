@@ -36,9 +36,9 @@ use thiserror::Error;
 pub(crate) use claim::slot_now;
 pub(crate) use election::Ended;
 pub(crate) use guard::Unguarded;
-pub(crate) use once::{OnCrash, OncePer, Taken};
+pub(crate) use once::{OnCrash, OncePer, SlotConflict};
 pub(crate) use process::dispatch;
-pub(crate) use schedule::Schedule;
+pub(crate) use schedule::SlotSchedule;
 
 use self::{
     claim::ClaimResult, election::Election, guard::Guard, launcher::Launcher, once::SlotClaim,
@@ -110,7 +110,7 @@ pub(crate) enum Outcome {
     /// Another process holds the lock.
     NotAcquired,
     /// The slot, as messages name it, can never belong to this run.
-    SlotTaken { slot: String, taken: Taken },
+    SlotTaken { slot: String, taken: SlotConflict },
     /// Too few masters could be asked. `auth`: whether user, password or rights are a reason.
     NoQuorum { why: String, auth: bool },
     /// A signal asked this process to end before the command began.

@@ -78,14 +78,14 @@ pub(super) fn report(names: &[String]) {
 }
 
 /// The words of a command line without the flags whose value is empty.
-pub(super) struct Words {
+pub(super) struct CommandWords {
     pub(super) kept: Vec<OsString>,
     /// The flags that were removed.
     pub(super) removed: Vec<String>,
 }
 
 /// Removes the flags whose value is empty. Words after `--` belong to another program.
-pub(super) fn without_empty_flags(command: &Command, words: Vec<OsString>) -> Words {
+pub(super) fn without_empty_flags(command: &Command, words: Vec<OsString>) -> CommandWords {
     let mut command = command;
     let mut kept = Vec::with_capacity(words.len());
     let mut removed = Vec::new();
@@ -120,7 +120,7 @@ pub(super) fn without_empty_flags(command: &Command, words: Vec<OsString>) -> Wo
         }
         kept.push(word);
     }
-    Words { kept, removed }
+    CommandWords { kept, removed }
 }
 
 /// Splits `--name`, `--name=value` and `-n`.

@@ -18,7 +18,7 @@ use crate::{
         timing::{TimingError, TimingField},
     },
     masters::MastersConfig,
-    run::{self, OnCrash, OncePer, Options, Outcome, Patience, RunError, Schedule},
+    run::{self, OnCrash, OncePer, Options, Outcome, Patience, RunError, SlotSchedule},
     telemetry::logs,
 };
 
@@ -78,8 +78,8 @@ pub(super) struct RunArgs {
     conflict_exit_code: Option<u8>,
     /// Run the command once for each slot of a schedule, whatever the number of hosts that start it: a cron expression in
     /// the time zone of this host, such as '0 2 * * *' or @daily, or a duration such as 5m or 24h.
-    #[arg(long, value_name = "SCHEDULE", value_parser = Schedule::parse, conflicts_with = "service")]
-    once_per: Option<Schedule>,
+    #[arg(long, value_name = "SCHEDULE", value_parser = SlotSchedule::parse, conflicts_with = "service")]
+    once_per: Option<SlotSchedule>,
     /// With --once-per, what happens to the slot of a run that did not end, such as after a crash of its host: skip it, or
     /// run it again (retry) on a host that waits for the lock or starts redlock later in the same slot.
     #[arg(long, value_name = "ACTION", requires = "once_per", default_value = "skip")]

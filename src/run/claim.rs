@@ -8,9 +8,9 @@ use super::{
     Outcome, RunError, Wrapper,
     election::Election,
     launcher::{Launcher, NOT_EXECUTABLE, NOT_FOUND},
-    once::{OnCrash, SlotClaim, SlotState, Taken, clock_of},
+    once::{OnCrash, SlotClaim, SlotConflict, SlotState, clock_of},
     progress::no_quorum,
-    schedule::{Schedule, ZoneError, local_zone},
+    schedule::{SlotSchedule, ZoneError, local_zone},
 };
 use crate::{
     clock,
@@ -55,10 +55,10 @@ pub(super) enum ClaimResult {
 ///
 /// # Errors
 /// Returns an error if the time zone cannot be read, or if the clock is before the first slot.
-pub(crate) fn slot_now(schedule: &Schedule, tz: Option<OsString>) -> Result<u64, SlotError> {
+pub(crate) fn slot_now(schedule: &SlotSchedule, tz: Option<OsString>) -> Result<u64, SlotError> {
     let zone = match schedule {
-        Schedule::Every(_) => jiff::tz::TimeZone::UTC,
-        Schedule::Cron(_) => local_zone(tz)?,
+        SlotSchedule::Every(_) => jiff::tz::TimeZone::UTC,
+        SlotSchedule::Cron(_) => local_zone(tz)?,
     };
     let now = clock::unix_time().as_secs().saturating_add_signed(offset());
     schedule.slot_at(now, &zone).ok_or(SlotError::NoTime(now))
@@ -93,16 +93,16 @@ impl Wrapper {
             };
             match decided {
                 // The claim took its time: the command begins under the lease as it is now.
-                Decision::Mine => {
+                ClaimDecision::Mine => {
                     let renewed = election.authority(authority.token);
                     return Ok(renewed.map_or(ClaimResult::LeaseEnded, ClaimResult::Mine));
                 }
-                Decision::Taken(taken) => return Ok(ClaimResult::Over(self.slot_taken(&claim, taken))),
-                Decision::Ahead(seconds) => {
+                ClaimDecision::Taken(taken) => return Ok(ClaimResult::Over(self.slot_taken(&claim, taken))),
+                ClaimDecision::Ahead(seconds) => {
                     let slot = claim.shown();
                     return Err(RunError::SlotAhead { slot, seconds });
                 }
-                Decision::Undecided => {}
+                ClaimDecision::Undecided => {}
             }
             if clock::now() >= end {
                 let why = format!(
@@ -132,7 +132,7 @@ impl Wrapper {
         }
     }
 
-    fn slot_taken(&self, claim: &SlotClaim, taken: Taken) -> Outcome {
+    fn slot_taken(&self, claim: &SlotClaim, taken: SlotConflict) -> Outcome {
         let slot = claim.shown();
         // The caller reports a slot that no run has, also with --quiet.
         if taken.is_of_a_run() {
@@ -179,21 +179,21 @@ impl Wrapper {
 }
 
 /// The result of one attempt.
-enum Decision {
+enum ClaimDecision {
     Mine,
-    Taken(Taken),
+    Taken(SlotConflict),
     /// The slot is this number of seconds ahead of the clocks of the masters.
     Ahead(u64),
     Undecided,
 }
 
 /// Makes one attempt to claim the slot under the lease.
-async fn decide(election: &Election, claim: &SlotClaim) -> Decision {
+async fn decide(election: &Election, claim: &SlotClaim) -> ClaimDecision {
     let Some(clock) = masters_clock(&election.masters) else {
-        return Decision::Undecided;
+        return ClaimDecision::Undecided;
     };
     if let Some(seconds) = claim.seconds_ahead(clock) {
-        return Decision::Ahead(seconds);
+        return ClaimDecision::Ahead(seconds);
     }
     // The claim alone decides on a slot that is not repeated.
     let state = match claim.on_crash {
@@ -201,16 +201,16 @@ async fn decide(election: &Election, claim: &SlotClaim) -> Decision {
         OnCrash::Retry => election.slot_state(claim, clock).await,
     };
     match state {
-        SlotState::Taken(taken) => return Decision::Taken(taken),
-        SlotState::Unknown => return Decision::Undecided,
+        SlotState::Taken(taken) => return ClaimDecision::Taken(taken),
+        SlotState::Unknown => return ClaimDecision::Undecided,
         SlotState::Open => {}
     }
     match election.claim_slot(claim).await {
-        Claim::Granted => Decision::Mine,
-        Claim::Undecided => Decision::Undecided,
+        Claim::Granted => ClaimDecision::Mine,
+        Claim::Undecided => ClaimDecision::Undecided,
         Claim::Refused => match election.slot_state(claim, clock).await {
-            SlotState::Taken(taken) => Decision::Taken(taken),
-            SlotState::Open | SlotState::Unknown => Decision::Undecided,
+            SlotState::Taken(taken) => ClaimDecision::Taken(taken),
+            SlotState::Open | SlotState::Unknown => ClaimDecision::Undecided,
         },
     }
 }

@@ -55,7 +55,7 @@ pub(super) struct SlotClaim {
 
 /// Why a slot can never belong to this run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum SlotConflict {
     /// Another run has it.
     By { holder: String },
     /// A run has run it, or a later slot, to its end.
@@ -70,7 +70,7 @@ pub(crate) enum Taken {
     Split,
 }
 
-impl Taken {
+impl SlotConflict {
     /// Reports whether another run has this slot or a later one. Otherwise no run is known to have it.
     pub(crate) fn is_of_a_run(&self) -> bool {
         match self {
@@ -95,7 +95,7 @@ impl Taken {
     }
 }
 
-impl fmt::Display for Taken {
+impl fmt::Display for SlotConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::By { holder } => write!(f, "it belongs to the run of {holder}"),
@@ -127,7 +127,7 @@ pub(super) enum SlotState {
     /// The holder of the lock may claim it.
     Open,
     /// This run can never have it.
-    Taken(Taken),
+    Taken(SlotConflict),
     /// Too few masters answered.
     Unknown,
 }
@@ -156,15 +156,15 @@ impl SlotClaim {
     /// run may end (P-122).
     pub(super) fn state(&self, begun: &SlotView, ended: &SlotView, clock: u64) -> SlotState {
         match (begun.fate(self.slot, &self.job), self.on_crash) {
-            (Fate::Gone(gone), _) => SlotState::Taken(Taken::of(gone, clock)),
+            (Fate::Gone(gone), _) => SlotState::Taken(SlotConflict::of(gone, clock)),
             (Fate::Mine | Fate::Open, OnCrash::Skip) => SlotState::Open,
             // A run writes its end only after its command has ended, so one master that shows it is enough.
             (Fate::Mine | Fate::Open, OnCrash::Retry) => match ended.latest() {
                 Some(slot) if seconds_ahead(slot, clock).is_some() => {
-                    SlotState::Taken(Taken::Blocked { slot })
+                    SlotState::Taken(SlotConflict::Blocked { slot })
                 }
                 _ => match ended.is_reached(self.slot) {
-                    Some(true) => SlotState::Taken(Taken::Ended),
+                    Some(true) => SlotState::Taken(SlotConflict::Ended),
                     Some(false) => SlotState::Open,
                     None => SlotState::Unknown,
                 },

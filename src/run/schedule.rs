@@ -19,14 +19,14 @@ pub(super) const MOST_AHEAD: u64 = EARLY + 60;
 
 /// The times of the slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Schedule {
+pub(crate) enum SlotSchedule {
     /// Every multiple of this number of seconds since 1970.
     Every(u64),
     /// The times of a cron expression, by the clocks of a time zone.
     Cron(CronExpression),
 }
 
-impl Schedule {
+impl SlotSchedule {
     /// Parses a duration such as `5m` or `24h`, or a cron expression such as `0 2 * * *`.
     ///
     /// # Errors

@@ -20,6 +20,17 @@ impl AtTerminal {
         Self::of(|by| quorum.command_by(by, "l", &[], script))
     }
 
+    /// Starts an interactive shell with job control, and waits for its prompt.
+    fn shell() -> Self {
+        let terminal = Self::of(|by| {
+            let mut shell = Command::new(by[0]);
+            shell.args(&by[1..]).args(["sh", "-i"]).env("PS1", "prompt> ");
+            shell
+        });
+        terminal.shows("prompt> ");
+        terminal
+    }
+
     /// Starts a session with a controlling terminal, like a login.
     fn of(command: impl Fn(&[&str]) -> Command) -> Self {
         let pty = openpty(None, None).unwrap();
@@ -106,12 +117,7 @@ fn an_interrupt_reaches_the_command_once() {
 #[test]
 fn stopped_job_continues_in_the_foreground() {
     let quorum = Quorum::start();
-    let mut terminal = AtTerminal::of(|by| {
-        let mut shell = Command::new(by[0]);
-        shell.args(&by[1..]).args(["sh", "-i"]).env("PS1", "prompt> ");
-        shell
-    });
-    terminal.shows("prompt> ");
+    let mut terminal = AtTerminal::shell();
     let redlock = env!("CARGO_BIN_EXE_redlock");
     let script = "'echo rea\"\"dy; read line; echo \"read <$line>\"'";
     terminal.types(&format!(
@@ -134,12 +140,7 @@ fn stopped_job_continues_in_the_foreground() {
 #[test]
 fn command_that_the_terminal_stops_in_a_pipeline_is_reported_and_can_be_interrupted() {
     let quorum = Quorum::start();
-    let mut terminal = AtTerminal::of(|by| {
-        let mut shell = Command::new(by[0]);
-        shell.args(&by[1..]).args(["sh", "-i"]).env("PS1", "prompt> ");
-        shell
-    });
-    terminal.shows("prompt> ");
+    let mut terminal = AtTerminal::shell();
     let redlock = env!("CARGO_BIN_EXE_redlock");
     terminal.types(&format!(
         "{redlock} run l --masters {} --lease-duration 60s -w 60 -- sh -c 'read line < /dev/tty' | cat\n",
@@ -159,12 +160,7 @@ fn command_that_the_terminal_stops_in_a_pipeline_is_reported_and_can_be_interrup
 #[test]
 fn command_that_the_terminal_stops_again_ends_after_its_grace() {
     let quorum = Quorum::start();
-    let mut terminal = AtTerminal::of(|by| {
-        let mut shell = Command::new(by[0]);
-        shell.args(&by[1..]).args(["sh", "-i"]).env("PS1", "prompt> ");
-        shell
-    });
-    terminal.shows("prompt> ");
+    let mut terminal = AtTerminal::shell();
     let redlock = env!("CARGO_BIN_EXE_redlock");
     let script = "trap \"\" INT TERM; while :; do read line < /dev/tty; done";
     terminal.types(&format!(

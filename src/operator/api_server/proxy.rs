@@ -110,7 +110,7 @@ fn excepts(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool 
     if entry == "*" {
         return true;
     }
-    if let Some(network) = Network::parse(entry) {
+    if let Some(network) = IpNetwork::parse(entry) {
         return address.is_some_and(|address| network.contains(address));
     }
     let (name, of_port) = match entry.rsplit_once(':') {
@@ -136,12 +136,12 @@ fn excepts(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool 
 }
 
 /// A network such as `10.0.0.0/8`.
-struct Network {
+struct IpNetwork {
     address: IpAddr,
     prefix: u32,
 }
 
-impl Network {
+impl IpNetwork {
     fn parse(text: &str) -> Option<Self> {
         let (address, prefix) = text.split_once('/')?;
         let (address, prefix): (IpAddr, u32) = (address.parse().ok()?, prefix.parse().ok()?);

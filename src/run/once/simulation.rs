@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     lease::{Claim, QuorumSize, SlotRegister, same_job},
-    run::schedule::Schedule,
+    run::schedule::SlotSchedule,
 };
 
 /// The time for which a lease blocks the lock after its holder crashed.
@@ -157,7 +157,10 @@ const FIRST: u64 = 1_780_000_000 / 3_600 * 3_600;
 /// Returns the runs of three hosts in the order of their starts. The clock of each differs from the right one by at most
 /// half a minute, and the daemon starts a run up to ten seconds late.
 fn runs(line: &Line, random: &mut fastrand::Rng) -> Vec<Run> {
-    let (schedule, zone) = (Schedule::parse(line.schedule).unwrap(), jiff::tz::TimeZone::UTC);
+    let (schedule, zone) = (
+        SlotSchedule::parse(line.schedule).unwrap(),
+        jiff::tz::TimeZone::UTC,
+    );
     let mut runs = Vec::new();
     for _ in 0..3 {
         let offset = random.i64(-30..=30);

@@ -29,11 +29,11 @@ const CLOCK: u64 = 630;
 fn a_slot_of_another_run_is_taken() {
     let (skip, retry) = (claim(600, OnCrash::Skip, 1), claim(600, OnCrash::Retry, 1));
     let by = |holder: &str| {
-        SlotState::Taken(Taken::By {
+        SlotState::Taken(SlotConflict::By {
             holder: holder.into(),
         })
     };
-    let passed = SlotState::Taken(Taken::Passed {
+    let passed = SlotState::Taken(SlotConflict::Passed {
         slot: 660,
         holder: "[31mb".into(),
     });
@@ -59,7 +59,7 @@ fn a_slot_of_another_run_is_taken() {
             &view(&[(600, "repeatable@b"); 2]),
             &view(&[never, (600, "repeatable@b")]),
             by("b"),
-            SlotState::Taken(Taken::Ended),
+            SlotState::Taken(SlotConflict::Ended),
         ),
         (&view(&[(660, "7@\u{1b}[31mb"); 2]), &free, passed.clone(), passed),
     ] {
@@ -69,7 +69,7 @@ fn a_slot_of_another_run_is_taken() {
     assert_eq!(skip.shown(), "slot 1970-01-01T00:10:00Z");
 }
 
-fn taken(claim: &SlotClaim, begun: &[(u64, &str)], ended: &[(u64, &str)]) -> Taken {
+fn taken(claim: &SlotClaim, begun: &[(u64, &str)], ended: &[(u64, &str)]) -> SlotConflict {
     match claim.state(&view(begun), &view(ended), CLOCK) {
         SlotState::Taken(taken) => taken,
         state @ (SlotState::Open | SlotState::Unknown) => panic!("{state:?}"),

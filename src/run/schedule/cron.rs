@@ -14,16 +14,16 @@ const DAYS: u32 = 41 * 366;
 /// The times of a schedule: minutes, hours and days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CronExpression {
-    minutes: Values,
-    hours: Values,
-    days: Values,
-    months: Values,
-    weekdays: Values,
+    minutes: CronValues,
+    hours: CronValues,
+    days: CronValues,
+    months: CronValues,
+    weekdays: CronValues,
 }
 
 /// The values of one field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Values {
+struct CronValues {
     /// Bit n stands for the value n.
     bits: u64,
     /// Whether the field begins with `*`, so that it does not restrict the days on its own.
@@ -31,17 +31,17 @@ struct Values {
 }
 
 /// The name, the range and the names of the values of one field.
-struct Field {
+struct CronField {
     name: &'static str,
     least: u32,
     most: u32,
     names: &'static [&'static str],
 }
 
-const MINUTE: Field = Field::new("minute", 0, 59, &[]);
-const HOUR: Field = Field::new("hour", 0, 23, &[]);
-const DAY: Field = Field::new("day of the month", 1, 31, &[]);
-const MONTH: Field = Field::new(
+const MINUTE: CronField = CronField::new("minute", 0, 59, &[]);
+const HOUR: CronField = CronField::new("hour", 0, 23, &[]);
+const DAY: CronField = CronField::new("day of the month", 1, 31, &[]);
+const MONTH: CronField = CronField::new(
     "month",
     1,
     12,
@@ -50,7 +50,7 @@ const MONTH: Field = Field::new(
     ],
 );
 /// Sunday is 0 and 7.
-const WEEKDAY: Field = Field::new(
+const WEEKDAY: CronField = CronField::new(
     "day of the week",
     0,
     7,
@@ -158,13 +158,13 @@ fn moments(time: DateTime, zone: &TimeZone, again: bool) -> impl Iterator<Item =
     first.into_iter().chain(second.filter(|_| again))
 }
 
-impl Values {
+impl CronValues {
     fn has(self, value: i8) -> bool {
         u32::try_from(value).is_ok_and(|value| self.bits >> value & 1 == 1)
     }
 }
 
-impl Field {
+impl CronField {
     const fn new(name: &'static str, least: u32, most: u32, names: &'static [&'static str]) -> Self {
         Self {
             name,
@@ -175,13 +175,13 @@ impl Field {
     }
 
     /// Parses a list of values, ranges and steps.
-    fn parse(&self, text: &str) -> Result<Values, String> {
+    fn parse(&self, text: &str) -> Result<CronValues, String> {
         let mut bits = 0;
         for part in text.split(',') {
             bits |= self.part(part)?;
         }
         let star = text.starts_with('*');
-        Ok(Values { bits, star })
+        Ok(CronValues { bits, star })
     }
 
     fn part(&self, part: &str) -> Result<u64, String> {

@@ -16,7 +16,7 @@ fn second(text: &str) -> u64 {
 
 /// Returns the slot of a run, as a time.
 fn slot(schedule: &str, now: &str, zone: &TimeZone) -> String {
-    let slot = Schedule::parse(schedule).unwrap().slot_at(second(now), zone);
+    let slot = SlotSchedule::parse(schedule).unwrap().slot_at(second(now), zone);
     Timestamp::from_second(slot.unwrap().try_into().unwrap())
         .unwrap()
         .to_string()
@@ -138,7 +138,7 @@ fn text_that_is_no_schedule_is_refused_with_an_example() {
         "m",
         "5µ",
     ] {
-        let error = Schedule::parse(text).unwrap_err();
+        let error = SlotSchedule::parse(text).unwrap_err();
         assert!(
             error.contains("\"0 2 * * *\"") && error.contains("24h"),
             "{text}: {error}"
@@ -162,11 +162,11 @@ fn text_that_is_no_schedule_is_refused_with_an_example() {
         ("@every 5m", "write 5m"),
         ("TZ=UTC 0 2 * * *", "the variable TZ"),
     ] {
-        let error = Schedule::parse(text).unwrap_err();
+        let error = SlotSchedule::parse(text).unwrap_err();
         assert!(error.contains(part), "{text}: {error}");
     }
     let long = "0,".repeat(400) + "0 2 * * *";
-    assert!(Schedule::parse(&long).unwrap_err().contains("at most 600"));
+    assert!(SlotSchedule::parse(&long).unwrap_err().contains("at most 600"));
 }
 
 proptest::proptest! {
@@ -178,7 +178,7 @@ proptest::proptest! {
         steps in proptest::collection::vec(1..5_000_u64, 1..40),
         rule in proptest::sample::select(vec!["UTC0", BERLIN, LONDON]),
     ) {
-        let (schedule, zone) = (Schedule::parse(&expression).unwrap(), zone(rule));
+        let (schedule, zone) = (SlotSchedule::parse(&expression).unwrap(), zone(rule));
         let (mut now, mut before) = (start, schedule.slot_at(start, &zone).unwrap());
         for step in steps {
             now += step;

@@ -6,7 +6,7 @@ mod split;
 use serde::de::DeserializeOwned;
 use serde_yaml::{Deserializer, Value};
 
-use self::bodies::{Body, Read};
+use self::bodies::{DocumentBody, ManifestDocument};
 use super::problem::{Place, Problem};
 use crate::api::{API_VERSION, LeaderLock, RedisQuorum};
 
@@ -51,9 +51,9 @@ pub(super) fn parse(file: &str, bytes: &[u8]) -> Parsed {
             object: None,
         };
         match read {
-            Read::Nothing => {}
-            Read::Document { head, body } => parsed.add(place, &head, &body),
-            Read::Broken(reason) => parsed.problems.push(place.problem(reason)),
+            ManifestDocument::Nothing => {}
+            ManifestDocument::Document { head, body } => parsed.add(place, &head, &body),
+            ManifestDocument::Broken(reason) => parsed.problems.push(place.problem(reason)),
         }
     }
     parsed
@@ -61,7 +61,7 @@ pub(super) fn parse(file: &str, bytes: &[u8]) -> Parsed {
 
 impl Parsed {
     /// Adds the object of a document, or each object of a list.
-    fn add(&mut self, mut place: Place, head: &Value, body: &Body<'_>) {
+    fn add(&mut self, mut place: Place, head: &Value, body: &DocumentBody<'_>) {
         place.object = name_of(head);
         match bodies::items(head) {
             None => self.add_object(place, head, body),
@@ -73,13 +73,13 @@ impl Parsed {
                         object,
                         ..place.clone()
                     };
-                    self.add_object(place, &item, &Body::Value(&item));
+                    self.add_object(place, &item, &DocumentBody::Value(&item));
                 }
             }
         }
     }
 
-    fn add_object(&mut self, place: Place, head: &Value, body: &Body<'_>) {
+    fn add_object(&mut self, place: Place, head: &Value, body: &DocumentBody<'_>) {
         match object(&place, head, body) {
             Ok(object) => self.documents.push(Document { place, object }),
             Err(problems) => self.problems.extend(problems),
@@ -108,7 +108,7 @@ fn name_of(head: &Value) -> Option<String> {
     })
 }
 
-fn object(place: &Place, head: &Value, body: &Body<'_>) -> Result<Object, Vec<Problem>> {
+fn object(place: &Place, head: &Value, body: &DocumentBody<'_>) -> Result<Object, Vec<Problem>> {
     const READ_HERE: &str =
         "only RedisQuorum and LeaderLock of redlock.dev/v1alpha1, and lists of them, are read here";
     if !head.is_mapping() {
@@ -134,7 +134,7 @@ fn object(place: &Place, head: &Value, body: &Body<'_>) -> Result<Object, Vec<Pr
     }
 }
 
-fn fields<T: DeserializeOwned>(place: &Place, body: &Body<'_>) -> Result<T, Vec<Problem>> {
+fn fields<T: DeserializeOwned>(place: &Place, body: &DocumentBody<'_>) -> Result<T, Vec<Problem>> {
     let mut unknown = Vec::new();
     let note = |path: serde_ignored::Path<'_>| {
         let path = field_path(&path.to_string());
@@ -148,12 +148,12 @@ fn fields<T: DeserializeOwned>(place: &Place, body: &Body<'_>) -> Result<T, Vec<
     };
     let object = match body {
         // The message of the parser names the path, the line and the expected value.
-        Body::Text(chunk) => serde_ignored::deserialize(Deserializer::from_str(chunk.text), note)
+        DocumentBody::Text(chunk) => serde_ignored::deserialize(Deserializer::from_str(chunk.text), note)
             .map_err(|cause| chunk.with_lines_of_file(&cause)),
-        Body::Value(value) => {
+        DocumentBody::Value(value) => {
             serde_ignored::deserialize((*value).clone(), note).map_err(|cause| cause.to_string())
         }
-        Body::Merged(value) => {
+        DocumentBody::Merged(value) => {
             serde_ignored::deserialize(value.clone(), note).map_err(|cause| cause.to_string())
         }
     };

@@ -37,7 +37,50 @@ impl MasterUrl {
     /// # Errors
     /// Returns an error for a url with credentials, with parts that would have no effect, or of another form.
     pub fn parse(text: &str) -> Result<Self, MasterUrlError> {
-        parse(text)
+        check_text(text)?;
+        let refuse = |reason: String| Err(MasterUrlError::Shape(reason));
+        let url = match Url::parse(text) {
+            Ok(url) => url,
+            Err(cause) => return refuse(format!("is not a url ({cause}): {URL_SHAPE}")),
+        };
+        let tls = match url.scheme() {
+            "redis" => false,
+            "rediss" => true,
+            scheme => return refuse(format!("has the scheme {scheme:?}: {URL_SHAPE}")),
+        };
+        if url.query().is_some() || url.fragment().is_some() {
+            return refuse(format!("has a part after \"?\" or \"#\": {URL_SHAPE}"));
+        }
+        let Some(host) = url.host_str().filter(|h| !h.is_empty()) else {
+            return refuse(format!("names no host: {URL_SHAPE}"));
+        };
+        if is_mapped(host) {
+            return refuse(format!(
+                "is not the url of a master: it contains an IPv4-mapped IPv6 address, which would hide that two urls \
+                 name one server: {URL_SHAPE}"
+            ));
+        }
+        let port = url.port().unwrap_or(DEFAULT_PORT);
+        if port == 0 {
+            return refuse(format!(
+                "has port 0: use a port from 1 to 65535, or none for {DEFAULT_PORT}"
+            ));
+        }
+        let database = url.path().strip_prefix('/').unwrap_or_default();
+        if database.len() > DATABASE_DIGITS || !database.bytes().all(|b| b.is_ascii_digit()) {
+            return refuse(format!(
+                "has {database:?} where the number of a database is expected: {URL_SHAPE}"
+            ));
+        }
+        if !written_plainly(text, port) {
+            return refuse(format!(
+                "is not the url of a master, with a host of letters, digits, \".\", \"-\" and \"_\": {URL_SHAPE}"
+            ));
+        }
+        Ok(Self {
+            address: format!("{}:{port}", one_spelling(host)),
+            tls,
+        })
     }
 }
 
@@ -60,53 +103,6 @@ fn check_text(text: &str) -> Result<(), MasterUrlError> {
         return Err(MasterUrlError::Credentials);
     }
     Ok(())
-}
-
-fn parse(text: &str) -> Result<MasterUrl, MasterUrlError> {
-    check_text(text)?;
-    let refuse = |reason: String| Err(MasterUrlError::Shape(reason));
-    let url = match Url::parse(text) {
-        Ok(url) => url,
-        Err(cause) => return refuse(format!("is not a url ({cause}): {URL_SHAPE}")),
-    };
-    let tls = match url.scheme() {
-        "redis" => false,
-        "rediss" => true,
-        scheme => return refuse(format!("has the scheme {scheme:?}: {URL_SHAPE}")),
-    };
-    if url.query().is_some() || url.fragment().is_some() {
-        return refuse(format!("has a part after \"?\" or \"#\": {URL_SHAPE}"));
-    }
-    let Some(host) = url.host_str().filter(|h| !h.is_empty()) else {
-        return refuse(format!("names no host: {URL_SHAPE}"));
-    };
-    if is_mapped(host) {
-        return refuse(format!(
-            "is not the url of a master: it contains an IPv4-mapped IPv6 address, which would hide that two urls \
-             name one server: {URL_SHAPE}"
-        ));
-    }
-    let port = url.port().unwrap_or(DEFAULT_PORT);
-    if port == 0 {
-        return refuse(format!(
-            "has port 0: use a port from 1 to 65535, or none for {DEFAULT_PORT}"
-        ));
-    }
-    let database = url.path().strip_prefix('/').unwrap_or_default();
-    if database.len() > DATABASE_DIGITS || !database.bytes().all(|b| b.is_ascii_digit()) {
-        return refuse(format!(
-            "has {database:?} where the number of a database is expected: {URL_SHAPE}"
-        ));
-    }
-    if !written_plainly(text, port) {
-        return refuse(format!(
-            "is not the url of a master, with a host of letters, digits, \".\", \"-\" and \"_\": {URL_SHAPE}"
-        ));
-    }
-    Ok(MasterUrl {
-        address: format!("{}:{port}", one_spelling(host)),
-        tls,
-    })
 }
 
 /// The parser also accepts hosts that cannot be resolved, and ports such as `:` and `:00007001`.
@@ -180,7 +176,7 @@ mod tests {
         ];
         for (text, address, tls) in table {
             assert_eq!(
-                parse(text),
+                MasterUrl::parse(text),
                 Ok(MasterUrl {
                     address: address.into(),
                     tls
@@ -224,11 +220,11 @@ mod tests {
             (" redis://h", "white space"),
         ];
         for (text, reason) in table {
-            let error = parse(text).unwrap_err();
+            let error = MasterUrl::parse(text).unwrap_err();
             assert!(error.to_string().contains(reason), "{text:?}: {error}");
         }
         assert!(
-            parse(&format!("redis://{}", "h".repeat(505)))
+            MasterUrl::parse(&format!("redis://{}", "h".repeat(505)))
                 .unwrap_err()
                 .to_string()
                 .contains("512")
@@ -254,7 +250,7 @@ mod tests {
             ("redis://u:sec://secret@h:1/0", "redis://***@h:1/0"),
         ];
         for (text, shown) in table {
-            let error = parse(text).unwrap_err();
+            let error = MasterUrl::parse(text).unwrap_err();
             assert_eq!(redact(text), shown, "{text}");
             assert!(!error.to_string().contains("secret"), "{error}");
         }
@@ -265,7 +261,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_url_panics_and_an_accepted_one_has_a_port(text in "(redis://|rediss://|)\\PC{0,40}") {
-            if let Ok(url) = parse(&text) {
+            if let Ok(url) = MasterUrl::parse(&text) {
                 prop_assert!(url.address.rsplit_once(':').unwrap().1.parse::<u16>().unwrap() > 0);
             }
         }
@@ -274,7 +270,7 @@ mod tests {
         fn a_password_is_never_shown(password in "[a-z0-9/:?#@%]{1,12}") {
             let secret = format!("Q{password}Q");
             let url = format!("redis://u:{secret}@h:1");
-            if let Err(error) = parse(&url) {
+            if let Err(error) = MasterUrl::parse(&url) {
                 let shown = format!("{} {error}", redact(&url));
                 prop_assert!(!shown.contains(&secret), "{}", shown);
             } else {

@@ -9,7 +9,7 @@ use super::split::{self, Chunk};
 use crate::api::API_VERSION;
 
 /// The source of an object. Errors of a text name its lines.
-pub(super) enum Body<'a> {
+pub(super) enum DocumentBody<'a> {
     Text(Chunk<'a>),
     /// A document whose merge keys (`<<`) are resolved, or one in JSON.
     Merged(Value),
@@ -18,13 +18,13 @@ pub(super) enum Body<'a> {
 }
 
 /// One document.
-pub(super) enum Read<'a> {
+pub(super) enum ManifestDocument<'a> {
     Nothing,
-    Document { head: Value, body: Body<'a> },
+    Document { head: Value, body: DocumentBody<'a> },
     Broken(String),
 }
 
-pub(super) fn read<'a>(file: &str, text: &'a str) -> Vec<Read<'a>> {
+pub(super) fn read<'a>(file: &str, text: &'a str) -> Vec<ManifestDocument<'a>> {
     // A parser of YAML refuses tabs, with which programs indent JSON.
     if Path::new(file)
         .extension()
@@ -35,46 +35,46 @@ pub(super) fn read<'a>(file: &str, text: &'a str) -> Vec<Read<'a>> {
     split::documents(text).into_iter().map(read_chunk).collect()
 }
 
-fn read_json<'a>(text: &str) -> Vec<Read<'a>> {
+fn read_json<'a>(text: &str) -> Vec<ManifestDocument<'a>> {
     let documents = serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>();
     let converted = documents.map(|document| {
         let head = document.map_err(|cause| cause.to_string());
         head.and_then(|head| Value::deserialize(head).map_err(|cause| cause.to_string()))
     });
     let read = converted.map(|head| match head {
-        Ok(head) => Read::Document {
-            body: Body::Merged(head.clone()),
+        Ok(head) => ManifestDocument::Document {
+            body: DocumentBody::Merged(head.clone()),
             head,
         },
-        Err(cause) => Read::Broken(format!("is not valid JSON: {cause}")),
+        Err(cause) => ManifestDocument::Broken(format!("is not valid JSON: {cause}")),
     });
     read.collect()
 }
 
-fn read_chunk(chunk: Chunk<'_>) -> Read<'_> {
+fn read_chunk(chunk: Chunk<'_>) -> ManifestDocument<'_> {
     let broken = |cause: serde_yaml::Error| {
-        Read::Broken(format!("is not valid YAML: {}", chunk.with_lines_of_file(&cause)))
+        ManifestDocument::Broken(format!("is not valid YAML: {}", chunk.with_lines_of_file(&cause)))
     };
     let mut head: Value = match serde_yaml::from_str(chunk.text) {
-        Ok(Value::Null) => return Read::Nothing,
+        Ok(Value::Null) => return ManifestDocument::Nothing,
         Ok(head) => head,
         Err(cause) => return broken(cause),
     };
     if !chunk.text.contains("<<") {
-        return Read::Document {
+        return ManifestDocument::Document {
             head,
-            body: Body::Text(chunk),
+            body: DocumentBody::Text(chunk),
         };
     }
     let written = head.clone();
     match head.apply_merge() {
         Err(cause) => broken(cause),
-        Ok(()) if head == written => Read::Document {
+        Ok(()) if head == written => ManifestDocument::Document {
             head,
-            body: Body::Text(chunk),
+            body: DocumentBody::Text(chunk),
         },
-        Ok(()) => Read::Document {
-            body: Body::Merged(head.clone()),
+        Ok(()) => ManifestDocument::Document {
+            body: DocumentBody::Merged(head.clone()),
             head,
         },
     }
