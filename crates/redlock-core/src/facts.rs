@@ -45,8 +45,7 @@ impl MasterFacts {
     /// replication id changes then, as by a promotion (P-26).
     #[must_use]
     pub fn sealed(&self) -> bool {
-        let ended = self.seal_ends_with_backlog() && !self.has_id_of_seal();
-        !self.run_id.is_empty() && self.seal == self.run_id && !ended
+        self.was_sealed_by_this_run() && (self.has_id_of_seal() || !self.seal_ends_with_backlog())
     }
 
     /// Reports whether a replication backlog stood at the seal.
@@ -59,10 +58,14 @@ impl MasterFacts {
     /// server may have been promoted in its place. Of a seal that ended, only its synchronisations count (P-26).
     #[must_use]
     pub fn was_replicated(&self) -> bool {
-        let by_this_process = !self.run_id.is_empty() && self.seal == self.run_id;
         let count = self.replication_at_seal.split('|').nth(1);
         let synchronised = count.and_then(|count| count.parse().ok()) != Some(self.synchronisations);
-        by_this_process && (synchronised || (self.sealed() && !self.has_id_of_seal()))
+        let has_other_id = !self.has_id_of_seal() && !self.seal_ends_with_backlog();
+        self.was_sealed_by_this_run() && (synchronised || has_other_id)
+    }
+
+    fn was_sealed_by_this_run(&self) -> bool {
+        !self.run_id.is_empty() && self.seal == self.run_id
     }
 
     /// Reports whether the replication id distinguishes this process from others.

@@ -4,10 +4,9 @@
 -- is written.
 local time = redis.call('TIME')
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
-local current = string.match(redis.call('INFO', 'replication'), 'master_replid:([^\r\n]*)') or ''
 local process = run_id .. '|' .. current .. '|'
 if string.sub(ARGV[2], 1, #process) ~= process then return {'restarted', time[1], time[2]} end
 local found = redis.call('HMGET', KEYS[1], 'seal', 'fingerprint', 'replication')
-if found[1] == run_id and not has_ended(found[3], current) then return {'sealed', time[1], time[2]} end
+if found[1] == run_id and not has_ended(found[3]) then return {'sealed', time[1], time[2]} end
 if found[2] and string.sub(found[2], 1, 8) == 'retired:' then return {'retired', time[1], time[2]} end
 if time[1] * 1000000 + time[2] > tonumber(ARGV[1]) then return {'late', time[1], time[2]} end
